@@ -1,0 +1,3 @@
+module github.com/everynode/everynode
+
+go 1.26.0
