@@ -1,0 +1,129 @@
+package outcome
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ellipsis marks where text was cut. It is no label character, so a cut value cannot become a label
+// by accident.
+const ellipsis = "…"
+
+// Clean makes text from a node safe to store and to print: valid UTF-8 in which every character
+// shows. Control characters (ESC, C1, DEL), bidi overrides, zero-width characters, byte order marks
+// and bytes that are no UTF-8 appear as \x1b, \u202e or \U000e0041; newlines and tabs stay, CRLF
+// becomes a newline. The escapes are for people: a backslash itself is left alone, so the original
+// cannot be told back.
+//
+// Text longer than max bytes loses its beginning, since the end of an output is where the error
+// stands, and starts with "…". The cut never splits a character or an escape. The cost is linear in
+// max, not in len(s). Cleaning clean text changes nothing.
+func Clean(s string, max int) string {
+	fits, withEllipsis := len(s), len(s) // where the longest tail begins, without and with the mark
+	for size := 0; fits > 0; {
+		width, length := lastToken(s[:fits])
+		if size += length; size > max {
+			return cleanTail(s, withEllipsis, fits, max)
+		}
+		fits -= width
+		if size+len(ellipsis) <= max {
+			withEllipsis = fits
+		}
+	}
+	return escape(s)
+}
+
+// cleanTail renders the end of a text that did not fit.
+func cleanTail(s string, withEllipsis, fits, max int) string {
+	if max < len(ellipsis) {
+		return escape(s[fits:])
+	}
+	return ellipsis + escape(s[withEllipsis:])
+}
+
+// lastToken returns the width in s of its last character and the length of what Clean makes of it.
+func lastToken(s string) (width, length int) {
+	if strings.HasSuffix(s, "\r\n") {
+		return 2, 1
+	}
+	r, width := utf8.DecodeLastRuneInString(s)
+	return width, len(escapeMultiline(r, s[len(s)-width:]))
+}
+
+// cleanValue is Clean for a result: one line, and it is the end that is cut, because what a value is
+// shows at its beginning.
+func cleanValue(s string) (value string, cut bool) { return cutValue(s, MaxValueBytes) }
+
+func cutValue(s string, max int) (value string, cut bool) {
+	var b strings.Builder
+	withEllipsis := 0
+	for len(s) > 0 {
+		r, width := utf8.DecodeRuneInString(s)
+		b.WriteString(escapeLine(r, s[:width]))
+		s = s[width:]
+		if b.Len() > max {
+			return b.String()[:withEllipsis] + ellipsis, true
+		}
+		if b.Len()+len(ellipsis) <= max {
+			withEllipsis = b.Len()
+		}
+	}
+	return b.String(), false
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for len(s) > 0 {
+		r, width := utf8.DecodeRuneInString(s)
+		if r == '\r' && strings.HasPrefix(s, "\r\n") {
+			s = s[1:]
+			continue
+		}
+		b.WriteString(escapeMultiline(r, s[:width]))
+		s = s[width:]
+	}
+	return b.String()
+}
+
+func escapeMultiline(r rune, text string) string {
+	if r == '\n' || r == '\t' {
+		return text
+	}
+	return escapeLine(r, text)
+}
+
+// escapeLine returns the character r, whose bytes are text, or its escape.
+func escapeLine(r rune, text string) string {
+	switch {
+	case r == utf8.RuneError && len(text) == 1: // no UTF-8: the byte itself
+		return fmt.Sprintf(`\x%02x`, text[0])
+	case r == '\n':
+		return `\n`
+	case r == '\t':
+		return `\t`
+	case shows(r):
+		return text
+	case r < utf8.RuneSelf:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r <= 0xffff:
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}
+
+// shows reports whether a character is visible. It asks for what is allowed (letters, marks,
+// numbers, punctuation, symbols, spaces), so whatever Unicode adds to hide text with is escaped
+// before we have heard of it. Two kinds pass that question though they are invisible: fillers, and
+// variation selectors, of which only the two that ordinary emoji carry are let through.
+func shows(r rune) bool {
+	if r < utf8.RuneSelf {
+		return ' ' <= r && r < 0x7f
+	}
+	if r == 0xfe0e || r == 0xfe0f {
+		return true
+	}
+	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}

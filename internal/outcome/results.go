@@ -1,0 +1,217 @@
+package outcome
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ParseResults reads a results file: either one JSON object or lines of key=value.
+//
+// In lines, blank ones and those that begin with # are skipped, and white space around key and value
+// does not count; quotes are not special. In JSON, a value that is no string is kept as compact JSON
+// text. Of a key given twice the later counts.
+//
+// Keys follow the grammar of a label's name part ([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?, at most
+// 63 bytes), which leaves nothing to escape wherever they are shown. Values are cleaned; newlines
+// and tabs in them become \n and \t. Of too many results the first in the order of their keys are
+// kept, so that the same file always gives the same results.
+//
+// Truncated says that a bound left something out or cut it, and that the input was longer than
+// MaxInputBytes. An error describes the first thing that could not be understood and how many more
+// there are; the results are then what could be. It is meant for Outcome.Note: a task does not fail
+// for it.
+func ParseResults(b []byte) (results map[string]string, truncated bool, err error) {
+	cut := len(b) > MaxInputBytes
+	if cut {
+		b = b[:MaxInputBytes]
+	}
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	all := map[string]string{}
+	if bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{")) {
+		err = parseObject(b, cut, all)
+	} else {
+		err = parseLines(b, cut, all)
+	}
+	results, left := boundedResults(all)
+	return results, cut || left, err
+}
+
+// parseObject adds the members of one JSON object. Those before a syntax error count: a script that
+// was killed while it wrote has still said something.
+func parseObject(b []byte, cut bool, into map[string]string) error {
+	var bad problems
+	err := walkObject(b, func(key string, value json.RawMessage) error {
+		if !validKey(key) {
+			bad.add("%s is no key: %s", quoted(key), keyRule)
+			return nil
+		}
+		into[key] = valueText(value)
+		return nil
+	})
+	if err != nil && !cut { // a cut object is broken by us: truncated says so already
+		bad.add("reading a JSON object: %w", err)
+	}
+	return bad.err()
+}
+
+func parseLines(b []byte, cut bool, into map[string]string) error {
+	if cut { // the last line may be half a line, and half a value is a wrong value
+		b = b[:bytes.LastIndexByte(b, '\n')+1]
+	}
+	var bad problems
+	number := 0
+	for line := range strings.Lines(string(b)) {
+		number++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, found := strings.Cut(line, "=")
+		key = strings.TrimSpace(key)
+		switch {
+		case !found:
+			bad.add("line %d: %s is not key=value", number, quoted(line))
+		case !validKey(key):
+			bad.add("line %d: %s is no key: %s", number, quoted(key), keyRule)
+		default:
+			into[key] = strings.TrimSpace(value)
+		}
+	}
+	return bad.err()
+}
+
+// walkObject calls member for each member of the one JSON object in b, in order, and stops at the
+// first error. It walks tokens because a map or a struct would hide duplicates and lose everything
+// at the first mistake. encoding/json bounds the depth of nesting (10,000) and its cost is linear.
+func walkObject(b []byte, member func(key string, value json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	start, err := d.Token()
+	if err != nil {
+		return atEnd(err)
+	}
+	if start != json.Delim('{') {
+		return errors.New("expected an object")
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return atEnd(err)
+		}
+		name, ok := key.(string)
+		if !ok {
+			return errors.New("expected a key")
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return atEnd(err)
+		}
+		if err := member(name, value); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return atEnd(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the object")
+	}
+	return nil
+}
+
+// atEnd puts into words what the decoder calls EOF.
+func atEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends in the middle")
+	}
+	return err
+}
+
+// valueText is a string's content, or the compact text of any other JSON value.
+func valueText(value json.RawMessage) string {
+	var s string
+	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return string(value)
+	}
+	return compact.String()
+}
+
+// boundedResults returns the results within every bound, and whether that took something away. The
+// kept ones are a prefix of the order of keys: dropping a large one in the middle for the sake of
+// smaller ones behind it would be harder to predict.
+func boundedResults(all map[string]string) (map[string]string, bool) {
+	kept, truncated, total := map[string]string{}, false, 0
+	for _, key := range sortedKeys(all) {
+		if !validKey(key) {
+			truncated = true
+			continue
+		}
+		value, cut := cleanValue(all[key])
+		total += len(key) + len(value)
+		if len(kept) == MaxResults || total > MaxResultsBytes {
+			truncated = true
+			break
+		}
+		kept[key] = value
+		truncated = truncated || cut
+	}
+	if len(kept) == 0 {
+		return nil, truncated
+	}
+	return kept, truncated
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+const keyRule = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
+func validKey(key string) bool {
+	if key == "" || len(key) > MaxKeyBytes {
+		return false
+	}
+	for i := range len(key) {
+		switch c := key[i]; {
+		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
+		case c != '-' && c != '_' && c != '.', i == 0, i == len(key)-1:
+			return false
+		}
+	}
+	return true
+}
+
+// problems keeps the first of many and counts the rest: a file of 10,000 bad lines is one line in
+// the message.
+type problems struct {
+	first error
+	more  int
+}
+
+func (p *problems) add(format string, args ...any) {
+	if p.first != nil {
+		p.more++
+		return
+	}
+	p.first = fmt.Errorf(format, args...)
+}
+
+func (p *problems) err() error {
+	if p.more > 0 {
+		return fmt.Errorf("%w (and %d more)", p.first, p.more)
+	}
+	return p.first
+}
+
+// quoted shows the beginning of a text that may be hostile, on one line.
+func quoted(s string) string {
+	s, _ = cutValue(s, 40)
+	return `"` + s + `"`
+}
