@@ -1,0 +1,5 @@
+package image
+
+import "runtime"
+
+const architecture = runtime.GOARCH

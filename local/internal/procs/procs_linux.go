@@ -1,0 +1,61 @@
+package procs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// startTime is the kernel's start time of a process, in clock ticks since the machine's boot.
+func startTime(pid int) (string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The command in parentheses may hold spaces and parentheses; what follows the last one is fixed.
+	end := bytes.LastIndexByte(data, ')')
+	fields := strings.Fields(string(data[end+1:]))
+	if end < 0 || len(fields) < 20 {
+		return "", fmt.Errorf("reading /proc/%d/stat: unexpected form", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return "", os.ErrProcessDone
+	}
+	return fields[19], nil
+}
+
+// bootID tells this run of the machine from the last: start times begin anew at boot.
+func bootID() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// Marked finds the processes whose environment has the variable with exactly that value.
+func Marked(variable, value string) []Record {
+	want := []byte(variable + "=" + value)
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	var found []Record
+	for _, file := range environs {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // gone, or another user's
+		}
+		for _, entry := range bytes.Split(data, []byte{0}) {
+			if !bytes.Equal(entry, want) {
+				continue
+			}
+			pid, _ := strconv.Atoi(strings.Split(file, "/")[2])
+			if record, err := Identify(pid); err == nil && pid != os.Getpid() {
+				found = append(found, record)
+			}
+			break
+		}
+	}
+	return found
+}
