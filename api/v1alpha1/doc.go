@@ -1,0 +1,6 @@
+// Package v1alpha1 is the everynode.dev/v1alpha1 API: the NodeJob kind, the reasons that its
+// conditions, events and metrics carry, and the keys that Everynode writes on nodes and pods.
+//
+// +kubebuilder:object:generate=true
+// +groupName=everynode.dev
+package v1alpha1

@@ -1,0 +1,34 @@
+package v1alpha1
+
+// Keys that Everynode writes.
+const (
+	// PodFinalizer keeps a task's pod in the API until its outcome is recorded on the node, so that
+	// neither pod garbage collection nor a person can make a result vanish unread.
+	PodFinalizer = Group + "/unrecorded"
+
+	// NodeJobFinalizer keeps a NodeJob until its records are taken off the nodes (deletionPolicy).
+	NodeJobFinalizer = Group + "/records"
+
+	// NodeJobLabel, on a task's pod, names its NodeJob. The manager's pod cache selects on it.
+	NodeJobLabel = Group + "/nodejob"
+
+	// RevisionLabel, on a task's pod, is the revision that the pod runs.
+	RevisionLabel = Group + "/revision"
+
+	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
+	AttemptAnnotation = Group + "/attempt"
+
+	// NodeUIDAnnotation, on a task's pod, is the UID of the Node that it was made for. A node that
+	// is removed and made again under the same name has another.
+	NodeUIDAnnotation = Group + "/node-uid"
+
+	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
+	MachineAnnotation = Group + "/machine"
+)
+
+// RecordKey is the key of the label and of the annotation that a node carries for a NodeJob. Its
+// length is bounded by those of a namespace (63 characters) and of a NodeJob's name (63, by a rule
+// of the API), so it is always a valid label key.
+func RecordKey(namespace, name string) string {
+	return namespace + "." + Group + "/" + name
+}
