@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+const (
+	recordSucceeded = record.Succeeded
+	recordFailed    = record.Failed
+	recordDisrupted = record.Disrupted
+
+	// DeadlineSlack is how long after its time limit an attempt is ended from outside. The runner on
+	// the node enforces the limit itself and comes first: it can tell what the script printed last.
+	DeadlineSlack = 10 * time.Second
+
+	// StopSlack is how long after the end of its grace period a deleted pod may still be there before
+	// its kubelet is taken to be dead, though the node does not say so.
+	StopSlack = 60 * time.Second
+)
+
+// fate is what becomes of a pod.
+type fate int
+
+const (
+	// fateRuns : it runs, or ends by itself.
+	fateRuns fate = iota
+	// fateOverdue : it must be stopped.
+	fateOverdue
+	// fateEnded : its end is known and not recorded.
+	fateEnded
+	// fateRecorded : its end is on its node; it is not needed any more.
+	fateRecorded
+	// fateOrphan : its node is another one now; it is not needed any more.
+	fateOrphan
+)
+
+type verdict struct {
+	fate fate
+	// record is set for fateEnded.
+	record record.Record
+	// release is true when the pod waits for us to let it go.
+	release bool
+	message string
+	until   time.Time
+}
+
+// judge says what a pod that is bound to the node's name means for the node.
+func (s *survey) judge(pod *Pod, node *Node) verdict {
+	switch {
+	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
+		return verdict{fate: fateRecorded, release: releasable(pod)}
+	case !sameMachine(pod, node):
+		return verdict{fate: fateOrphan, release: releasable(pod)}
+	case pod.ended():
+		return s.ended(pod, node, s.judgeEnd(pod, node))
+	}
+
+	deadline := s.deadline(pod)
+	if s.in.Now.Before(deadline) {
+		return verdict{fate: fateRuns, until: deadline, message: pod.Waiting}
+	}
+	// Too late. A kubelet that answers is asked to stop it and reports how it ended; one that does
+	// not must not hold the slot for ever, and an attempt that took its node away has failed.
+	giveUp := deadline
+	if !pod.DeleteRequested.IsZero() {
+		giveUp = later(deadline, pod.DeleteRequested).Add(StopSlack)
+	}
+	switch {
+	case node.lost():
+		return s.ended(pod, node, end{outcome: recordFailed, reason: v1alpha1.ReasonNodeLost,
+			message: "the node was lost during the attempt and did not come back before its deadline"})
+	case pod.DeleteRequested.IsZero():
+		return verdict{fate: fateOverdue, message: pod.Waiting}
+	case s.in.Now.Before(giveUp):
+		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
+	default:
+		return s.ended(pod, node, end{outcome: recordFailed, reason: v1alpha1.ReasonDeadlineExceeded,
+			message: "the attempt took too long, and its kubelet did not end it"})
+	}
+}
+
+func (s *survey) deadline(pod *Pod) time.Time {
+	return pod.Created.Add(s.timeout + DeadlineSlack)
+}
+
+// sameMachine is true when the pod was made for this very Node object, or for an earlier one of the
+// same boot of the same machine: then what the attempt did is still true for the node.
+func sameMachine(pod *Pod, node *Node) bool {
+	if pod.NodeUID == node.UID {
+		return true
+	}
+	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
+}
+
+// releasable is true when the pod has our finalizer, or is there with nobody having deleted it.
+func releasable(pod *Pod) bool {
+	return pod.Finalized || pod.DeleteRequested.IsZero()
+}
+
+// end is how an attempt ended.
+type end struct {
+	outcome record.Outcome
+	reason  string
+	message string
+}
+
+// judgeEnd tells a success, a failure and a disruption apart. When in doubt it is a disruption: it
+// is tried again and counts as nothing.
+func (s *survey) judgeEnd(pod *Pod, node *Node) end {
+	exit := pod.Exit
+	if pod.Phase == corev1.PodSucceeded {
+		e := end{outcome: recordSucceeded}
+		if exit != nil {
+			e.message = exit.Message
+		}
+		return e
+	}
+	if pod.PastDeadline || (!pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(s.deadline(pod))) {
+		return end{recordFailed, v1alpha1.ReasonDeadlineExceeded, firstOf(exitMessage(exit), pod.Waiting, "the attempt took longer than its time limit")}
+	}
+	if why := disruption(pod, node); why != "" {
+		return end{recordDisrupted, v1alpha1.ReasonDisrupted, why}
+	}
+	return end{recordFailed, failureReason(exit), exit.Message}
+}
+
+// disruption says what ended the pod other than the task itself, or "".
+func disruption(pod *Pod, node *Node) string {
+	exit := pod.Exit
+	rebooted := node.BootID != "" && pod.Machine != task.Machine(node.MachineID, node.BootID)
+	switch {
+	case exit == nil || exit.Lost:
+		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
+	case exit.Reason == outcome.ReasonInterrupted:
+		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
+	case !pod.Disrupted.IsZero() && !exit.Finished.Before(pod.Disrupted):
+		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
+	case !pod.DeleteRequested.IsZero() && !exit.Finished.Before(pod.DeleteRequested):
+		return "the pod was deleted while the task ran"
+	case rebooted && !exit.Reported:
+		return "the node rebooted while the task ran"
+	}
+	return ""
+}
+
+// failureReason is the task's own reason, which the outcome keeps to a closed set, or one of the few
+// of the container runtime that tell more than an exit code.
+func failureReason(exit *Exit) string {
+	switch {
+	case exit.Reported && exit.Reason == outcome.ReasonTimedOut:
+		return v1alpha1.ReasonDeadlineExceeded
+	case exit.Reported && exit.Reason != "":
+		return exit.Reason
+	case !exit.Reported && slices.Contains(runtimeReasons, exit.Reason):
+		return exit.Reason
+	}
+	return outcome.ReasonTaskFailed
+}
+
+// runtimeReasons are those of a container's termination that a user can act on.
+var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
+
+// ended makes the record of an end.
+func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
+	r := record.Record{
+		Revision:   pod.Revision,
+		Outcome:    e.outcome,
+		Attempts:   pod.Attempt,
+		StartedAt:  pod.Started,
+		FinishedAt: s.in.Now,
+		Reason:     e.reason,
+		Message:    e.message,
+		BootID:     node.BootID,
+		MachineID:  node.MachineID,
+		PodUID:     pod.UID,
+	}
+	if r.StartedAt.IsZero() {
+		r.StartedAt = pod.Created
+	}
+	if exit := pod.Exit; exit != nil {
+		r.ExitCode = &exit.Code
+		r.Results, r.Truncated = exit.Results, exit.Truncated
+		// A node's clock may be ahead of ours; a backoff must not wait for it.
+		if !exit.Finished.IsZero() && exit.Finished.Before(s.in.Now) {
+			r.FinishedAt = exit.Finished
+		}
+	}
+	if e.outcome == recordDisrupted {
+		r.Attempts = pod.Attempt - 1
+		r.Disruptions = 1
+		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == recordDisrupted {
+			r.Disruptions = prev.Disruptions + 1
+		}
+	}
+	return verdict{fate: fateEnded, record: r, message: e.message}
+}
+
+func exitMessage(exit *Exit) string {
+	if exit == nil {
+		return ""
+	}
+	return exit.Message
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func joined(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,53 @@
+package plan
+
+import "time"
+
+// standing is what a node's record still means for the revision.
+type standing struct {
+	done bool
+	// failures counted in this run so far.
+	failures int32
+	// notBefore is when the next attempt may start.
+	notBefore time.Time
+}
+
+// standing reads the node's record. The label is the user's handle on it: taking it off a node that
+// is done asks for another run, and setting it to the revision by hand skips the node.
+func (s *survey) standing(node *Node) standing {
+	rec, label := node.On.Record, node.On.Label
+	if s.replaced(node) {
+		return standing{}
+	}
+	if label != "" && label == s.in.Revision {
+		return standing{done: true}
+	}
+	if label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true) {
+		return standing{done: true}
+	}
+	if rec == nil || rec.Revision != s.in.Revision {
+		return standing{}
+	}
+	switch rec.Outcome {
+	case recordFailed:
+		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Attempts))}
+	case recordDisrupted:
+		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Disruptions))}
+	case recordSucceeded:
+		// Done once, but the label is gone, or says something else than what is on record.
+	}
+	return standing{}
+}
+
+// replaced is true when the record was written by another machine behind the same node name.
+func (s *survey) replaced(node *Node) bool {
+	rec := node.On.Record
+	return valueOr(s.in.Job.Spec.Rerun.OnReplace, true) &&
+		rec != nil && rec.MachineID != "" && node.MachineID != "" && rec.MachineID != node.MachineID
+}
+
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

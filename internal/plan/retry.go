@@ -1,0 +1,27 @@
+package plan
+
+import "time"
+
+// Defaults of spec.retry, as in the CRD.
+const (
+	defaultRetryLimit        = 3
+	defaultBackoffSeconds    = 10
+	defaultMaxBackoffSeconds = 300
+)
+
+// retryLimit is how many failures may be followed by another attempt.
+func (s *survey) retryLimit() int32 {
+	return valueOr(s.in.Job.Spec.Retry.Limit, defaultRetryLimit)
+}
+
+// backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at
+// times of their own, and a plan that cannot be predicted cannot be tested.
+func (s *survey) backoff(n int32) time.Duration {
+	retry := s.in.Job.Spec.Retry
+	longest := time.Duration(valueOr(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
+	wait := time.Duration(valueOr(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
+	for ; n > 1 && wait < longest; n-- {
+		wait *= 2
+	}
+	return min(wait, longest)
+}

@@ -1,0 +1,208 @@
+// Package task makes the pod of one attempt out of a NodeJob and a node. It is pure: the same input
+// always gives the same pod under the same name, so that making it twice is harmless.
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+const (
+	// ContainerName is the container of a script's pod.
+	ContainerName = "task"
+
+	// DefaultTimeoutSeconds is task.timeoutSeconds when omitted.
+	DefaultTimeoutSeconds = 600
+
+	// KubeletSlack is how long after the attempt's time limit the kubelet itself ends the pod. It is
+	// the last resort for when the manager is away; the runner and the plan come first.
+	KubeletSlack = 60 * time.Second
+
+	// graceSeconds is what a script has between SIGTERM and SIGKILL when its pod is deleted.
+	graceSeconds = 30
+
+	managedBy = "everynode"
+)
+
+// Options are the installation's choices, the same for all NodeJobs.
+type Options struct {
+	// RunnerImage holds everynode-runner as its entrypoint.
+	RunnerImage string
+	// PriorityClassName for pods whose template names none, such as system-node-critical.
+	PriorityClassName string
+}
+
+// Attempt is what the pod is for.
+type Attempt struct {
+	Revision string
+	// Number of the attempt, from 1.
+	Number int32
+
+	NodeName  string
+	NodeUID   types.UID
+	MachineID string
+	BootID    string
+}
+
+// Timeout of one attempt, image pull included.
+func Timeout(job *v1alpha1.NodeJob) time.Duration {
+	seconds := int32(DefaultTimeoutSeconds)
+	if job.Spec.Task.TimeoutSeconds != nil {
+		seconds = *job.Spec.Task.TimeoutSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// PodName is the only name that the pod of this attempt can have. Node names may be as long as 253
+// characters and share their first label, so the node is in it by the hash of its UID.
+func PodName(job *v1alpha1.NodeJob, a Attempt) string {
+	hash := shortHash(fmt.Sprintf("%s/%s/%s/task/%d", job.UID, a.Revision, a.NodeUID, a.Number))
+	prefix := job.Name
+	if len(prefix) > 52 {
+		prefix = strings.TrimRight(prefix[:52], "-.")
+	}
+	return prefix + "-" + hash
+}
+
+// Machine is the value of the annotation that says which boot of which machine an attempt began on.
+func Machine(machineID, bootID string) string {
+	return machineID + "/" + bootID
+}
+
+// Pod returns the pod of an attempt, bound to its node: no scheduler stands between, so that it runs
+// on a node on which nothing can be scheduled yet.
+func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
+	pod := &corev1.Pod{}
+	if t := job.Spec.Task.Template; t != nil {
+		pod.Labels = maps.Clone(t.Labels)
+		pod.Annotations = maps.Clone(t.Annotations)
+		pod.Spec = templateSpec(t)
+	} else {
+		pod.Spec = scriptSpec(job, src, a, opts)
+	}
+
+	controller := true
+	pod.Name = PodName(job, a)
+	pod.Namespace = job.Namespace
+	pod.Finalizers = []string{v1alpha1.PodFinalizer}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       "NodeJob",
+		Name:       job.Name,
+		UID:        job.UID,
+		Controller: &controller,
+	}}
+	pod.Labels = with(pod.Labels, map[string]string{
+		v1alpha1.NodeJobLabel:          job.Name,
+		v1alpha1.RevisionLabel:         a.Revision,
+		"app.kubernetes.io/managed-by": managedBy,
+	})
+	pod.Annotations = with(pod.Annotations, map[string]string{
+		v1alpha1.AttemptAnnotation: strconv.Itoa(int(a.Number)),
+		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
+		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
+	})
+
+	deadline := int64((Timeout(job) + KubeletSlack) / time.Second)
+	pod.Spec.ActiveDeadlineSeconds = &deadline
+	pod.Spec.NodeName = a.NodeName
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Tolerations = Tolerations(append(job.Spec.Tolerations[:len(job.Spec.Tolerations):len(job.Spec.Tolerations)], pod.Spec.Tolerations...))
+	if pod.Spec.PriorityClassName == "" {
+		pod.Spec.PriorityClassName = opts.PriorityClassName
+	}
+	return pod
+}
+
+// templateSpec is the user's pod, less what it must not have by accident: a service account token
+// that nobody asked for.
+func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
+	spec := *t.Spec.DeepCopy()
+	if spec.ServiceAccountName == "" && spec.AutomountServiceAccountToken == nil {
+		no := false
+		spec.AutomountServiceAccountToken = &no
+	}
+	for i := range spec.Containers {
+		if spec.Containers[i].TerminationMessagePolicy == "" {
+			// Without it, a task that writes no outcome has no last lines to show.
+			spec.Containers[i].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+		}
+	}
+	return spec
+}
+
+// scriptSpec is the pod of the runner. It has the host's PID namespace to find the host's others by,
+// and the host's network so that it needs no CNI: it may run before there is one.
+func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
+	yes, no := true, false
+	root, grace := int64(0), int64(graceSeconds)
+	return corev1.PodSpec{
+		HostPID:                       true,
+		HostNetwork:                   true,
+		DNSPolicy:                     corev1.DNSDefault,
+		AutomountServiceAccountToken:  &no,
+		EnableServiceLinks:            &no,
+		TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{
+			Name:                     ContainerName,
+			Image:                    opts.RunnerImage,
+			ImagePullPolicy:          corev1.PullIfNotPresent,
+			Env:                      scriptEnv(job, src, a),
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+			SecurityContext: &corev1.SecurityContext{
+				Privileged: &yes,
+				RunAsUser:  &root,
+			},
+		}},
+	}
+}
+
+// scriptEnv is the runner's contract (docs/runner.md).
+func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
+	env := append([]corev1.EnvVar(nil), job.Spec.Task.Env...)
+	set := func(name, value string) {
+		env = append(env, corev1.EnvVar{Name: name, Value: literal(value)})
+	}
+	set("EVERYNODE_SCRIPT", src.Script)
+	setInterpreter := func(name string, interpreter []string) {
+		if len(interpreter) > 0 {
+			b, _ := json.Marshal(interpreter) // strings always marshal
+			set(name, string(b))
+		}
+	}
+	setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Task.Interpreter)
+	if src.Verify != "" {
+		set("EVERYNODE_VERIFY", src.Verify)
+		setInterpreter("EVERYNODE_VERIFY_INTERPRETER", job.Spec.Verify.Interpreter)
+	}
+	set("EVERYNODE_TIMEOUT", strconv.Itoa(int(Timeout(job)/time.Second)))
+	set("EVERYNODE_NODEJOB", job.Namespace+"/"+job.Name)
+	set("EVERYNODE_NODE_NAME", a.NodeName)
+	set("EVERYNODE_REVISION", a.Revision)
+	set("EVERYNODE_ATTEMPT", strconv.Itoa(int(a.Number)))
+	return env
+}
+
+// literal keeps Kubernetes from expanding $(NAME) and $$ in a value: a shell script is full of both.
+// Source: k8s.io/kubernetes third_party/forked/golang/expansion, where $$ stands for one $.
+func literal(s string) string {
+	return strings.ReplaceAll(s, "$", "$$")
+}
+
+func with(m, more map[string]string) map[string]string {
+	if m == nil {
+		return more
+	}
+	maps.Copy(m, more)
+	return m
+}

@@ -1,0 +1,60 @@
+package task
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// MaxScriptBytes bounds a script from a ConfigMap as the API bounds an inline one. A script travels
+// in an environment variable of the pod, of which Linux allows 128 KiB: so the pod runs exactly the
+// content that its revision was computed from, which a mounted ConfigMap could not promise.
+const MaxScriptBytes = 65536
+
+// Source is what a NodeJob executes, with the contents of referenced ConfigMaps in place.
+type Source struct {
+	// Script and Verify are texts; Script is "" for a template, Verify is "" when there is none.
+	Script string
+	Verify string
+}
+
+// Revision is the short hash of what is executed: 10 characters, valid as a label's value. Same
+// revision, same work: it does not depend on where a script comes from, nor on who runs it, how
+// fast, how long, or what happens on failure.
+func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
+	// Fields are only ever added here with omitempty: a value that changes for unchanged NodeJobs
+	// would run every task again on every node when Everynode is upgraded.
+	executed := struct {
+		Script            string                  `json:"script,omitempty"`
+		Interpreter       []string                `json:"interpreter,omitempty"`
+		Env               []corev1.EnvVar         `json:"env,omitempty"`
+		Template          *corev1.PodTemplateSpec `json:"template,omitempty"`
+		Verify            string                  `json:"verify,omitempty"`
+		VerifyInterpreter []string                `json:"verifyInterpreter,omitempty"`
+	}{
+		Script:      src.Script,
+		Interpreter: spec.Task.Interpreter,
+		Env:         spec.Task.Env,
+		Template:    spec.Task.Template,
+		Verify:      src.Verify,
+	}
+	if spec.Verify != nil {
+		executed.VerifyInterpreter = spec.Verify.Interpreter
+	}
+	b, err := json.Marshal(executed)
+	if err != nil {
+		// Only API types and strings: they came from JSON.
+		panic(fmt.Sprintf("encoding a task: %v", err))
+	}
+	return shortHash(string(b))
+}
+
+func shortHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])[:10]
+}
