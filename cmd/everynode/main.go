@@ -1,0 +1,123 @@
+// Command everynode is the manager: it runs in the cluster and brings NodeJobs to their nodes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/task"
+)
+
+type flags struct {
+	runnerImage   string
+	priorityClass string
+	metricsAddr   string
+	probeAddr     string
+	leaderElect   bool
+	logLevel      slog.Level
+}
+
+func parse(args []string) (flags, error) {
+	f := flags{}
+	set := flag.NewFlagSet("everynode", flag.ContinueOnError)
+	set.StringVar(&f.runnerImage, "runner-image", os.Getenv("EVERYNODE_RUNNER_IMAGE"),
+		"image of everynode-runner, for tasks that are scripts (environment: EVERYNODE_RUNNER_IMAGE)")
+	set.StringVar(&f.priorityClass, "priority-class", "system-node-critical",
+		"priority class of tasks that name none themselves; empty for the cluster's default")
+	set.StringVar(&f.metricsAddr, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 for none")
+	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
+	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	if set.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if f.runnerImage == "" {
+		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
+	}
+	return f, nil
+}
+
+func main() {
+	f, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "everynode:", err)
+		os.Exit(2)
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: f.logLevel}))
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	if err := run(ctrl.SetupSignalHandler(), f, log); err != nil {
+		log.Error("ending", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f flags, log *slog.Logger) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	// No throttling of our own: the API server's priority and fairness knows better, and is obeyed.
+	config.QPS = -1
+	cacheOptions, err := controller.CacheOptions()
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions,
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddr},
+		HealthProbeBindAddress:        f.probeAddr,
+		LeaderElection:                f.leaderElect,
+		LeaderElectionID:              "everynode-manager",
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
+		controller.NewMetrics(metrics.Registry),
+		task.Options{RunnerImage: f.runnerImage, PriorityClassName: f.priorityClass})
+	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the controller: %w", err)
+	}
+	if err := errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+	); err != nil {
+		return err
+	}
+	log.Info("starting", "version", version(), "runnerImage", f.runnerImage)
+	return mgr.Start(ctx)
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,209 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// maxParallelWrites bounds the writes that one pass has under way. The API server's own priority
+// and fairness does the rest: client-side throttling is off, and 429 is obeyed.
+const maxParallelWrites = 16
+
+// errRefused says that no pod of the NodeJob can be made now. It is no error of the pass: the status
+// shows it, and the refusal says when to try again.
+var errRefused = errors.New("pod refused")
+
+// apply does what the plan says. Actions are independent, except that one refused pod means that
+// the others would be refused too: so the first is made alone.
+func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) error {
+	var group errgroup.Group
+	group.SetLimit(maxParallelWrites)
+	starts := make([]plan.Start, 0, len(p.Actions))
+	for _, action := range p.Actions {
+		if start, ok := action.(plan.Start); ok {
+			starts = append(starts, start)
+			continue
+		}
+		group.Go(func() error { return r.act(ctx, seen, action) })
+	}
+	var refused error
+	for i, start := range starts {
+		if i > 0 {
+			group.Go(func() error { return ignoreRefused(r.start(ctx, seen, start)) })
+			continue
+		}
+		if refused = r.start(ctx, seen, start); refused != nil {
+			break
+		}
+	}
+	return errors.Join(group.Wait(), ignoreRefused(refused))
+}
+
+func ignoreRefused(err error) error {
+	if errors.Is(err, errRefused) {
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Action) error {
+	switch a := action.(type) {
+	case plan.Record:
+		return r.record(ctx, seen, a)
+	case plan.Stop:
+		return r.stop(ctx, seen.job.Namespace, a.Pod)
+	case plan.Release:
+		return r.release(ctx, seen.job.Namespace, a.Pod)
+	case plan.Forget:
+		return r.forget(ctx, seen.job, a)
+	case plan.Finish:
+		return r.finish(ctx, seen.job)
+	}
+	return fmt.Errorf("unknown action %T", action)
+}
+
+// start makes the pod of an attempt. That it exists already is as good, if it is ours: the name says
+// which attempt it is.
+func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
+	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
+	err := r.write(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	switch {
+	case err == nil:
+		r.refusals.clear(seen.job.UID)
+		r.memory.rememberPod(stripPod(pod), r.now())
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return r.adopt(ctx, seen.job, pod)
+	case r.refusals.note(seen.job, err, r.now()):
+		return errRefused
+	}
+	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
+}
+
+// adopt remembers an existing pod that the cache does not show yet.
+func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod) error {
+	var live corev1.Pod
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+		return fmt.Errorf("getting pod %s, which exists already: %w", pod.Name, client.IgnoreNotFound(err))
+	}
+	if !ownedBy(&live, job.UID) {
+		return fmt.Errorf("pod %s exists already and is not of this NodeJob: delete it", pod.Name)
+	}
+	r.memory.rememberPod(stripPod(&live), r.now())
+	return nil
+}
+
+// record writes the end of an attempt on its node, and only then lets the pod go.
+func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
+	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
+	if err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record)); err != nil {
+		return fmt.Errorf("recording on node %s: %w", a.Node, err)
+	}
+	r.recorded(seen, a)
+	return r.release(ctx, seen.job.Namespace, a.Pod)
+}
+
+func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	if err := r.patchNode(ctx, a.Node, record.ForgetPatch(a.UID, key)); err != nil {
+		return fmt.Errorf("taking the record off node %s: %w", a.Node, err)
+	}
+	return nil
+}
+
+// patchNode writes to the node of the patch's UID, and remembers the result until the cache shows
+// it. A node that is gone, or is another one by now, needs nothing: its deletion wakes us again.
+func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := r.write(verbPatch, resourceNodes, func() error {
+		return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
+	})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.memory.rememberNode(stripNode(node))
+	return nil
+}
+
+// stop asks for the end of a running pod. Our finalizer stays on it until its end is recorded.
+func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) error {
+	if err := r.deletePod(ctx, namespace, pod); err != nil {
+		return err
+	}
+	r.memory.rememberStopped(pod.UID, r.now())
+	return nil
+}
+
+// release lets a pod go: our finalizer off, then deleted.
+func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod) error {
+	deleted := !pod.DeleteRequested.IsZero()
+	if pod.Finalized {
+		live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
+		err := r.write(verbPatch, resourcePods, func() error {
+			return r.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, unfinalize(pod.UID)))
+		})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("releasing pod %s: %w", pod.Name, err)
+		}
+		deleted = deleted || err != nil || !live.DeletionTimestamp.IsZero()
+	}
+	if !deleted {
+		if err := r.deletePod(ctx, namespace, pod); err != nil {
+			return err
+		}
+	}
+	r.memory.rememberReleased(pod.UID, r.now())
+	return nil
+}
+
+// unfinalize is the strategic merge patch that takes our finalizer off the pod with that UID and
+// leaves others alone. With another UID the API server answers with a conflict.
+func unfinalize(uid types.UID) []byte {
+	b, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":                                 uid,
+		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.PodFinalizer},
+	}})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return b
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod plan.Pod) error {
+	err := r.write(verbDelete, resourcePods, func() error {
+		return r.Client.Delete(ctx,
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}},
+			client.Preconditions{UID: &pod.UID})
+	})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// finish lets the NodeJob go.
+func (r *Reconciler) finish(ctx context.Context, job *v1alpha1.NodeJob) error {
+	changed := job.DeepCopy()
+	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == v1alpha1.NodeJobFinalizer })
+	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
+	err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking the finalizer off: %w", err)
+	}
+	return nil
+}

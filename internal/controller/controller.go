@@ -1,0 +1,142 @@
+// Package controller is the shell around the plan: it watches, asks plan.Next what to do, does it,
+// and reports. It decides nothing itself.
+//
+//	watches ──► observe ──► plan.Next ──► apply ──► report
+//	(cache)     (memory)     (pure)       (writes)  (status, events, metrics)
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconciler brings NodeJobs to their nodes.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Reader reads from the API server.
+	Reader client.Reader
+	// Recorder writes events.
+	Recorder events.EventRecorder
+	// Metrics are the manager's own.
+	Metrics *Metrics
+	// Options are the installation's choices for the tasks' pods.
+	Options task.Options
+	// Now is the clock.
+	Now func() time.Time
+
+	memory     *memory
+	refusals   refusals
+	configMaps configMaps
+	reports    reports
+
+	primed   sync.Mutex
+	isPrimed bool
+}
+
+// New returns a Reconciler that is ready to be set up with a manager.
+func New(c client.Client, reader client.Reader, recorder events.EventRecorder, metrics *Metrics, opts task.Options) *Reconciler {
+	return &Reconciler{
+		Client:     c,
+		Reader:     reader,
+		Recorder:   recorder,
+		Metrics:    metrics,
+		Options:    opts,
+		Now:        time.Now,
+		memory:     newMemory(),
+		refusals:   newRefusals(),
+		configMaps: newConfigMaps(),
+		reports:    newReports(),
+	}
+}
+
+// Reconcile brings one NodeJob one step further.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := r.prime(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	job := &v1alpha1.NodeJob{}
+	if err := r.Client.Get(ctx, req.NamespacedName, job); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, r.gone(ctx, req.NamespacedName)
+		}
+		return ctrl.Result{}, fmt.Errorf("getting NodeJob: %w", err)
+	}
+	if held, err := r.hold(ctx, job); err != nil || !held {
+		return ctrl.Result{}, err
+	}
+	seen, err := r.observe(ctx, job)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p := plan.Next(seen.input)
+	applyErr := r.apply(ctx, seen, p)
+	wait, err := r.report(ctx, seen, p)
+	if applyErr != nil {
+		return ctrl.Result{}, applyErr
+	}
+	return ctrl.Result{RequeueAfter: wait}, err
+}
+
+// hold puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
+// nothing to do: the NodeJob is being deleted and we have let it go already.
+func (r *Reconciler) hold(ctx context.Context, job *v1alpha1.NodeJob) (bool, error) {
+	if slices.Contains(job.Finalizers, v1alpha1.NodeJobFinalizer) {
+		return true, nil
+	}
+	if !job.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	changed := job.DeepCopy()
+	changed.Finalizers = append(changed.Finalizers, v1alpha1.NodeJobFinalizer)
+	// Under the resource version: the list of finalizers has other writers.
+	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
+	if err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) }); err != nil {
+		return false, fmt.Errorf("adding the finalizer: %w", err)
+	}
+	// The write wakes us again, with the finalizer in the cache.
+	return false, nil
+}
+
+// gone lets go of pods whose NodeJob vanished without us, as when somebody took its finalizer off.
+// Without this they would stay in the API for ever.
+func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
+	r.Metrics.forget(name)
+	r.reports.forget(name)
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: name.Name}); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := viewPod(seenPod{Pod: &pods.Items[i]})
+		if !slices.Contains(pods.Items[i].Finalizers, v1alpha1.PodFinalizer) {
+			continue
+		}
+		if err := r.release(ctx, name.Namespace, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) now() time.Time { return r.Now() }

@@ -1,0 +1,168 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// memory holds what we wrote until the cache shows it.
+//
+// The cache is behind our own writes. Pod names are derived, so a second create is harmless; but a
+// count of running nodes must include those that were just started, and a node whose success was
+// just recorded must not look like one that never ran. Nothing here has to outlive the process: a
+// new leader begins from a consistent list (Reconciler.prime).
+type memory struct {
+	mu    sync.Mutex
+	nodes map[string]*corev1.Node
+	pods  map[types.UID]*podMemory
+}
+
+type podMemory struct {
+	// pod is the newest version that we know; nil when only a deletion is remembered.
+	pod *corev1.Pod
+	// seen is when it was last known to exist.
+	seen time.Time
+	// released is true once nothing of ours keeps the pod in the API.
+	released bool
+	// stopped is when we asked for its deletion.
+	stopped time.Time
+}
+
+func newMemory() *memory {
+	return &memory{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*podMemory{}}
+}
+
+// newer is true when a is a later version of the same object than b. Resource versions of one
+// resource are ordered (KEP-5504); what cannot be compared counts as not newer.
+func newer(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
+}
+
+func (m *memory) rememberNode(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.nodes[node.Name]; !ok || newer(node, known) {
+		m.nodes[node.Name] = node
+	}
+}
+
+// node returns the newest known version of a cached node.
+func (m *memory) node(cached *corev1.Node) *corev1.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.nodes[cached.Name]
+	if !ok {
+		return cached
+	}
+	if newer(known, cached) {
+		return known
+	}
+	delete(m.nodes, cached.Name)
+	return cached
+}
+
+func (m *memory) forgetNode(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.nodes, name)
+}
+
+func (m *memory) rememberPod(pod *corev1.Pod, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(pod.UID)
+	known.seen = now
+	if known.pod == nil || newer(pod, known.pod) {
+		known.pod = pod
+	}
+}
+
+func (m *memory) rememberStopped(uid types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.podEntry(uid).stopped = now
+}
+
+func (m *memory) rememberReleased(uid types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(uid)
+	known.pod, known.released, known.seen = nil, true, now
+	if known.stopped.IsZero() {
+		known.stopped = now
+	}
+}
+
+func (m *memory) podEntry(uid types.UID) *podMemory {
+	known, ok := m.pods[uid]
+	if !ok {
+		known = &podMemory{}
+		m.pods[uid] = known
+	}
+	return known
+}
+
+// forgetPod is called when the cache has seen the pod go, and nothing about it matters any more.
+func (m *memory) forgetPod(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// seenPod is a pod with what we remember about it.
+type seenPod struct {
+	*corev1.Pod
+	released bool
+	stopped  time.Time
+}
+
+// podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the
+// cache should show by now but does not: only the API server can tell whether they are gone.
+func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inCache := make(map[types.UID]bool, len(cached))
+	for i := range cached {
+		pod := &cached[i]
+		inCache[pod.UID] = true
+		seen := seenPod{Pod: pod}
+		if known, ok := m.pods[pod.UID]; ok {
+			if known.pod != nil && newer(known.pod, pod) {
+				seen.Pod = known.pod
+			} else {
+				known.pod = nil
+			}
+			seen.released, seen.stopped = known.released, known.stopped
+		}
+		pods = append(pods, seen)
+	}
+	for uid, known := range m.pods {
+		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
+			continue
+		}
+		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped})
+		if now.Sub(known.seen) > doubtAfter {
+			doubtful = append(doubtful, known.pod)
+		}
+	}
+	return pods, doubtful
+}
+
+// doubtAfter is how long the cache may take to show a pod that we made. It is far longer than it
+// ever takes, except when the pod came and went while a watch was broken.
+const doubtAfter = 15 * time.Second
+
+func ownedBy(pod *corev1.Pod, uid types.UID) bool {
+	for i := range pod.OwnerReferences {
+		if pod.OwnerReferences[i].UID == uid {
+			return true
+		}
+	}
+	return false
+}

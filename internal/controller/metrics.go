@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// Verbs and resources of the writes that are counted.
+const (
+	verbCreate = "create"
+	verbPatch  = "patch"
+	verbDelete = "delete"
+
+	resourcePods           = "pods"
+	resourceNodes          = "nodes"
+	resourceNodeJobs       = "nodejobs"
+	resourceNodeJobsStatus = "nodejobs/status"
+)
+
+// Metrics are the manager's own. No label holds a node's name: their number is bounded by the number
+// of NodeJobs, whatever the size of the cluster. docs/metrics.md explains each.
+type Metrics struct {
+	nodeCount   *prometheus.GaugeVec
+	run         *prometheus.HistogramVec
+	readyToDone *prometheus.HistogramVec
+	attempts    *prometheus.CounterVec
+	writes      *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	job := []string{"namespace", "nodejob"}
+	m := &Metrics{
+		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_nodes",
+			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed.",
+		}, append(job, "state")),
+		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "everynode_run_duration_seconds",
+			Help:    "Time from the start to the end of the attempt that succeeded, by the node's clock.",
+			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12),
+		}, job),
+		readyToDone: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "everynode_node_ready_to_done_seconds",
+			Help:    "Time from a joining node's Ready to the record of its first success, 0 where that came first.",
+			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12),
+		}, job),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_attempts_total",
+			Help: "Attempts that are on record, by outcome: Succeeded, Failed, Disrupted.",
+		}, []string{"outcome"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_api_writes_total",
+			Help: "Write requests to the API server, events and leases aside, by verb and resource.",
+		}, []string{"verb", "resource"}),
+	}
+	registry.MustRegister(m.nodeCount, m.run, m.readyToDone, m.attempts, m.writes)
+	return m
+}
+
+func (m *Metrics) nodes(name client.ObjectKey, n v1alpha1.NodeCounts) {
+	for state, count := range map[string]int32{"done": n.Done, "running": n.Running, "waiting": n.Waiting, "failed": n.Failed} {
+		m.nodeCount.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
+	}
+}
+
+// forget drops the series of a NodeJob that is gone.
+func (m *Metrics) forget(name client.ObjectKey) {
+	match := prometheus.Labels{"namespace": name.Namespace, "nodejob": name.Name}
+	m.nodeCount.DeletePartialMatch(match)
+	m.run.DeletePartialMatch(match)
+	m.readyToDone.DeletePartialMatch(match)
+}
+
+func (m *Metrics) attempt(r record.Record) {
+	m.attempts.WithLabelValues(string(r.Outcome)).Inc()
+}
+
+// succeeded observes a success. Only a node that joined after the NodeJob was made, and has no
+// earlier record, says how long a new node is not usable.
+func (m *Metrics) succeeded(seen observation, a plan.Record) {
+	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(a.Record.FinishedAt.Sub(a.Record.StartedAt).Seconds())
+	joined, ok := seen.joining[a.Node]
+	if !ok || joined.created.Before(seen.job.CreationTimestamp.Time) {
+		return
+	}
+	var wait time.Duration
+	if !joined.readySince.IsZero() {
+		wait = max(seen.input.Now.Sub(joined.readySince), 0)
+	}
+	m.readyToDone.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(wait.Seconds())
+}
+
+// write counts a write and does it.
+func (r *Reconciler) write(verb, resource string, do func() error) error {
+	r.Metrics.writes.WithLabelValues(verb, resource).Inc()
+	return do()
+}

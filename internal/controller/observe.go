@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// observation is what one pass sees.
+type observation struct {
+	job    *v1alpha1.NodeJob
+	source task.Source
+	input  plan.Input
+	// joining are the nodes without a record, for the metric.
+	joining map[string]joiningNode
+}
+
+type joiningNode struct {
+	created    time.Time
+	readySince time.Time // zero while it is not Ready
+}
+
+// observe gathers everything that the plan reads. It copies nothing out of the cache and changes
+// nothing in it.
+func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
+	now := r.now()
+	seen := observation{job: job, joining: map[string]joiningNode{}}
+	source, obstacle, err := r.source(ctx, job)
+	if err != nil {
+		return seen, err
+	}
+	seen.source = source
+	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision}
+	if obstacle == nil {
+		seen.input.Revision = task.Revision(&job.Spec, source)
+		seen.input.Obstacle = r.refusals.obstacle(job)
+	}
+
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return seen, fmt.Errorf("listing nodes: %w", err)
+	}
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
+	for i := range nodes.Items {
+		node := r.memory.node(&nodes.Items[i])
+		view, readySince := viewNode(node, key)
+		seen.input.Nodes = append(seen.input.Nodes, view)
+		if view.On.Record == nil {
+			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
+		}
+	}
+
+	pods, err := r.podsOf(ctx, job.Namespace, job.UID)
+	if err != nil {
+		return seen, err
+	}
+	for _, pod := range pods {
+		seen.input.Pods = append(seen.input.Pods, viewPod(pod))
+	}
+	return seen, nil
+}
+
+// podsOf returns the pods that a NodeJob with that UID owns, those included that the cache does not
+// show yet.
+func (r *Reconciler) podsOf(ctx context.Context, namespace string, owner types.UID) ([]seenPod, error) {
+	var cached corev1.PodList
+	if err := r.Client.List(ctx, &cached, client.InNamespace(namespace), client.MatchingFields{ownerIndex: string(owner)}); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	pods, doubtful := r.memory.podsOf(owner, cached.Items, r.now())
+	for _, pod := range doubtful {
+		if err := r.lookAgain(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	if len(doubtful) > 0 {
+		pods, _ = r.memory.podsOf(owner, cached.Items, r.now())
+	}
+	return pods, nil
+}
+
+// lookAgain asks the API server for a pod that the cache should show and does not.
+func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
+	var live corev1.Pod
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && live.UID != pod.UID:
+		r.memory.forgetPod(pod.UID)
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
+	}
+	r.memory.rememberPod(stripPod(&live), r.now())
+	return nil
+}
+
+// prime begins leadership from a consistent list: the cache of a process that was a standby may be
+// behind what the last leader wrote.
+func (r *Reconciler) prime(ctx context.Context) error {
+	r.primed.Lock()
+	defer r.primed.Unlock()
+	if r.isPrimed {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := r.Reader.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	var pods corev1.PodList
+	if err := r.Reader.List(ctx, &pods, client.HasLabels{v1alpha1.NodeJobLabel}); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range nodes.Items {
+		r.memory.rememberNode(stripNode(&nodes.Items[i]))
+	}
+	for i := range pods.Items {
+		r.memory.rememberPod(stripPod(&pods.Items[i]), r.now())
+	}
+	r.isPrimed = true
+	return nil
+}
+
+// viewNode is the node as the plan reads it, and when it became Ready.
+func viewNode(node *corev1.Node, key string) (plan.Node, time.Time) {
+	view := plan.Node{
+		Name:      node.Name,
+		UID:       node.UID,
+		Labels:    node.Labels,
+		Taints:    node.Spec.Taints,
+		Deleting:  !node.DeletionTimestamp.IsZero(),
+		BootID:    node.Status.NodeInfo.BootID,
+		MachineID: node.Status.NodeInfo.MachineID,
+		On:        record.Read(node.Labels, node.Annotations, key),
+	}
+	var since time.Time
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			view.Ready = c.Status
+			if c.Status == corev1.ConditionTrue {
+				since = c.LastTransitionTime.Time
+			}
+		}
+	}
+	return view, since
+}

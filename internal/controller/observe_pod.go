@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// maxWaitingBytes bounds what a kubelet says about a container that does not start.
+const maxWaitingBytes = 256
+
+// viewPod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
+func viewPod(pod seenPod) plan.Pod {
+	view := plan.Pod{
+		Name:          pod.Name,
+		UID:           pod.UID,
+		NodeName:      pod.Spec.NodeName,
+		NodeUID:       types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
+		Machine:       pod.Annotations[v1alpha1.MachineAnnotation],
+		Revision:      pod.Labels[v1alpha1.RevisionLabel],
+		Attempt:       attemptOf(pod.Pod),
+		Created:       pod.CreationTimestamp.Time,
+		Finalized:     !pod.released && slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
+		Phase:         pod.Status.Phase,
+		PastDeadline:  pod.Status.Reason == "DeadlineExceeded",
+		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
+		StatusMessage: outcome.Clean(pod.Status.Message, maxWaitingBytes),
+		Waiting:       waiting(pod.Pod),
+	}
+	view.DeleteRequested = pod.stopped
+	if pod.DeletionTimestamp != nil {
+		// The timestamp is when the grace period ends, not when the deletion was asked for.
+		var grace time.Duration
+		if pod.DeletionGracePeriodSeconds != nil {
+			grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+		}
+		view.DeleteRequested = pod.DeletionTimestamp.Add(-grace)
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			view.Disrupted = c.LastTransitionTime.Time
+			view.DisruptedReason = outcome.Clean(c.Reason, 128)
+		}
+	}
+	if status := taskContainer(pod.Pod); status != nil {
+		switch {
+		case status.State.Terminated != nil:
+			view.Started = status.State.Terminated.StartedAt.Time
+			view.Exit = viewExit(status.State.Terminated)
+		case status.State.Running != nil:
+			view.Started = status.State.Running.StartedAt.Time
+		}
+	}
+	return view
+}
+
+func attemptOf(pod *corev1.Pod) int32 {
+	n, err := strconv.ParseInt(pod.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return int32(n)
+}
+
+// taskContainer is the container that speaks for the pod: the first that failed, and where none did,
+// the first of the pod's containers.
+func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if t := statuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
+				return &statuses[i]
+			}
+		}
+	}
+	// The kubelet lists statuses by name; the spec has the user's order.
+	for i := range pod.Spec.Containers {
+		for j := range pod.Status.ContainerStatuses {
+			if status := &pod.Status.ContainerStatuses[j]; status.Name == pod.Spec.Containers[i].Name {
+				return status
+			}
+		}
+	}
+	return nil
+}
+
+func viewExit(t *corev1.ContainerStateTerminated) *plan.Exit {
+	exit := &plan.Exit{
+		Code:     t.ExitCode,
+		Finished: t.FinishedAt.Time,
+		// Source: k8s.io/kubernetes pkg/kubelet/kuberuntime, the state of a container that is gone.
+		Lost: t.Reason == "ContainerStatusUnknown",
+	}
+	if o, ok := outcome.Decode(t.Message); ok {
+		o = o.WithExitCode(int(t.ExitCode))
+		exit.Reported = true
+		exit.Reason, exit.Message, exit.Results, exit.Truncated = o.Reason, o.Message, o.Results, o.Truncated
+		return exit
+	}
+	exit.Reason = outcome.Clean(t.Reason, 128)
+	exit.Message = outcome.Clean(t.Message, outcome.MaxMessageBytes)
+	return exit
+}
+
+// waiting says why a container does not start, or "". The two words that alternate while an image
+// is pulled again become one, or the status would change with each try.
+func waiting(pod *corev1.Pod) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			w := statuses[i].State.Waiting
+			if w == nil {
+				continue
+			}
+			switch w.Reason {
+			case "", "ContainerCreating", "PodInitializing":
+			case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+				reason := w.Reason
+				if reason == "ErrImagePull" {
+					reason = "ImagePullBackOff"
+				}
+				return outcome.Clean(reason+": image "+statuses[i].Image, maxWaitingBytes)
+			default:
+				return outcome.Clean(w.Reason+": "+w.Message, maxWaitingBytes)
+			}
+		}
+	}
+	return ""
+}

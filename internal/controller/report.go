@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// statusInterval is the least time between two status writes of one NodeJob.
+const statusInterval = time.Second
+
+// maxNoteBytes bounds an event's note, of which the API allows 1 kB.
+const maxNoteBytes = 1000
+
+// reports remembers when each status was written last.
+type reports struct {
+	mu      sync.Mutex
+	written map[client.ObjectKey]time.Time
+}
+
+func newReports() reports { return reports{written: map[client.ObjectKey]time.Time{}} }
+
+// wait is how long a status must not be written yet.
+func (r *reports) wait(name client.ObjectKey, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written[name].Add(statusInterval).Sub(now)
+}
+
+func (r *reports) done(name client.ObjectKey, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written[name] = now
+}
+
+func (r *reports) forget(name client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, name)
+}
+
+// report writes the status if it changed and says what changed by events and metrics. It returns
+// when to look again; zero means when something happens.
+func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) (time.Duration, error) {
+	name := client.ObjectKeyFromObject(seen.job)
+	now := r.now()
+	next := untilWake(p.WakeAt, now)
+	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil && seen.input.Obstacle == nil {
+		// Found in this very pass; the next one says so in the status.
+		next = soonest(next, statusInterval/10)
+	}
+	if !seen.job.DeletionTimestamp.IsZero() {
+		return next, nil
+	}
+	r.Metrics.nodes(name, p.Status.Nodes)
+	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
+		return next, nil
+	}
+	if wait := r.reports.wait(name, now); wait > 0 {
+		return soonest(next, wait), nil
+	}
+	changed := seen.job.DeepCopy()
+	changed.Status = p.Status
+	err := r.write(verbPatch, resourceNodeJobsStatus, func() error {
+		return r.Client.Status().Patch(ctx, changed, client.MergeFrom(seen.job))
+	})
+	if err != nil {
+		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
+	}
+	r.reports.done(name, now)
+	r.announce(ctx, seen.job, p.Status)
+	return next, nil
+}
+
+func untilWake(at, now time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	// A little later rather than a little earlier: the plan compares with the exact time.
+	return max(at.Sub(now), 0) + 10*time.Millisecond
+}
+
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+// announce sends an event for each condition that changed its answer, and for a new revision.
+func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
+	log := logf.FromContext(ctx)
+	if status.Revision != "" && status.Revision != job.Status.Revision {
+		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
+			fmt.Sprintf("revision %s begins on %d nodes", status.Revision, status.Nodes.Matched-status.Nodes.Done))
+		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
+	}
+	for _, c := range status.Conditions {
+		before := meta.FindStatusCondition(job.Status.Conditions, c.Type)
+		if c.Status != metav1.ConditionTrue || (before != nil && before.Status == c.Status && before.Reason == c.Reason) {
+			continue
+		}
+		switch c.Type {
+		case v1alpha1.ConditionComplete:
+			r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ConditionComplete, "Rollout", c.Message)
+		case v1alpha1.ConditionStalled:
+			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", c.Message)
+		default:
+			continue
+		}
+		log.Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
+	}
+}
+
+// recorded says that an attempt's end is on record. A success has no event: the label is the news.
+func (r *Reconciler) recorded(seen observation, a plan.Record) {
+	rec := a.Record
+	r.Metrics.attempt(rec)
+	switch rec.Outcome {
+	case record.Succeeded:
+		r.Metrics.succeeded(seen, a)
+	case record.Disrupted:
+		r.event(seen.job, node(a), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, "Attempt",
+			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
+	case record.Failed:
+		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
+		if a.Final {
+			reason, what = v1alpha1.ReasonRetriesExhausted, "it is not tried again"
+		}
+		code := ""
+		if rec.ExitCode != nil {
+			code = fmt.Sprintf(", exit code %d", *rec.ExitCode)
+		}
+		note := fmt.Sprintf("NodeJob %s/%s on node %s: attempt %d failed (%s%s), %s: %s",
+			seen.job.Namespace, seen.job.Name, a.Node, rec.Attempts, rec.Reason, code, what, outcome.Clean(rec.Message, 512))
+		r.event(seen.job, node(a), corev1.EventTypeWarning, reason, "Attempt", note)
+		r.event(node(a), seen.job, corev1.EventTypeWarning, reason, "Attempt", note)
+	}
+}
+
+func node(a plan.Record) *corev1.Node {
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: a.Node, UID: a.UID},
+	}
+}
+
+func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
+	r.Recorder.Eventf(regarding, related, kind, reason, action, "%s", outcome.Clean(note, maxNoteBytes))
+}

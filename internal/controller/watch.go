@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+const (
+	ownerIndex     = ".metadata.ownerReferences.uid"
+	configMapIndex = ".spec.configMaps"
+
+	// coalesce gathers events into one pass: a pass is linear in the nodes, so a thousand nodes that
+	// join at once must not cost a thousand passes.
+	coalesce = 50 * time.Millisecond
+
+	// parallelNodeJobs is how many NodeJobs are looked at at once, so that one with much to do, or one
+	// whose writes hang, delays no other.
+	parallelNodeJobs = 8
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager registers the watches and the indexes that they need.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(ctx, &corev1.Pod{}, ownerIndex, func(o client.Object) []string {
+		var uids []string
+		for _, ref := range o.GetOwnerReferences() {
+			uids = append(uids, string(ref.UID))
+		}
+		return uids
+	}); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &v1alpha1.NodeJob{}, configMapIndex, func(o client.Object) []string {
+		return configMapNames(o.(*v1alpha1.NodeJob))
+	}); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodejob").
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallelNodeJobs}).
+		// Our own status writes change no generation and need no pass.
+		For(&v1alpha1.NodeJob{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, finalizersChanged{}))).
+		Watches(&corev1.Node{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.nodeChanged(ctx, nil, e.Object, q) },
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+				r.nodeChanged(ctx, e.ObjectOld, e.ObjectNew, q)
+			},
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+				r.memory.forgetNode(e.Object.GetName())
+				r.nodeChanged(ctx, nil, e.Object, q)
+			},
+		}).
+		Watches(&corev1.Pod{}, handler.Funcs{
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { podChanged(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { podChanged(e.ObjectNew, q) },
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+				r.memory.forgetPod(e.Object.GetUID())
+				podChanged(e.Object, q)
+			},
+		}).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapChanged)).
+		Complete(r)
+}
+
+// finalizersChanged passes the update with which we put our finalizer on.
+type finalizersChanged struct{ predicate.Funcs }
+
+// Update is true when the number of finalizers changed.
+func (finalizersChanged) Update(e event.UpdateEvent) bool {
+	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+}
+
+func podChanged(o client.Object, q queue) {
+	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{
+		Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeJobLabel],
+	}}, coalesce)
+}
+
+func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
+	var jobs v1alpha1.NodeJobList
+	if err := r.Client.List(ctx, &jobs, client.InNamespace(o.GetNamespace()), client.MatchingFields{configMapIndex: o.GetName()}); err != nil {
+		return nil // only a cache that is not started answers with an error
+	}
+	requests := make([]reconcile.Request, 0, len(jobs.Items))
+	for i := range jobs.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
+	}
+	return requests
+}
+
+// nodeChanged wakes the NodeJobs to which the change matters. A heartbeat matters to none, and a
+// record only to the NodeJob whose it is and to those that select on its label.
+func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
+	var was *corev1.Node
+	if before != nil {
+		was = before.(*corev1.Node)
+	}
+	change := compareNodes(was, after.(*corev1.Node))
+	if change.nothing() {
+		return
+	}
+	var jobs v1alpha1.NodeJobList
+	if err := r.Client.List(ctx, &jobs); err != nil {
+		return // only a cache that is not started answers with an error
+	}
+	for i := range jobs.Items {
+		if job := &jobs.Items[i]; change.matters(job) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, coalesce)
+		}
+	}
+}
+
+// nodeChange is what of a node's change a plan would read.
+type nodeChange struct {
+	before, after *corev1.Node
+	// toAll is true for a change that any NodeJob may act on.
+	toAll       bool
+	labels      bool
+	annotations bool
+}
+
+func compareNodes(before, after *corev1.Node) nodeChange {
+	c := nodeChange{before: before, after: after}
+	if before == nil {
+		c.toAll = true
+		return c
+	}
+	c.labels = !maps.Equal(before.Labels, after.Labels)
+	c.annotations = !maps.Equal(before.Annotations, after.Annotations)
+	c.toAll = before.UID != after.UID ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+		before.Status.NodeInfo.MachineID != after.Status.NodeInfo.MachineID ||
+		readyStatus(before) != readyStatus(after)
+	return c
+}
+
+func (c nodeChange) nothing() bool { return !c.toAll && !c.labels && !c.annotations }
+
+func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
+	if c.toAll {
+		return true
+	}
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	if c.before.Annotations[key] != c.after.Annotations[key] || c.before.Labels[key] != c.after.Labels[key] {
+		return true
+	}
+	if !c.labels || job.Spec.NodeSelector == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
+	return err == nil && selector.Matches(labels.Set(c.before.Labels)) != selector.Matches(labels.Set(c.after.Labels))
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}
