@@ -1,0 +1,48 @@
+// Command everynode-runner runs a NodeJob's script on the node. It is the entry point of the task's
+// pod and is configured by the pod's environment: docs/runner.md.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/everynode/everynode/internal/runner"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() { os.Exit(run(time.Now(), os.Args[1:])) }
+
+func run(started time.Time, args []string) (exitCode int) {
+	flags := flag.NewFlagSet("everynode-runner", flag.ContinueOnError)
+	target := flags.Int("target-pid", 1, "the `process` whose namespaces scripts run in; 0 for the runner's own")
+	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return runner.Refuse(*log, os.Stderr, fmt.Errorf("reading the flags: %w", err))
+	}
+	switch {
+	case *showVersion:
+		fmt.Println(version)
+		return 0
+	case flags.NArg() > 0:
+		return runner.Refuse(*log, os.Stderr, fmt.Errorf("unexpected argument %q: everything is in the environment", flags.Arg(0)))
+	case *target < 0:
+		return runner.Refuse(*log, os.Stderr, fmt.Errorf("--target-pid is %d, below 0", *target))
+	}
+	return runner.Run(runner.Options{
+		TargetPID:      *target,
+		TerminationLog: *log,
+		Environ:        os.Environ(),
+		Stdout:         os.Stdout,
+		Stderr:         os.Stderr,
+		Started:        started,
+		Limits:         runner.DefaultLimits(),
+	})
+}

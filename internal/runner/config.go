@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The contract with the controller, in the environment of the container.
+const (
+	EnvScript            = "EVERYNODE_SCRIPT"
+	EnvInterpreter       = "EVERYNODE_INTERPRETER"
+	EnvVerify            = "EVERYNODE_VERIFY"
+	EnvVerifyInterpreter = "EVERYNODE_VERIFY_INTERPRETER"
+	EnvTimeout           = "EVERYNODE_TIMEOUT"
+
+	// EnvResults is what a script finds: the path of the file that takes its results.
+	EnvResults = "EVERYNODE_RESULTS"
+
+	// MaxScriptBytes bounds one script. Linux takes no single environment variable above 128 KiB.
+	MaxScriptBytes = 64 << 10
+
+	defaultInterpreter = "/bin/sh"
+	defaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultHome        = "/root"
+)
+
+// Script is a text and what runs it.
+type Script struct {
+	Text string
+	// Interpreter has at least one element. A first one without a slash is looked up in the PATH
+	// on the node.
+	Interpreter []string
+}
+
+// Config is one attempt.
+type Config struct {
+	Task Script
+	// Verify runs after Task succeeded; nil for none.
+	Verify *Script
+	// Timeout is for both scripts together, from the runner's start; 0 for none.
+	Timeout time.Duration
+	// Environ is what the scripts get, without EnvResults.
+	Environ []string
+}
+
+// ParseConfig reads the contract from an environment. Everything else in it goes to the scripts.
+func ParseConfig(environ []string) (Config, error) {
+	own := map[string]string{EnvScript: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "", EnvTimeout: "", EnvResults: ""}
+	var c Config
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if _, ok := own[name]; ok {
+			own[name] = value
+			continue
+		}
+		c.Environ = append(c.Environ, entry)
+	}
+	c.Environ = withDefaults(c.Environ)
+
+	if own[EnvScript] == "" {
+		return c, errors.New(EnvScript + " is not set")
+	}
+	var err error
+	if c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter]); err != nil {
+		return c, err
+	}
+	if own[EnvVerify] != "" {
+		verify, err := parseScript(EnvVerify, own[EnvVerify], EnvVerifyInterpreter, own[EnvVerifyInterpreter])
+		if err != nil {
+			return c, err
+		}
+		c.Verify = &verify
+	}
+	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
+		return c, err
+	}
+	return c, nil
+}
+
+func parseScript(name, text, interpreterName, interpreter string) (Script, error) {
+	s := Script{Text: text, Interpreter: []string{defaultInterpreter}}
+	if len(text) > MaxScriptBytes {
+		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name, len(text), MaxScriptBytes)
+	}
+	if interpreter != "" {
+		s.Interpreter = nil
+		if err := json.Unmarshal([]byte(interpreter), &s.Interpreter); err != nil {
+			return s, fmt.Errorf("reading %s as a JSON array of strings: %w", interpreterName, err)
+		}
+		if len(s.Interpreter) == 0 || s.Interpreter[0] == "" {
+			return s, fmt.Errorf("%s names no interpreter", interpreterName)
+		}
+		if slices.ContainsFunc(s.Interpreter, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
+			return s, fmt.Errorf("%s contains a NUL", interpreterName)
+		}
+		return s, nil
+	}
+	if line, ok := strings.CutPrefix(text, "#!"); ok {
+		line, _, _ = strings.Cut(line, "\n")
+		if s.Interpreter = splitShebang(line); s.Interpreter == nil {
+			return s, fmt.Errorf("the #! line of %s names no interpreter", name)
+		}
+	}
+	return s, nil
+}
+
+// splitShebang does as Linux does (fs/binfmt_script.c): the rest of the line after the interpreter
+// is one argument, so "#!/usr/bin/env -S bash -eu" works as it does in a file.
+func splitShebang(line string) []string {
+	line = strings.Trim(line, " \t")
+	if line == "" {
+		return nil
+	}
+	end := strings.IndexAny(line, " \t")
+	if end < 0 {
+		return []string{line}
+	}
+	return []string{line[:end], strings.Trim(line[end:], " \t")}
+}
+
+func parseTimeout(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseInt(s, 10, 32) // 32 bits keep the product far from overflow
+	if err != nil || seconds < 1 {
+		return 0, fmt.Errorf("%s is %q; give whole seconds, at least 1", EnvTimeout, s)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// withDefaults gives scripts the PATH and HOME of root on a host. HOME=/ counts as unset: that is
+// what runc sets for an image without /etc/passwd, and nobody means it.
+func withDefaults(environ []string) []string {
+	home := lookup(environ, "HOME")
+	if home == "" || home == "/" {
+		environ = with(environ, "HOME", defaultHome)
+	}
+	if lookup(environ, "PATH") == "" {
+		environ = with(environ, "PATH", defaultPath)
+	}
+	return environ
+}
+
+func lookup(environ []string, name string) (value string) {
+	for _, entry := range environ {
+		if n, v, _ := strings.Cut(entry, "="); n == name {
+			value = v
+		}
+	}
+	return value
+}
+
+// with returns the environment with one variable set, and set only once.
+func with(environ []string, name, value string) []string {
+	environ = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		return strings.HasPrefix(entry, name+"=")
+	})
+	return append(environ, name+"="+value)
+}

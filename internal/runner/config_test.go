@@ -1,0 +1,58 @@
+package runner
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseConfig(t *testing.T) {
+	script := func(text string, interpreter ...string) Script { return Script{text, interpreter} }
+	check := script("check", "/bin/sh")
+	tests := map[string]struct {
+		env     []string
+		want    Config // without Environ
+		wantErr string
+	}{
+		"a script alone is run by sh":             {env: []string{"EVERYNODE_SCRIPT=x"}, want: Config{Task: script("x", "/bin/sh")}},
+		"everything together":                     {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_VERIFY=check", "EVERYNODE_TIMEOUT=90", `EVERYNODE_INTERPRETER=["bash","-eu"]`}, want: Config{Task: script("x", "bash", "-eu"), Verify: &check, Timeout: 90 * time.Second}},
+		"a #! line":                               {env: []string{"EVERYNODE_SCRIPT=#!/usr/bin/python3\nx"}, want: Config{Task: script("#!/usr/bin/python3\nx", "/usr/bin/python3")}},
+		"the rest of a #! line is one argument":   {env: []string{"EVERYNODE_SCRIPT=#! /usr/bin/env  -S bash -eu \n"}, want: Config{Task: script("#! /usr/bin/env  -S bash -eu \n", "/usr/bin/env", "-S bash -eu")}},
+		"a #! line without an end":                {env: []string{"EVERYNODE_SCRIPT=#!/bin/true"}, want: Config{Task: script("#!/bin/true", "/bin/true")}},
+		"an empty #! line":                        {env: []string{"EVERYNODE_SCRIPT=#! \nx"}, wantErr: "the #! line of EVERYNODE_SCRIPT names no interpreter"},
+		"an empty script":                         {env: []string{"EVERYNODE_SCRIPT="}, wantErr: "EVERYNODE_SCRIPT is not set"},
+		"a script of 64 KiB":                      {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes)}, want: Config{Task: script(strings.Repeat("#", MaxScriptBytes), "/bin/sh")}},
+		"a larger script":                         {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes+1)}, wantErr: "EVERYNODE_SCRIPT has 65537 bytes; at most 65536 are possible"},
+		"an interpreter that is no JSON":          {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_INTERPRETER=/bin/bash"}, wantErr: "reading EVERYNODE_INTERPRETER as a JSON array of strings"},
+		"an interpreter that is an empty array":   {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_INTERPRETER=[]"}, wantErr: "EVERYNODE_INTERPRETER names no interpreter"},
+		"an interpreter with an empty name":       {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["","-e"]`}, wantErr: "EVERYNODE_INTERPRETER names no interpreter"},
+		"an interpreter with a NUL":               {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_INTERPRETER=["a\u0000"]`}, wantErr: "EVERYNODE_INTERPRETER contains a NUL"},
+		"the check's interpreter is checked, too": {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_VERIFY=y", "EVERYNODE_VERIFY_INTERPRETER={}"}, wantErr: "reading EVERYNODE_VERIFY_INTERPRETER"},
+		"a time limit of nothing":                 {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_TIMEOUT=0"}, wantErr: `EVERYNODE_TIMEOUT is "0"; give whole seconds, at least 1`},
+		"a time limit beyond all time":            {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_TIMEOUT=9999999999"}, wantErr: "EVERYNODE_TIMEOUT"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseConfig(tt.env)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Errorf("error %v, want %q in it", err, tt.wantErr)
+				}
+				return
+			}
+			tt.want.Environ = []string{"HOME=/root", "PATH=" + defaultPath}
+			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+				t.Errorf("error %v, config (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestParseConfigKeepsPathAndHome(t *testing.T) {
+	got, err := ParseConfig([]string{"EVERYNODE_SCRIPT=x", "HOME=/home/me", "A=1=2", "PATH=/opt/bin", "EVERYNODE_RESULTS=/forged"})
+	if diff := cmp.Diff([]string{"HOME=/home/me", "A=1=2", "PATH=/opt/bin"}, got.Environ); diff != "" || err != nil {
+		t.Errorf("error %v, environment (-want +got):\n%s", err, diff)
+	}
+}

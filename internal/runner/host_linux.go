@@ -1,0 +1,163 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespace is one to enter.
+type namespace struct {
+	kind string
+	flag int
+	file *os.File
+}
+
+// The mount namespace comes last: after it /proc is the node's. The cgroup namespace is not
+// entered and the cgroup never left, so that whatever happens to the runner, the container's end is
+// the end of every process in it.
+var namespaceKinds = []struct {
+	kind string
+	flag int
+}{
+	{"uts", unix.CLONE_NEWUTS},
+	{"ipc", unix.CLONE_NEWIPC},
+	{"net", unix.CLONE_NEWNET},
+	{"pid", unix.CLONE_NEWPID},
+	{"mnt", unix.CLONE_NEWNS},
+}
+
+// hostThread is one operating system thread in the namespaces of the target, and runs functions
+// there: whatever they open, look up or start, they do on the node. All other goroutines stay in the
+// container, where the termination log and the /proc that shows our children are.
+//
+// Why this is right in Go:
+//
+//   - Namespaces, root and working directory belong to a thread, not to a process. A goroutine
+//     that called LockOSThread runs on its thread alone and the thread runs nothing else.
+//   - Entering a mount namespace needs a thread whose root and working directory are its own, hence
+//     unshare(CLONE_FS); the other threads of the process share theirs from the start.
+//   - syscall.ForkExec clones the calling thread. The child inherits the thread's namespaces, root
+//     and working directory, and for the pid namespace the one that setns chose for children.
+//   - The runtime starts new threads by cloning, too, but never from a locked thread: a template
+//     thread, which LockOSThread itself starts, does it. So the node's namespaces do not spread, and
+//     clone(CLONE_THREAD), which Linux forbids after setns(CLONE_NEWPID), is not tried.
+//   - The thread is never unlocked, so it never runs other goroutines. If entering fails half-way
+//     its goroutine returns locked, and the runtime destroys the thread.
+//   - PR_SET_PDEATHSIG counts the death of the parent thread. This one blocks in its loop until the
+//     process ends.
+type hostThread struct {
+	calls chan func()
+	// otherPIDs: the target has another pid namespace than we have, which no pod of the
+	// controller's does. Numbers of our processes then mean nothing to a script.
+	otherPIDs bool
+}
+
+// enterHost starts the thread. Target 0 means no namespace but our own.
+func enterHost(target int) (*hostThread, error) {
+	t := &hostThread{calls: make(chan func())}
+	namespaces, err := openNamespaces(target)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range namespaces {
+		t.otherPIDs = t.otherPIDs || n.kind == "pid"
+	}
+	entered := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := enter(namespaces)
+		entered <- err
+		if err != nil {
+			return
+		}
+		for call := range t.calls {
+			call()
+		}
+	}()
+	return t, <-entered
+}
+
+// do runs f on the thread and waits for it.
+func (t *hostThread) do(f func()) {
+	done := make(chan struct{})
+	t.calls <- func() { defer close(done); f() }
+	<-done
+}
+
+// openNamespaces opens those namespaces of the target that differ from ours.
+func openNamespaces(target int) ([]namespace, error) {
+	if target == 0 {
+		return nil, nil
+	}
+	var open []namespace
+	for _, k := range namespaceKinds {
+		own, err := os.Stat("/proc/self/ns/" + k.kind)
+		if err != nil {
+			continue // a kernel without this kind: nothing to differ in
+		}
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", target, k.kind))
+		if err != nil {
+			return nil, namespaceError(fmt.Errorf("opening the %s namespace of process %d: %w", k.kind, target, err))
+		}
+		theirs, err := f.Stat()
+		if err != nil {
+			return nil, namespaceError(fmt.Errorf("looking at the %s namespace of process %d: %w", k.kind, target, err))
+		}
+		if !os.SameFile(own, theirs) {
+			open = append(open, namespace{k.kind, k.flag, f})
+			continue
+		}
+		if k.kind == "mnt" { // without hostPID, process 1 is the runner; the script would run in its empty image
+			return nil, namespaceError(fmt.Errorf("process %d is in the runner's own mount namespace", target))
+		}
+		_ = f.Close()
+	}
+	return open, nil
+}
+
+// enter moves the calling thread, which must be locked.
+func enter(namespaces []namespace) error {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return namespaceError(fmt.Errorf("unsharing root and working directory: %w", err))
+	}
+	for _, n := range namespaces {
+		if err := unix.Setns(int(n.file.Fd()), n.flag); err != nil {
+			return namespaceError(fmt.Errorf("entering the %s namespace: %w", n.kind, err))
+		}
+		_ = n.file.Close()
+	}
+	return nil
+}
+
+var errNamespaces = errors.New("the pod needs securityContext.privileged: true and hostPID: true")
+
+func namespaceError(err error) error { return fmt.Errorf("%w (%w)", err, errNamespaces) }
+
+// fdPath returns a path that opens f in every process on the node: by the number of the runner, as
+// long as it lives, so that also a process which closed what it inherited can open it. It asks the
+// node's own /proc who we are and looks whether the path works. Where it does not (another pid
+// namespace), inherited is the descriptor to pass on, and the path works in those that keep it.
+// It must run on the host thread.
+func fdPath(f *os.File, inherited int) (path string, inherit bool) {
+	fallback := fmt.Sprintf("/proc/self/fd/%d", inherited)
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return fallback, true
+	}
+	path = fmt.Sprintf("/proc/%s/fd/%d", self, f.Fd())
+	want, err := f.Stat()
+	if err != nil {
+		return fallback, true
+	}
+	if got, err := os.Stat(path); err != nil || !os.SameFile(want, got) {
+		return fallback, true
+	}
+	return path, false
+}

@@ -1,0 +1,137 @@
+package runner
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// tailBytes of the output are kept for the message; twice what a message holds, because
+	// escapes and the cut to a character take some.
+	tailBytes = 2 << 10
+	// chunkBytes times queueChunks is what waits for a slow reader of the container's output.
+	chunkBytes  = 32 << 10
+	queueChunks = 8
+)
+
+// tail keeps the last bytes written to it by several writers, in the order in which they came.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte // at most 2*tailBytes; what counts is its end
+}
+
+func (t *tail) add(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p = p[max(0, len(p)-tailBytes):]
+	if len(t.buf)+len(p) > 2*tailBytes {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailBytes:]...)
+	}
+	t.buf = append(t.buf, p...)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf[max(0, len(t.buf)-tailBytes):])
+}
+
+// pump passes one stream of the scripts through to the container.
+//
+// A task may stop the container runtime (it restarts containerd, say). Nobody then reads the
+// container's output, and a script that kept printing would hang on a full pipe, perhaps before the
+// line that starts the runtime again. So output waits in a bounded queue, and when the reader takes
+// nothing at all for the stall time, output is dropped, with a notice, until it does.
+type pump struct {
+	from  *os.File
+	to    io.Writer
+	tail  *tail
+	stall time.Duration
+
+	queue   chan []byte
+	dropped int // bytes; above 0 while dropping
+	read    chan struct{}
+	written chan struct{}
+}
+
+func startPump(from *os.File, to io.Writer, tail *tail, stall time.Duration) *pump {
+	p := &pump{
+		from: from, to: to, tail: tail, stall: stall,
+		queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}),
+	}
+	go p.readAll()
+	go p.writeAll()
+	return p
+}
+
+func (p *pump) readAll() {
+	defer close(p.read)
+	for {
+		chunk := make([]byte, chunkBytes)
+		n, err := p.from.Read(chunk)
+		if n > 0 {
+			p.tail.add(chunk[:n])
+			p.forward(chunk[:n])
+		}
+		if err != nil { // end of file, or the deadline that finish set
+			return
+		}
+	}
+}
+
+func (p *pump) forward(chunk []byte) {
+	if p.dropped > 0 {
+		notice := fmt.Appendf(nil, "\neverynode-runner: %d bytes of output were dropped here: nothing read the container's output\n", p.dropped)
+		select {
+		case p.queue <- append(notice, chunk...):
+			p.dropped = 0
+		default:
+			p.dropped += len(chunk)
+		}
+		return
+	}
+	select {
+	case p.queue <- chunk:
+		return
+	default:
+	}
+	wait := time.NewTimer(p.stall)
+	defer wait.Stop()
+	select {
+	case p.queue <- chunk:
+	case <-wait.C:
+		p.dropped = len(chunk)
+	}
+}
+
+// writeAll goes on taking chunks after a failed write: the script must not notice that its reader
+// is gone.
+func (p *pump) writeAll() {
+	defer close(p.written)
+	var err error
+	for chunk := range p.queue {
+		if err == nil {
+			_, err = p.to.Write(chunk)
+		}
+	}
+}
+
+// finish waits for the end of the stream, at most patience for reading (somebody else may hold the
+// other end) and at most patience for writing. Nothing may be written to the pump afterwards.
+func (p *pump) finish(patience time.Duration) {
+	// A pipe always takes a deadline; without one the wait below would have no end, so it is closed.
+	if err := p.from.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		_ = p.from.Close()
+	}
+	<-p.read
+	close(p.queue)
+	flushed := time.NewTimer(patience)
+	defer flushed.Stop()
+	select {
+	case <-p.written:
+	case <-flushed.C:
+	}
+}

@@ -1,0 +1,121 @@
+package runner
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+func TestLargeOutputPassesUnchanged(t *testing.T) {
+	t.Parallel()
+	const script = `awk 'BEGIN { for (i = 0; i < 1000000; i++) printf "line %08d\n", i; print "the end" }'`
+	got := runToEnd(t, "EVERYNODE_SCRIPT="+script, "EVERYNODE_TIMEOUT=20")
+	want := sha256.New()
+	for i := range 1000000 {
+		fmt.Fprintf(want, "line %08d\n", i)
+	}
+	fmt.Fprintln(want, "the end")
+	if sum := sha256.Sum256([]byte(got.stdout)); string(sum[:]) != string(want.Sum(nil)) {
+		t.Errorf("%d bytes came out, and not those that went in", len(got.stdout))
+	}
+	if got.code != 0 || !strings.HasPrefix(got.outcome.Message, "…") || !strings.HasSuffix(got.outcome.Message, "line 00999999\nthe end") {
+		t.Errorf("ended with %d, message %q", got.code, got.outcome.Message)
+	}
+}
+
+func TestTheMessageHasBothStreams(t *testing.T) {
+	t.Parallel()
+	got := runToEnd(t, "EVERYNODE_SCRIPT=echo one; sleep 0.1; echo two >&2; sleep 0.1; echo three; printf '\\033[31mred\\377'; exit 1")
+	if want := "one\ntwo\nthree\n\\x1b[31mred\\xff"; got.outcome.Message != want {
+		t.Errorf("message %q, want %q", got.outcome.Message, want)
+	}
+	if got.stdout != "one\nthree\n\x1b[31mred\xff" || got.stderr != "two\n" {
+		t.Errorf("stdout %q and stderr %q, want them apart and unchanged", got.stdout, got.stderr)
+	}
+}
+
+func TestNobodyReadsTheOutput(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(*testing.T, *os.File){
+		"because the reader stands still": func(*testing.T, *os.File) {},
+		"because the reader is gone": func(t *testing.T, read *os.File) {
+			if err := read.Close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = read.Close(); _ = write.Close() })
+			do(t, read)
+			r := prepareRunner(t, 0, testLimits(), "EVERYNODE_SCRIPT=head -c 5000000 /dev/zero | tr '\\0' x && echo finished", "EVERYNODE_TIMEOUT=20")
+			r.cmd.Stdout = write
+			r.start()
+			if got := r.wait(); got.code != 0 || got.outcome.Reason != "" || !strings.HasSuffix(got.outcome.Message, "xfinished") {
+				t.Errorf("ended with %d %q, message ends with %q", got.code, got.outcome.Reason, outcome.Clean(got.outcome.Message, 40))
+			}
+		})
+	}
+}
+
+func TestPumpSaysWhatItDropped(t *testing.T) {
+	t.Parallel()
+	read, write, err := pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := &gate{open: make(chan struct{}), out: newWatched()}
+	p := startPump(read, reader, &tail{}, 1)
+	chunk := strings.Repeat("x", chunkBytes)
+	for range 4 * queueChunks { // returns although nobody reads
+		if _, err := write.WriteString(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(reader.open)
+	for i := 0; !strings.Contains(reader.out.String(), "bytes of output were dropped here"); i++ {
+		if _, err := write.WriteString("more\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(patience)
+}
+
+// gate is a writer that blocks until it is opened.
+type gate struct {
+	open chan struct{}
+	out  *watched
+}
+
+func (g *gate) Write(p []byte) (int, error) { <-g.open; return g.out.Write(p) }
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 7, tailBytes - 1, tailBytes, tailBytes + 1, 5 * tailBytes} {
+		var kept tail
+		var all []byte
+		for i := range 6 * tailBytes / size {
+			piece := []byte(strings.Repeat(string(rune('a'+i%26)), size))
+			kept.add(piece)
+			all = append(all, piece...)
+		}
+		if want := string(all[max(0, len(all)-tailBytes):]); kept.String() != want {
+			t.Errorf("pieces of %d: %d bytes %.20q…, want %d bytes %.20q…", size, len(kept.String()), kept.String(), len(want), want)
+		}
+		if cap(kept.buf) > 4*tailBytes {
+			t.Errorf("pieces of %d: %d bytes of memory", size, cap(kept.buf))
+		}
+	}
+}

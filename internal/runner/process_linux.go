@@ -1,0 +1,105 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// interpreterError is what a script cannot be started for.
+type interpreterError struct {
+	code int // 127: not there; 126: there, but it cannot run
+	err  error
+}
+
+func (e *interpreterError) Error() string { return e.err.Error() }
+func (e *interpreterError) Unwrap() error { return e.err }
+
+// stdio is what scripts have as standard input, output and error.
+type stdio struct{ in, out, err *os.File }
+
+// start starts a script on the node, in a session and thus a process group of its own, and returns
+// its pid as the runner sees it. The files have to stay open until the process has ended: shells
+// read their script bit by bit, and a script may open $0 again. syscall.ForkExec is used instead of
+// os/exec because the supervisor waits for all children alike, and os.Process would wait for this
+// one as well.
+func (t *hostThread) start(s Script, environ []string, io stdio, script, results *os.File) (pid int, err error) {
+	t.do(func() { pid, err = startHere(s, environ, io, script, results, t.otherPIDs) })
+	return pid, err
+}
+
+func startHere(s Script, environ []string, io stdio, script, results *os.File, otherPIDs bool) (int, error) {
+	interpreter, err := findInterpreter(s.Interpreter[0], lookup(environ, "PATH"))
+	if err != nil {
+		return 0, err
+	}
+	files := []uintptr{io.in.Fd(), io.out.Fd(), io.err.Fd()}
+	scriptPath, inherit := fdPath(script, 3)
+	resultsPath, inheritResults := fdPath(results, 4)
+	if inherit || inheritResults {
+		scriptPath, resultsPath = "/proc/self/fd/3", "/proc/self/fd/4"
+		files = append(files, script.Fd(), results.Fd())
+	}
+	attr := &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   with(environ, EnvResults, resultsPath),
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if !otherPIDs {
+		// If the runner is killed the script goes too. In another pid namespace the child cannot
+		// see its parent, takes it for dead already and kills itself.
+		attr.Sys.Pdeathsig = syscall.SIGKILL
+	}
+	argv := append([]string{interpreter}, s.Interpreter[1:]...)
+	pid, err := syscall.ForkExec(interpreter, append(argv, scriptPath), attr)
+	if err != nil {
+		return 0, startError(interpreter, err)
+	}
+	return pid, nil
+}
+
+func startError(interpreter string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT): // it was there: what is missing is its loader
+		return &interpreterError{127, fmt.Errorf("starting %q on the node: its own loader or interpreter is missing: %w", interpreter, err)}
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EPERM):
+		return &interpreterError{126, fmt.Errorf("starting %q on the node: %w", interpreter, err)}
+	}
+	return fmt.Errorf("starting %q on the node: %w", interpreter, err)
+}
+
+// findInterpreter looks on the node, so it must run on the host thread.
+func findInterpreter(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		if _, err := os.Stat(name); err != nil {
+			return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node: %w", name, errnoOf(err))}
+		}
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue // "." and the like: a script's interpreter must not depend on a directory
+		}
+		full := filepath.Join(dir, name)
+		info, err := os.Stat(full)
+		if err == nil && info.Mode().IsRegular() && unix.Access(full, unix.X_OK) == nil {
+			return full, nil
+		}
+	}
+	return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node, looked in PATH %s", name, path)}
+}
+
+// errnoOf drops the operation and path that the message says already.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,214 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// Options are what Run needs from main.
+type Options struct {
+	// TargetPID is the process whose namespaces the scripts run in; 0 for the runner's own.
+	TargetPID int
+	// TerminationLog is the path that takes the outcome.
+	TerminationLog string
+	// Environ is the runner's environment, see ParseConfig.
+	Environ []string
+	// Stdout and Stderr take the scripts' output, unchanged, and the runner's own lines on Stderr.
+	Stdout, Stderr io.Writer
+	// Started is when the time limit began.
+	Started time.Time
+	Limits  Limits
+}
+
+// Run runs one attempt to its end, writes its outcome, and returns the exit code for the container,
+// which is the outcome's. It takes the process over: signals, children, and the subreaper attribute,
+// so there is one Run in the life of a process.
+func Run(o Options) (exitCode int) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	children := make(chan os.Signal, 1) // one is enough: reap takes all
+	signal.Notify(children, unix.SIGCHLD)
+	// A broken stdout must not end the runner. Notify, as signal.Ignore would be inherited by the
+	// script, and then "yes | head" never ends.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+
+	log, err := openLog(o.TerminationLog)
+	if err != nil {
+		fmt.Fprintf(o.Stderr, "everynode-runner: %v\n", err)
+	}
+	config, err := ParseConfig(o.Environ)
+	if err != nil {
+		return report(log, o.Stderr, failed(outcome.Outcome{}, &failure{outcome.ReasonBadConfiguration, err}), nil)
+	}
+	a := &attempt{Config: config, Options: o}
+	a.supervisor = supervisor{limits: o.Limits, signals: signals, children: children}
+	if config.Timeout > 0 {
+		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
+	}
+	result, said := a.run()
+	return report(log, o.Stderr, result, said)
+}
+
+// report ends an attempt. What the script did not print itself is also said on stderr, for those who
+// read logs; but nobody may be reading, and then the outcome must not wait for it.
+func report(log *os.File, stderr io.Writer, o outcome.Outcome, said []string) int {
+	err := writeLog(log, o)
+	if err != nil {
+		said = append(said, err.Error())
+	}
+	if said == nil {
+		said = []string{o.Message}
+	}
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		for _, line := range said {
+			fmt.Fprintf(stderr, "everynode-runner: %s\n", line)
+		}
+	}()
+	select {
+	case <-printed:
+	case <-time.After(time.Second):
+	}
+	return o.ExitCode
+}
+
+// failure is trouble of the runner's own, with the reason that the outcome shows.
+type failure struct {
+	reason string
+	err    error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed puts an error into an outcome.
+func failed(o outcome.Outcome, err error) outcome.Outcome {
+	o.ExitCode, o.Reason = exitRunner, outcome.ReasonRunnerError
+	var interpreter *interpreterError
+	var own *failure
+	switch {
+	case errors.As(err, &interpreter):
+		o.ExitCode, o.Reason = interpreter.code, outcome.ReasonInterpreterNotFound
+	case errors.Is(err, errNamespaces):
+		o.Reason = outcome.ReasonNamespaceError
+	case errors.As(err, &own):
+		o.Reason = own.reason
+	}
+	o.Note(err.Error())
+	return o
+}
+
+// attempt is one run of the task's script and its check.
+type attempt struct {
+	Config
+	Options
+	supervisor supervisor
+	host       *hostThread
+	results    *os.File
+	notes      []string // what the outcome says beyond the scripts' own output
+}
+
+// run runs both scripts and gathers what they leave: output, results, notes.
+func (a *attempt) run() (o outcome.Outcome, notes []string) {
+	if err := a.prepare(); err != nil {
+		return failed(o, err), nil
+	}
+	defer func() { _ = a.results.Close() }() // also keeps it open until here: scripts open it by our descriptor
+	var last tail
+	io, finish, err := a.openOutput(&last)
+	if err != nil {
+		return failed(o, err), nil
+	}
+	ended, err := a.runScripts(io)
+	finish()
+	o.Message = strings.TrimRight(outcome.Clean(last.String(), outcome.MaxMessageBytes), "\n")
+	o.ExitCode, o.Reason = ended.code, ended.reason
+	if err != nil {
+		o = failed(o, err)
+		a.notes = append(a.notes, err.Error())
+	}
+	a.addResults(&o)
+	return o, append([]string{}, a.notes...)
+}
+
+// addResults takes the results, and appends all notes to the message.
+func (a *attempt) addResults(o *outcome.Outcome) {
+	content, err := readResults(a.results)
+	if err == nil {
+		o.Results, o.Truncated, err = outcome.ParseResults(content)
+	}
+	if err != nil {
+		a.note("results: %v", err)
+	}
+	if o.Truncated {
+		a.note("results: some were left out or cut: at most %d of %d bytes each and %d together are kept",
+			outcome.MaxResults, outcome.MaxValueBytes, outcome.MaxResultsBytes)
+	}
+	for _, note := range a.notes {
+		o.Note(note)
+	}
+}
+
+func (a *attempt) note(format string, args ...any) {
+	a.notes = append(a.notes, fmt.Sprintf(format, args...))
+}
+
+// prepare does what must be done before a script can start.
+func (a *attempt) prepare() (err error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the subreaper: %w", err)
+	}
+	if a.results, err = newMemfd("everynode-results"); err != nil {
+		return err
+	}
+	a.supervisor.results = a.results
+	a.host, err = enterHost(a.TargetPID)
+	return err
+}
+
+// openOutput connects the scripts with the container. One pair of pipes serves both scripts.
+func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return stdio{}, nil, fmt.Errorf("opening standard input: %w", err)
+	}
+	outRead, outWrite, err := pipe()
+	if err != nil {
+		return stdio{}, nil, err
+	}
+	errRead, errWrite, err := pipe()
+	if err != nil {
+		return stdio{}, nil, err
+	}
+	out := startPump(outRead, a.Stdout, last, a.Limits.Stall)
+	errs := startPump(errRead, a.Stderr, last, a.Limits.Stall)
+	return stdio{null, outWrite, errWrite}, func() {
+		_ = outWrite.Close() // ours; the scripts' copies are closed with them
+		_ = errWrite.Close()
+		out.finish(a.Limits.Drain)
+		errs.finish(a.Limits.Drain)
+	}, nil
+}
+
+// pipe returns a pipe whose writing end blocks, as programs expect of their output, while reading
+// obeys deadlines. os.Pipe would make both ends non-blocking.
+func pipe() (read, write *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("creating a pipe: %w", err)
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, fmt.Errorf("creating a pipe: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
+}

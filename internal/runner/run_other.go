@@ -1,0 +1,30 @@
+//go:build !linux
+
+package runner
+
+import (
+	"errors"
+	"io"
+	"time"
+)
+
+// Limits, see the Linux build.
+type Limits struct{}
+
+// DefaultLimits returns nothing here.
+func DefaultLimits() Limits { return Limits{} }
+
+// Options, see the Linux build.
+type Options struct {
+	TargetPID      int
+	TerminationLog string
+	Environ        []string
+	Stdout, Stderr io.Writer
+	Started        time.Time
+	Limits         Limits
+}
+
+// Run refuses.
+func Run(o Options) (exitCode int) {
+	return Refuse(o.TerminationLog, o.Stderr, errors.New("the runner needs Linux"))
+}

@@ -1,0 +1,98 @@
+package runner
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// ending is how a script ended, in the terms of an outcome.
+type ending struct {
+	code   int
+	reason string
+}
+
+// phase is which of the two scripts runs.
+type phase struct {
+	name         string // for notes
+	failedReason string
+}
+
+var (
+	taskPhase   = phase{"the script", outcome.ReasonTaskFailed}
+	verifyPhase = phase{"the check", outcome.ReasonVerifyFailed}
+)
+
+// runScripts runs the task and, if it succeeded, its check.
+func (a *attempt) runScripts(io stdio) (ending, error) {
+	ended, err := a.runScript(taskPhase, a.Task, io)
+	if err != nil || ended.code != 0 || a.Verify == nil {
+		return ended, err
+	}
+	return a.runScript(verifyPhase, *a.Verify, io)
+}
+
+// runScript runs one script and ends everything it leaves behind.
+func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
+	if a.supervisor.poll(); a.supervisor.stopped() {
+		return a.stopped(p, 0, "before %s started"), nil
+	}
+	text, err := newScriptFile(s.Text)
+	if err != nil {
+		return ending{}, err
+	}
+	defer func() { _ = text.Close() }()
+	pid, err := a.host.start(s, a.Config.Environ, io, text, a.results)
+	if err != nil {
+		return ending{}, err
+	}
+	status, ended := a.supervisor.wait(pid)
+	result := a.ending(p, status)
+	if !ended {
+		a.note("process %d of %s could not be killed and is still there", pid, p.name)
+	}
+	killed, left, err := a.supervisor.sweep()
+	switch {
+	case err != nil:
+		a.note("%v", err)
+	case left > 0:
+		a.note("processes that %s left running could not be killed: %d", p.name, left)
+	case killed > 0:
+		a.note("processes that %s left running were killed: %d", p.name, killed)
+	}
+	return result, nil
+}
+
+// ending translates a wait status. What stopped the attempt comes first: a script that answers
+// SIGTERM with exit 0 has not done its work.
+func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	switch {
+	case a.supervisor.stopped():
+		return a.stopped(p, code, "while %s ran")
+	case code == 0:
+		return ending{}
+	case status.Signaled():
+		a.note("%s was killed by %s", p.name, signalName(status.Signal()))
+		if p == taskPhase {
+			return ending{code, outcome.ReasonSignaled}
+		}
+	}
+	return ending{code, p.failedReason}
+}
+
+// stopped is the ending of an attempt that was told to end, or took too long.
+func (a *attempt) stopped(p phase, code int, when string) ending {
+	if a.supervisor.timedOut {
+		a.note("the time limit of %v passed "+when, a.Timeout, p.name)
+		return ending{124, outcome.ReasonTimedOut}
+	}
+	if code == 0 {
+		code = 128 + int(a.supervisor.interrupted)
+	}
+	a.note("the runner received %s "+when, signalName(a.supervisor.interrupted), p.name)
+	return ending{code, outcome.ReasonInterrupted}
+}
