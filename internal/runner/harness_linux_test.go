@@ -134,7 +134,8 @@ func prepareRunner(t *testing.T, target int, limits Limits, environ ...string) *
 	}
 	r := &running{t: t, node: fmt.Sprintf("node-%d-%d", os.Getpid(), time.Now().UnixNano()), log: filepath.Join(t.TempDir(), "log"), stdout: newWatched(), stderr: newWatched()}
 	r.cmd = exec.Command("/proc/self/exe", "as-runner", strconv.Itoa(target), r.log, string(asJSON))
-	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "EVERYNODE_NODE_NAME=" + r.node}, environ...)
+	// Under the race detector every process would otherwise sleep for a second at its end.
+	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "EVERYNODE_NODE_NAME=" + r.node}, environ...)
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everynode/everynode/internal/outcome"
 )
@@ -13,7 +14,9 @@ import (
 func TestLargeOutputPassesUnchanged(t *testing.T) {
 	t.Parallel()
 	const script = `awk 'BEGIN { for (i = 0; i < 1000000; i++) printf "line %08d\n", i; print "the end" }'`
-	got := runToEnd(t, "EVERYNODE_SCRIPT="+script, "EVERYNODE_TIMEOUT=20")
+	limits := testLimits()
+	limits.Stall = patience // on a busy machine a moment's delay is no dead reader
+	got := startRunner(t, 0, limits, "EVERYNODE_SCRIPT="+script, "EVERYNODE_TIMEOUT=20").wait()
 	want := sha256.New()
 	for i := range 1000000 {
 		fmt.Fprintf(want, "line %08d\n", i)
@@ -82,7 +85,7 @@ func TestPumpSaysWhatItDropped(t *testing.T) {
 		}
 	}
 	close(reader.open)
-	for i := 0; !strings.Contains(reader.out.String(), "bytes of output were dropped here"); i++ {
+	for !strings.Contains(reader.out.String(), "bytes of output were dropped here") {
 		if _, err := write.WriteString("more\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -91,6 +94,28 @@ func TestPumpSaysWhatItDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.finish(patience)
+}
+
+func TestPumpDoesNotWaitForAStrangerWhoHoldsThePipe(t *testing.T) {
+	t.Parallel()
+	read, write, err := pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = write.Close() })
+	out := newWatched()
+	p := startPump(read, out, &tail{}, patience)
+	if _, err := write.WriteString("last words"); err != nil {
+		t.Fatal(err)
+	}
+	out.waitFor(t, "last words")
+	finished := make(chan struct{})
+	go func() { defer close(finished); p.finish(1) }()
+	select {
+	case <-finished:
+	case <-time.After(patience):
+		t.Fatal("still waiting for the end of a pipe that somebody holds")
+	}
 }
 
 // gate is a writer that blocks until it is opened.
