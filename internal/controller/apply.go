@@ -149,7 +149,8 @@ func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) e
 	return nil
 }
 
-// release lets a pod go: our finalizer off, then deleted.
+// release lets a pod go: our finalizer off, then deleted. Only a pod that is not found counts as gone
+// already: after any other error, a conflict included, the finalizer may still be on it.
 func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod) error {
 	deleted := !pod.DeleteRequested.IsZero()
 	if pod.Finalized {
@@ -157,7 +158,7 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 		err := r.write(verbPatch, resourcePods, func() error {
 			return r.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, unfinalize(pod.UID)))
 		})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing pod %s: %w", pod.Name, err)
 		}
 		deleted = deleted || err != nil || !live.DeletionTimestamp.IsZero()
@@ -190,7 +191,7 @@ func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod plan.P
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}},
 			client.Preconditions{UID: &pod.UID})
 	})
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
 	}
 	return nil

@@ -66,7 +66,7 @@ func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) bool {
 		wait = min(2*known.wait, longestRefusalWait)
 	}
 	message := fmt.Sprintf("the API server refuses the task's pod in namespace %s: %s. %s",
-		job.Namespace, outcome.Clean(withoutPodName(err), maxRefusalBytes), fmt.Sprintf(remedy, job.Namespace))
+		job.Namespace, outcome.Clean(head(withoutPodName(err), maxRefusalBytes), maxRefusalBytes), fmt.Sprintf(remedy, job.Namespace))
 	r.jobs[job.UID] = refusal{
 		generation: job.Generation,
 		wait:       wait,
@@ -85,6 +85,14 @@ func withoutPodName(err error) string {
 		}
 	}
 	return text
+}
+
+// head keeps the beginning of a text: the API server says first what is wrong, and then where.
+func head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
 func refusalOf(err error) (reason, remedy string) {

@@ -59,9 +59,12 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.now()
 	next := untilWake(p.WakeAt, now)
-	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil && seen.input.Obstacle == nil {
-		// Found in this very pass; the next one says so in the status.
-		next = soonest(next, statusInterval/10)
+	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil {
+		if seen.input.Obstacle == nil {
+			// Found in this very pass; the next one says so in the status.
+			next = soonest(next, statusInterval/10)
+		}
+		next = soonest(next, untilWake(obstacle.RetryAt, now))
 	}
 	if !seen.job.DeletionTimestamp.IsZero() {
 		return next, nil

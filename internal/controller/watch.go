@@ -34,6 +34,11 @@ const (
 	// parallelNodeJobs is how many NodeJobs are looked at at once, so that one with much to do, or one
 	// whose writes hang, delays no other.
 	parallelNodeJobs = 8
+
+	// A pass that failed is tried again after these waits. The stock limit of a quarter of an hour is
+	// too long for something that holds nodes.
+	firstErrorWait   = 20 * time.Millisecond
+	longestErrorWait = 30 * time.Second
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -57,7 +62,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodejob").
-		WithOptions(controller.Options{MaxConcurrentReconciles: parallelNodeJobs}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: parallelNodeJobs,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
+		}).
 		// Our own status writes change no generation and need no pass.
 		For(&v1alpha1.NodeJob{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, finalizersChanged{}))).

@@ -1,0 +1,245 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func percent(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
+
+func TestAManagerKilledWhileATaskRunsRepeatsNothing(t *testing.T) {
+	w := newWorld(t)
+	stop := startManager(t, noFaults)
+	w.node("crash-1")
+	w.job("crash", nil)
+	pod := w.podOn("crash-1")
+	stop()
+	w.end(pod, 0, "")
+	startManager(t, noFaults)
+	if rec := w.done("crash", "crash-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
+		t.Errorf("the record is %+v, want that of pod %s", rec, pod.UID)
+	}
+	w.noPods()
+}
+
+func TestAFinishedPodDeletedByHandWhileNoManagerIsThereLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	stop := startManager(t, noFaults)
+	w.node("hand-1")
+	w.job("by-hand", nil)
+	pod := w.podOn("hand-1")
+	stop()
+	w.end(pod, 0, `{"exitCode":0,"results":{"a":"b"}}`)
+	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	startManager(t, noFaults)
+	if rec := w.done("by-hand", "hand-1"); rec.PodUID != pod.UID || rec.Results["a"] != "b" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+}
+
+// TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing lets the manager die before and after each
+// write of a run in turn, and goes on with a new one.
+func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
+	for _, cut := range []struct {
+		name  string
+		write int32
+		after bool
+	}{
+		{"before the pod is made", 1, false}, {"after the pod is made", 1, true},
+		{"before the record", 2, false}, {"after the record", 2, true},
+		{"before the finalizer goes", 3, false}, {"after the finalizer went", 3, true},
+		{"before the pod is deleted", 4, false}, {"after the pod is deleted", 4, true},
+	} {
+		t.Run(cut.name, func(t *testing.T) {
+			w := newWorld(t)
+			dead := &deadline{write: cut.write, after: cut.after, died: make(chan struct{})}
+			stop := startManager(t, dead.funcs())
+			node := "cut-" + w.namespace
+			w.node(node)
+			w.job("cut", nil)
+			var pod *corev1.Pod
+			if cut.write > 1 {
+				pod = w.podOn(node)
+				w.end(pod, 0, "")
+			}
+			select {
+			case <-dead.died:
+			case <-w.ctx.Done():
+				t.Fatal("the write never came")
+			}
+			stop()
+			startManager(t, noFaults)
+			if cut.write == 1 {
+				pod = w.podOn(node)
+				w.end(pod, 0, "")
+			}
+			if rec := w.done("cut", node); rec.PodUID != pod.UID || rec.Attempts != 1 {
+				t.Errorf("the record is %+v, want that of pod %s", rec, pod.UID)
+			}
+			w.noPods()
+			w.condition("cut", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+		})
+	}
+}
+
+// deadline fails the n-th write of pods and nodes and all later ones: a process that is dead. With
+// after, that write itself is done, and only its answer is lost.
+type deadline struct {
+	write  int32
+	after  bool
+	writes atomic.Int32
+	died   chan struct{}
+}
+
+var errDead = errors.New("the manager is dead")
+
+func (d *deadline) do(o client.Object, write func() error) error {
+	switch o.(type) {
+	case *corev1.Pod, *corev1.Node:
+	default:
+		return write()
+	}
+	n := d.writes.Add(1)
+	if n < d.write {
+		return write()
+	}
+	if n > d.write {
+		return errDead
+	}
+	defer close(d.died)
+	if d.after {
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	return errDead
+}
+
+func (d *deadline) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return d.do(o, func() error { return next.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return d.do(o, func() error { return next.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return d.do(o, func() error { return next.Delete(ctx, o, opts...) })
+		},
+	}
+}
+
+func TestWritesThatFailAreTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	// Each kind of write fails twice, in two ways, before it works.
+	var mu sync.Mutex
+	tries := map[string]int{}
+	flaky := func(verb string, o client.Object, write func() error) error {
+		mu.Lock()
+		kind := fmt.Sprintf("%s %T", verb, o)
+		tries[kind]++
+		n := tries[kind]
+		mu.Unlock()
+		switch n % 3 {
+		case 1:
+			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "x", errors.New("somebody was faster"))
+		case 2:
+			return apierrors.NewInternalError(errors.New("etcd is away"))
+		}
+		return write()
+	}
+	startManager(t, interceptor.Funcs{
+		Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return flaky("create", o, func() error { return next.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return flaky("patch", o, func() error { return next.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return flaky("delete", o, func() error { return next.Delete(ctx, o, opts...) })
+		},
+	})
+	w.node("flaky-1")
+	w.job("flaky", nil)
+	pod := w.podOn("flaky-1")
+	w.end(pod, 0, "")
+	if rec := w.done("flaky", "flaky-1"); rec.PodUID != pod.UID {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+}
+
+func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	node := w.node("deleted-1")
+	w.job("deleted", nil)
+	pod := w.podOn("deleted-1")
+	must(t, admin.Delete(w.ctx, node))
+	w.eventually("the pod is let go", func() error {
+		live := &corev1.Pod{}
+		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if len(live.Finalizers) > 0 || live.DeletionTimestamp.IsZero() {
+			return errors.New("it is held")
+		}
+		return nil
+	})
+	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+}
+
+func TestANodeMadeAgainUnderItsNameRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	node := w.node("anew-1")
+	w.job("anew", nil)
+	first := w.podOn("anew-1")
+	w.end(first, 0, "")
+	w.done("anew", "anew-1")
+	w.noPods()
+	must(t, admin.Delete(w.ctx, node))
+	w.node("anew-1")
+	second := w.podOn("anew-1")
+	if second.Name == first.Name {
+		t.Errorf("both pods are called %s", first.Name)
+	}
+	w.end(second, 0, "")
+	if rec := w.done("anew", "anew-1"); rec.PodUID != second.UID {
+		t.Errorf("the record is %+v", rec)
+	}
+}
+
+func TestAnotherMachineUnderTheSameNodeRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	node := w.node("image-1")
+	w.job("image", nil)
+	w.end(w.podOn("image-1"), 0, "")
+	w.done("image", "image-1")
+	w.noPods()
+	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	node.Status.NodeInfo.MachineID = "another"
+	must(t, admin.Status().Update(w.ctx, node))
+	w.end(w.podOn("image-1"), 0, "")
+	w.eventually("the new machine is on record", func() error {
+		if rec := w.done("image", "image-1"); rec.MachineID != "another" {
+			return errors.New(rec.MachineID)
+		}
+		return nil
+	})
+}

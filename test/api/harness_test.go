@@ -1,0 +1,367 @@
+// Package api_test runs against a real API server and etcd, without nodes: the tests play the
+// kubelet. It shows the API's own rules, and what the manager does when things go wrong around it.
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+var (
+	env    *envtest.Environment
+	admin  client.Client
+	scheme = runtime.NewScheme()
+	// asManager is the configuration of a user who may do what config/rbac allows, and no more.
+	asManager *rest.Config
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test` builds them and sets it")
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		fmt.Println("registering kinds:", err)
+		return 1
+	}
+	env = &envtest.Environment{
+		CRDDirectoryPaths:     []string{"../../config/crd/everynode.dev_nodejobs.yaml"},
+		ErrorIfCRDPathMissing: true,
+		Scheme:                scheme,
+	}
+	cfg, err := env.Start()
+	if err != nil {
+		fmt.Println("starting the API server:", err)
+		return 1
+	}
+	defer func() {
+		if err := env.Stop(); err != nil {
+			fmt.Println("stopping the API server:", err)
+		}
+	}()
+	if admin, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		fmt.Println("making a client:", err)
+		return 1
+	}
+	if asManager, err = managerConfig(); err != nil {
+		fmt.Println("making the manager's user:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// managerConfig makes a user with the role of config/rbac/role.yaml.
+func managerConfig() (*rest.Config, error) {
+	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var role rbacv1.ClusterRole
+	if err := yaml.Unmarshal(content, &role); err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	if err := admin.Create(ctx, &role); err != nil {
+		return nil, err
+	}
+	if err := admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "everynode-manager"}},
+	}); err != nil {
+		return nil, err
+	}
+	user, err := env.AddUser(envtest.User{Name: "everynode-manager"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return user.Config(), nil
+}
+
+// startManager runs a manager until stop is called or the test ends. stop is a sudden end: nothing
+// that the manager remembers outlives it.
+func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
+	t.Helper()
+	cacheOptions, err := controller.CacheOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	skip := true
+	mgr, err := ctrl.NewManager(asManager, ctrl.Options{
+		Scheme:     scheme,
+		Cache:      cacheOptions,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
+			c, err := client.NewWithWatch(cfg, opts)
+			if err != nil {
+				return nil, err
+			}
+			return interceptor.NewClient(c, faults), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
+		controller.NewMetrics(prometheus.NewRegistry()),
+		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
+	if err := r.SetupWithManager(ctx, mgr); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("running the manager: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// world is one test's namespace, nodes and NodeJob.
+type world struct {
+	t         *testing.T
+	ctx       context.Context
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	t.Cleanup(cancel)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+	}}
+	must(t, admin.Create(ctx, ns))
+	w := &world{t: t, ctx: ctx, namespace: ns.Name}
+	t.Cleanup(w.cleanUp)
+	return w
+}
+
+// cleanUp takes away what other tests would see: the nodes, and finalizers without a manager.
+func (w *world) cleanUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var nodes corev1.NodeList
+	must(w.t, admin.List(ctx, &nodes, client.MatchingLabels{"world": w.namespace}))
+	for i := range nodes.Items {
+		must(w.t, client.IgnoreNotFound(admin.Delete(ctx, &nodes.Items[i])))
+	}
+	var jobs v1alpha1.NodeJobList
+	must(w.t, admin.List(ctx, &jobs, client.InNamespace(w.namespace)))
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		must(w.t, client.IgnoreNotFound(admin.Delete(ctx, job)))
+		must(w.t, client.IgnoreNotFound(admin.Patch(ctx, job, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}}
+	must(w.t, admin.Create(w.ctx, node))
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
+	must(w.t, admin.Status().Update(w.ctx, node))
+	// A real node loses this taint when it is Ready; there is no controller manager here to do so.
+	return node
+}
+
+// job makes a NodeJob for this world's nodes.
+func (w *world) job(name string, change func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
+	w.t.Helper()
+	job := w.draft(name)
+	if change != nil {
+		change(&job.Spec)
+	}
+	must(w.t, admin.Create(w.ctx, job))
+	return job
+}
+
+func (w *world) draft(name string) *v1alpha1.NodeJob {
+	return &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
+			Task:         v1alpha1.TaskSpec{Script: "true"},
+			Retry:        v1alpha1.RetrySpec{BackoffSeconds: ptr[int32](1)},
+		},
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// eventually waits until check returns nil, and fails with its last error.
+func (w *world) eventually(what string, check func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waiting until %s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// podOn waits for a task's pod on a node that has not ended.
+func (w *world) podOn(node string) *corev1.Pod {
+	w.t.Helper()
+	var found *corev1.Pod
+	w.eventually("a pod is on "+node, func() error {
+		for _, pod := range w.pods() {
+			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+			if pod.Spec.NodeName == node && !ended && pod.DeletionTimestamp.IsZero() {
+				found = &pod
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	return found
+}
+
+func (w *world) pods() []corev1.Pod {
+	var pods corev1.PodList
+	must(w.t, admin.List(w.ctx, &pods, client.InNamespace(w.namespace)))
+	return pods.Items
+}
+
+// end plays the kubelet: the task's container ended.
+func (w *world) end(pod *corev1.Pod, code int32, message string) {
+	w.t.Helper()
+	live := &corev1.Pod{}
+	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live))
+	now := metav1.Now()
+	live.Status.Phase = corev1.PodSucceeded
+	if code != 0 {
+		live.Status.Phase = corev1.PodFailed
+	}
+	live.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: live.Spec.Containers[0].Name,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, Message: message, StartedAt: now, FinishedAt: now, Reason: "Completed",
+		}},
+	}}
+	must(w.t, admin.Status().Update(w.ctx, live))
+}
+
+func (w *world) recordOn(job, node string) record.OnNode {
+	w.t.Helper()
+	var live corev1.Node
+	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
+	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
+}
+
+func (w *world) done(job, node string) record.Record {
+	w.t.Helper()
+	var rec record.Record
+	w.eventually(node+" is done with "+job, func() error {
+		on := w.recordOn(job, node)
+		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
+			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
+		}
+		rec = *on.Record
+		return nil
+	})
+	return rec
+}
+
+func (w *world) condition(job, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	w.t.Helper()
+	var found metav1.Condition
+	w.eventually(fmt.Sprintf("%s is %s=%s (%s)", job, kind, status, reason), func() error {
+		var live v1alpha1.NodeJob
+		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
+		c := meta.FindStatusCondition(live.Status.Conditions, kind)
+		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
+			return fmt.Errorf("the status is %+v", live.Status)
+		}
+		found = *c
+		return nil
+	})
+	return found
+}
+
+func (w *world) noPods() {
+	w.t.Helper()
+	w.eventually("no pod is left", func() error {
+		if pods := w.pods(); len(pods) > 0 {
+			return fmt.Errorf("there are %d, the first is %s with finalizers %v", len(pods), pods[0].Name, pods[0].Finalizers)
+		}
+		return nil
+	})
+}
+
+func (w *world) gone(o client.Object) {
+	w.t.Helper()
+	w.eventually(o.GetName()+" is gone", func() error {
+		err := admin.Get(w.ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%v)", err)
+	})
+}
+
+func wantText(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("the message does not say %q:\n%s", w, text)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+var noFaults = interceptor.Funcs{}
+
+func mergePatch(body string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(body))
+}
+
+func TestASuccessIsRecordedAndItsPodIsGone(t *testing.T) {
+	w := newWorld(t)
+	writes := &writeCounter{}
+	startManager(t, writes.funcs())
+	w.node("a-1")
+	w.job("once", nil)
+	pod := w.podOn("a-1")
+	if got := pod.Spec.AutomountServiceAccountToken; got == nil || *got {
+		t.Error("the task's pod mounts a service account token")
+	}
+	w.end(pod, 0, `{"exitCode":0,"message":"fine","results":{"kernel":"6.1"}}`)
+	rec := w.done("once", "a-1")
+	if rec.Attempts != 1 || rec.Results["kernel"] != "6.1" || rec.MachineID != "machine-of-a-1" || rec.PodUID != pod.UID {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+	w.condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.condition("once", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
+	if got := writes.perRun(); got != "create pods: 1, delete pods: 1, patch nodes: 1, patch pods: 1" {
+		t.Errorf("a successful run cost %s", got)
+	}
+}
+
+// writeCounter counts the writes that one run costs; those of the NodeJob itself are few and its own.
+type writeCounter struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *writeCounter) add(verb string, o client.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[fmt.Sprintf("%s %T", verb, o)]++
+}
+
+func (c *writeCounter) perRun() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("create pods: %d, delete pods: %d, patch nodes: %d, patch pods: %d",
+		c.counts["create *v1.Pod"], c.counts["delete *v1.Pod"], c.counts["patch *v1.Node"], c.counts["patch *v1.Pod"])
+}
+
+func (c *writeCounter) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			c.add("create", o)
+			return next.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			c.add("patch", o)
+			return next.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			c.add("delete", o)
+			return next.Delete(ctx, o, opts...)
+		},
+	}
+}
+
+func TestANodeThatJoinsLaterRunsTheTask(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.job("later", nil)
+	w.condition("later", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.condition("later", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
+	w.node("joins-1")
+	w.end(w.podOn("joins-1"), 0, "")
+	w.done("later", "joins-1")
+}
+
+func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("again-1")
+	w.job("again", nil)
+	first := w.podOn("again-1")
+	w.end(first, 0, "")
+	w.done("again", "again-1")
+	w.noPods()
+
+	key := v1alpha1.RecordKey(w.namespace, "again")
+	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "again-1"}},
+		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key))))
+	second := w.podOn("again-1")
+	if second.UID == first.UID {
+		t.Fatal("the first pod is still there")
+	}
+	w.end(second, 0, "")
+	if rec := w.done("again", "again-1"); rec.PodUID != second.UID {
+		t.Errorf("the record is of pod %s, want %s", rec.PodUID, second.UID)
+	}
+}
+
+func TestAMissingConfigMapIsNamedAndTheTaskGoesOnWhenItIsThere(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("cm-1")
+	w.job("from-cm", func(s *v1alpha1.NodeJobSpec) {
+		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}}
+	})
+	c := w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	wantText(t, c.Message, "spec.task.scriptFrom", w.namespace+"/scripts does not exist", "Create it")
+
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}, Data: map[string]string{"other": "x"}}
+	must(t, admin.Create(w.ctx, cm))
+	w.eventually("the missing key is named", func() error {
+		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+		if !strings.Contains(c.Message, `has no key "setup.sh"`) {
+			return errors.New(c.Message)
+		}
+		return nil
+	})
+
+	cm.Data["setup.sh"] = "echo one"
+	must(t, admin.Update(w.ctx, cm))
+	pod := w.podOn("cm-1")
+	w.end(pod, 0, "")
+	first := w.done("from-cm", "cm-1")
+	w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+	w.noPods()
+
+	cm.Data["setup.sh"] = "echo two"
+	must(t, admin.Update(w.ctx, cm))
+	pod = w.podOn("cm-1")
+	if pod.Labels[v1alpha1.RevisionLabel] == first.Revision {
+		t.Errorf("the content changed and the revision did not")
+	}
+	w.end(pod, 0, "")
+	w.eventually("the second revision is recorded", func() error {
+		if rec := w.done("from-cm", "cm-1"); rec.Revision == first.Revision {
+			return errors.New("it is the first")
+		}
+		return nil
+	})
+}
+
+func TestANamespaceThatForbidsThePodIsNamedAndTheTaskGoesOnWhenItAllows(t *testing.T) {
+	w := newWorld(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	startManager(t, noFaults)
+	w.node("ps-1")
+	w.node("ps-2")
+	w.job("forbidden", nil)
+	c := w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	wantText(t, c.Message, "violates PodSecurity", "kubectl label namespace "+w.namespace+" pod-security.kubernetes.io/enforce=privileged")
+
+	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
+	w.end(w.podOn("ps-1"), 0, "")
+	w.end(w.podOn("ps-2"), 0, "")
+	w.done("forbidden", "ps-2")
+	w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+}
+
+func TestASelectorThatCannotBeUsedIsNamed(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("sel-1")
+	w.job("bad-selector", func(s *v1alpha1.NodeJobSpec) {
+		s.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
+	})
+	c := w.condition("bad-selector", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
+	wantText(t, c.Message, "spec.nodeSelector", "Like")
+}
+
+func TestAnImageThatCannotBePulledIsNamedWithinSeconds(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("pull-1")
+	w.job("no-image", nil)
+	pod := w.podOn("pull-1")
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name, Image: "registry.test/none:1",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host \x1b[31m"}},
+	}}
+	must(t, admin.Status().Update(w.ctx, pod))
+	c := w.condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
+	wantText(t, c.Message, "pull-1: ImagePullBackOff: image registry.test/none:1", "Check the image's name")
+}
+
+func TestANodeJobThatCannotWorkDelaysNoOther(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("two-1")
+	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
+		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "none", Key: "none"}}}
+	})
+	w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+	w.job("good", nil)
+	w.end(w.podOn("two-1"), 0, "")
+	w.done("good", "two-1")
+}
+
+func TestAFailureIsRetriedAndThenGivenUpWithEventsOnNodeJobAndNode(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("fails-1")
+	w.job("fails", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](1) })
+	for attempt := int32(1); attempt <= 2; attempt++ {
+		pod := w.podOn("fails-1")
+		if got := pod.Annotations[v1alpha1.AttemptAnnotation]; got != fmt.Sprint(attempt) {
+			t.Fatalf("this is attempt %s, want %d", got, attempt)
+		}
+		w.end(pod, 7, `{"exitCode":7,"reason":"TaskFailed","message":"no space\u001b[2J left"}`)
+		w.eventually("the failure is recorded", func() error {
+			if rec := w.recordOn("fails", "fails-1").Record; rec == nil || rec.Attempts != attempt {
+				return fmt.Errorf("the record is %+v", rec)
+			}
+			return nil
+		})
+	}
+	on := w.recordOn("fails", "fails-1")
+	if on.Label != "" || on.Record.Outcome != record.Failed || *on.Record.ExitCode != 7 {
+		t.Errorf("the node carries label %q and %+v", on.Label, on.Record)
+	}
+	c := w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	wantText(t, c.Message, "fails-1: TaskFailed, exit code 7: no space", "kubectl annotate node NAME "+v1alpha1.RecordKey(w.namespace, "fails")+"-")
+	if strings.ContainsRune(c.Message, '\x1b') {
+		t.Error("a control character of the task reached the status")
+	}
+	w.noPods()
+	for kind, name := range map[string]string{"NodeJob": "fails", "Node": "fails-1"} {
+		w.eventually("an event on the "+kind+" tells it", func() error {
+			var list eventsv1.EventList
+			must(t, admin.List(w.ctx, &list))
+			for _, e := range list.Items {
+				if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == v1alpha1.ReasonRetriesExhausted && e.Type == corev1.EventTypeWarning {
+					return nil
+				}
+			}
+			return fmt.Errorf("%d events, none of them", len(list.Items))
+		})
+	}
+
+	// What the message says brings it back.
+	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fails-1"}},
+		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "fails")))))
+	w.end(w.podOn("fails-1"), 0, "")
+	w.done("fails", "fails-1")
+	w.condition("fails", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+func TestDeletingForgetsOrRetainsTheRecords(t *testing.T) {
+	for policy, wantPresent := range map[v1alpha1.DeletionPolicy]bool{v1alpha1.DeletionForget: false, v1alpha1.DeletionRetain: true} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			first, second := strings.ToLower(string(policy))+"-1", strings.ToLower(string(policy))+"-2"
+			w.node(first)
+			job := w.job("leaves", func(s *v1alpha1.NodeJobSpec) { s.DeletionPolicy = policy })
+			w.end(w.podOn(first), 0, "")
+			w.done("leaves", first)
+			// The second node is in mid-run when the NodeJob goes.
+			w.node(second)
+			w.podOn(second)
+			must(t, admin.Delete(w.ctx, job))
+			w.gone(job)
+			w.noRunningTask()
+			if on := w.recordOn("leaves", first); on.Present != wantPresent {
+				t.Errorf("the node carries %+v", on)
+			}
+		})
+	}
+}
+
+// noRunningTask plays the kubelet that ends pods which are being deleted, and waits for none.
+func (w *world) noRunningTask() {
+	w.t.Helper()
+	for _, pod := range w.pods() {
+		if pod.DeletionTimestamp.IsZero() || len(pod.Finalizers) > 0 {
+			w.t.Errorf("pod %s stays, with finalizers %v", pod.Name, pod.Finalizers)
+		}
+		must(w.t, client.IgnoreNotFound(admin.Delete(w.ctx, &pod, client.GracePeriodSeconds(0))))
+	}
+	w.noPods()
+}
+
+func TestAPodWhoseNodeJobVanishedIsLetGo(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("vanish-1")
+	job := w.job("vanishes", nil)
+	w.podOn("vanish-1")
+	// In one step, so that the manager cannot see the deletion first.
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(t, admin.Delete(w.ctx, job))
+	w.eventually("the pod has no finalizer", func() error {
+		for _, pod := range w.pods() {
+			if len(pod.Finalizers) > 0 {
+				return errors.New(pod.Name)
+			}
+		}
+		return nil
+	})
+}
+
+func TestSuspendStartsNothingAndRecordsWhatRuns(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("sus-1")
+	w.node("sus-2")
+	job := w.job("suspended", nil)
+	pod := w.podOn("sus-1")
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":true}}`)))
+	w.condition("suspended", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.end(pod, 0, "")
+	w.done("suspended", "sus-1")
+	w.noPods()
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"suspend":false}}`)))
+	w.end(w.podOn("sus-2"), 0, "")
+	w.done("suspended", "sus-2")
+}
+
+func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	long := strings.Repeat("a", 61) + "." + strings.Repeat("b", 61) + "." + strings.Repeat("c", 61) + "." + strings.Repeat("d", 67)
+	if len(long) != 253 {
+		t.Fatalf("the long name has %d characters", len(long))
+	}
+	names := []string{"worker.zone-a.example", "worker.zone-b.example", long}
+	for _, name := range names {
+		w.node(name)
+	}
+	w.job(strings.Repeat("n", 63), func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") })
+	podNames := map[string]bool{}
+	for _, name := range names {
+		pod := w.podOn(name)
+		podNames[pod.Name] = true
+		w.end(pod, 0, "")
+		w.done(strings.Repeat("n", 63), name)
+	}
+	if len(podNames) != len(names) {
+		t.Errorf("the pods are %v", podNames)
+	}
+}
+
+func TestSomebodyElsesPodUnderOurNameIsNamed(t *testing.T) {
+	w := newWorld(t)
+	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "none"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	startManager(t, noFaults)
+	w.node("other-1")
+	// A pod with our label that belongs to nobody must not be taken for an attempt.
+	must(t, admin.Create(w.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "impostor", Labels: map[string]string{v1alpha1.NodeJobLabel: "mine"}},
+		Spec:       corev1.PodSpec{NodeName: "other-1", Containers: []corev1.Container{{Name: "x", Image: "y"}}},
+	}))
+	w.job("mine", nil)
+	w.eventually("our own pod is there as well", func() error {
+		if len(w.pods()) != 2 {
+			return fmt.Errorf("%d pods", len(w.pods()))
+		}
+		return nil
+	})
+}
