@@ -132,7 +132,7 @@ func selectRecipes(names []string) ([]recipe, error) {
 func (r recipe) linkFlags(version string) string {
 	flags := []string{"-s", "-w"}
 	for _, f := range r.ldflags {
-		flags = append(flags, fmt.Sprintf(strings.ReplaceAll(f, "%s", "%[1]s"), version))
+		flags = append(flags, strings.ReplaceAll(f, "%s", version))
 	}
 	if r.module == "kubernetes" {
 		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)

@@ -102,25 +102,45 @@ func setEnvironment(env []string) error {
 	return nil
 }
 
+// apiServerLimit bounds the wait for the API server: a node that boots while there is none must come
+// up all the same.
+const apiServerLimit = 30 * time.Second
+
 func (n *node) startServices() {
-	now, runtimeReady := make(chan struct{}), make(chan struct{})
-	close(now)
+	runtimeReady, serverSeen := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(runtimeReady)
 		start := time.Now()
 		waitForRuntime()
 		if err := n.images.importMissing(); err != nil {
 			log.Printf("importing images: %v", err)
 		}
 		log.Printf("the runtime is ready after %s", time.Since(start).Round(time.Millisecond))
-		close(runtimeReady)
+	}()
+	go func() {
+		defer close(serverSeen)
+		waitForPort(n.spec.APIServer, apiServerLimit)
 	}()
 	for _, spec := range n.spec.Services {
-		ready := (<-chan struct{})(now)
+		var needs []<-chan struct{}
 		if spec.NeedsRuntime {
-			ready = runtimeReady
+			needs = append(needs, runtimeReady)
 		}
-		s := newService(spec, n.reaper, n.env, ready)
+		if spec.NeedsAPIServer {
+			needs = append(needs, serverSeen)
+		}
+		s := newService(spec, n.reaper, n.env, needs)
 		n.services[spec.Name] = s
 		go s.run()
+	}
+}
+
+func waitForPort(address string, limit time.Duration) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			conn.Close()
+			return
+		}
 	}
 }

@@ -24,7 +24,7 @@ type service struct {
 	nodespec.Service
 	reaper *reaper
 	env    []string
-	ready  <-chan struct{} // closed when the service may start
+	needs  []<-chan struct{} // all closed when the service may start
 
 	mu      sync.Mutex
 	wanted  bool
@@ -32,13 +32,15 @@ type service struct {
 	changed chan struct{} // closed and replaced at each change of wanted or pid
 }
 
-func newService(spec nodespec.Service, r *reaper, env []string, ready <-chan struct{}) *service {
-	return &service{Service: spec, reaper: r, env: env, ready: ready, wanted: true, changed: make(chan struct{})}
+func newService(spec nodespec.Service, r *reaper, env []string, needs []<-chan struct{}) *service {
+	return &service{Service: spec, reaper: r, env: env, needs: needs, wanted: true, changed: make(chan struct{})}
 }
 
 // run is the service's life. It never returns: the node ends by the end of process 1.
 func (s *service) run() {
-	<-s.ready
+	for _, need := range s.needs {
+		<-need
+	}
 	for {
 		s.await(func() bool { return s.wanted })
 		if err := s.runOnce(); err != nil {

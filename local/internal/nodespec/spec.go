@@ -44,6 +44,9 @@ type Service struct {
 	// NeedsRuntime holds the start back until containerd answers and the images are imported: a
 	// kubelet that starts earlier exits, and its restart costs more than the wait.
 	NeedsRuntime bool `json:"needsRuntime,omitempty"`
+	// NeedsAPIServer holds it back until the API server's port is open, for a bounded time: a client
+	// that meets a closed port first backs off for longer than the server takes to start.
+	NeedsAPIServer bool `json:"needsAPIServer,omitempty"`
 }
 
 // Spec describes a real node. It is written once, when the node joins.
@@ -55,15 +58,17 @@ type Spec struct {
 	// StateRoot is hidden inside the node: a node must not see its sisters' files.
 	StateRoot string `json:"stateRoot"`
 
-	Cgroup   string    `json:"cgroup"` // path below each hierarchy's root, no leading slash
-	Bridge   string    `json:"bridge"`
-	HostLink string    `json:"hostLink"` // the veth end at the bridge
-	PeerLink string    `json:"peerLink"` // the other end until the node renames it eth0
-	Address  string    `json:"address"`  // CIDR notation
-	Routes   []Route   `json:"routes"`
-	Programs string    `json:"programs"`
-	Images   string    `json:"images"`
-	Services []Service `json:"services"`
+	Cgroup   string  `json:"cgroup"` // path below each hierarchy's root, no leading slash
+	Bridge   string  `json:"bridge"`
+	HostLink string  `json:"hostLink"` // the veth end at the bridge
+	PeerLink string  `json:"peerLink"` // the other end until the node renames it eth0
+	Address  string  `json:"address"`  // CIDR notation
+	Routes   []Route `json:"routes"`
+	Programs string  `json:"programs"`
+	Images   string  `json:"images"`
+	// APIServer is host:port.
+	APIServer string    `json:"apiServer"`
+	Services  []Service `json:"services"`
 }
 
 // Route is a route inside the node; without Via it is on the link.

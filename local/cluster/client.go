@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// pollInterval is how often a condition is looked at: it bounds the time lost, not the time waited.
+const pollInterval = 100 * time.Millisecond
+
+// kubeconfig makes a self-contained kubeconfig for the identity <file>.crt, <file>.key in a folder.
+func (c *Cluster) kubeconfig(dir, file string) ([]byte, error) {
+	var data [3][]byte
+	for i, path := range []string{
+		c.path("pki", clusterCA+".crt"), filepath.Join(dir, file+".crt"), filepath.Join(dir, file+".key"),
+	} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("making a kubeconfig: %w", err)
+		}
+		data[i] = content
+	}
+	name := "everynode-local-" + c.state.Name
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: data[0]}
+	config.AuthInfos[file] = &clientcmdapi.AuthInfo{ClientCertificateData: data[1], ClientKeyData: data[2]}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: file}
+	config.CurrentContext = name
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("making a kubeconfig: %w", err)
+	}
+	return text, nil
+}
+
+// RESTConfig is the administrator's client configuration, without client-side rate limits.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+func (c *Cluster) client() (kubernetes.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clients != nil {
+		return c.clients, nil
+	}
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = 30 * time.Second
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	c.clients = clients
+	return clients, nil
+}
+
+// poll looks at a condition until it holds, gives an error, or ctx ends. The condition says in words
+// what is still missing; that is in the error then.
+func poll(ctx context.Context, condition func() (missing string, err error)) error {
+	for {
+		missing, err := condition()
+		if err != nil || missing == "" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), missing)
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// WaitReady waits until the named nodes (all of the cluster, without a name) are Ready.
+func (c *Cluster) WaitReady(ctx context.Context, names ...string) error {
+	return c.waitNodes(ctx, names, notReady)
+}
+
+// notReady says why a node is not Ready, or nothing.
+func notReady(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == corev1.ConditionTrue {
+			return ""
+		}
+		return condition.Message
+	}
+	return "no status was reported yet"
+}
+
+// waitNodes waits until a condition, which says what is missing, holds for each node.
+func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(*corev1.Node) string) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if names, err = c.NodeNames(ctx); err != nil {
+			return err
+		}
+	}
+	err = poll(ctx, func() (string, error) {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return "listing nodes: " + err.Error(), nil // the API server may be restarting
+		}
+		found := map[string]*corev1.Node{}
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+		}
+		for _, name := range names {
+			node := found[name]
+			if node == nil {
+				if err := c.nodeFailure(name); err != nil {
+					return "", err
+				}
+				return "node " + name + " has not registered", nil
+			}
+			if missing := condition(node); missing != "" {
+				if err := c.nodeFailure(name); err != nil {
+					return "", err
+				}
+				return "node " + name + ": " + missing, nil
+			}
+		}
+		return "", nil
+	})
+	if err != nil {
+		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), names)
+	}
+	return nil
+}
+
+// NodeNames lists the nodes that the API server knows.
+func (c *Cluster) NodeNames(ctx context.Context) ([]string, error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var names []string
+	for _, node := range list.Items {
+		names = append(names, node.Name)
+	}
+	return names, nil
+}
+
+var errTimeout = errors.New("the time for it ran out")
+
+// within bounds a step of its own.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
+}

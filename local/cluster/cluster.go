@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/local/binaries"
+	"github.com/everynode/everynode/local/prereq"
+)
+
+// Cluster is a local cluster, running or not. Its methods may be used by several goroutines.
+type Cluster struct {
+	dir   string
+	state state
+
+	mu       sync.Mutex
+	clients  kubernetes.Interface
+	progress io.Writer
+	// simulator is held while kwok is started.
+	simulator sync.Mutex
+	// prepared is set once this process has made sure of what real nodes need.
+	prepared bool
+}
+
+// Name of the cluster.
+func (c *Cluster) Name() string { return c.state.Name }
+
+// Dir is the folder of the cluster's state: logs, certificates, the nodes' file systems.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Real says whether the cluster can have real nodes: not without root, and not but on Linux.
+func (c *Cluster) Real() bool { return c.state.Real }
+
+// Created is when the cluster was brought up.
+func (c *Cluster) Created() time.Time { return c.state.Created }
+
+// State is "running" while the API server's process is there, else "stopped".
+func (c *Cluster) State() string {
+	if c.died(apiServerName) == nil {
+		return "running"
+	}
+	return "stopped"
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
+
+// Kubectl is the path of a kubectl of the cluster's own version.
+func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kubectl") }
+
+// AuditLog is the path of the API server's audit log: one JSON event per line.
+func (c *Cluster) AuditLog() string { return c.path("logs", "audit.log") }
+
+// SetProgress sends progress lines of later calls to a writer.
+func (c *Cluster) SetProgress(w io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress = w
+}
+
+func (c *Cluster) say(format string, args ...any) {
+	fmt.Fprintf(c.progressWriter(), format+"\n", args...)
+}
+
+func (c *Cluster) progressWriter() io.Writer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.progress == nil {
+		return io.Discard
+	}
+	return c.progress
+}
+
+// Up brings a cluster up and returns when all its nodes are Ready. Where there cannot be real nodes
+// the first line of progress says so, and all nodes are simulated. What was started is taken away
+// again when it fails or ctx ends.
+func Up(ctx context.Context, options Options) (*Cluster, error) {
+	if err := options.complete(); err != nil {
+		return nil, fmt.Errorf("bringing a cluster up: %w", err)
+	}
+	started := time.Now()
+	if options.Nodes > 0 && !canHaveRealNodes() {
+		fmt.Fprintf(options.Progress, "nodes are simulated: real ones need Linux and root (%s)\n", whyNoRealNodes())
+	}
+	c, err := create(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("bringing cluster %q up: %w", options.Name, err)
+	}
+	if err := c.up(ctx, options); err != nil {
+		err = fmt.Errorf("bringing cluster %q up: %w", options.Name, err)
+		if options.KeepOnFailure {
+			return nil, fmt.Errorf("%w\nit is left in %s", err, c.dir)
+		}
+		// ctx may have ended; taking away must happen all the same.
+		if downErr := c.Down(context.WithoutCancel(ctx)); downErr != nil {
+			err = errors.Join(err, downErr)
+		}
+		return nil, err
+	}
+	c.say("cluster %q is ready after %.1f s", c.state.Name, time.Since(started).Seconds())
+	return c, nil
+}
+
+// create builds what is missing and makes the record of a new cluster, and its network.
+func create(ctx context.Context, options Options) (*Cluster, error) {
+	real := canHaveRealNodes()
+	programs, err := ensurePrograms(ctx, options.Progress, real && options.Nodes > 0)
+	if err != nil {
+		return nil, err
+	}
+	helpers, err := binaries.EnsureHelpers(ctx, options.Progress)
+	if err != nil {
+		return nil, err
+	}
+	root, err := stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := lockAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dir := filepath.Join(root, options.Name)
+	if old, err := load(dir); err == nil {
+		return nil, fmt.Errorf("it exists since %s; take it down first: everynode-local down --name %s",
+			old.state.Created.Format(time.DateTime), options.Name)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, progress: options.Progress, prepared: real && options.Nodes > 0}
+	c.state = state{
+		Name: options.Name, ID: clusterID(dir), Created: time.Now(), Real: real,
+		APIPort: ports[0], EtcdPort: ports[1], EtcdPeerPort: ports[2], KwokPort: ports[3],
+		AuditPolicy: options.AuditPolicy, MonitorGrace: options.NodeMonitorGracePeriod,
+		Programs: programs, Helpers: helpers,
+	}
+	if real {
+		// Each cluster has an address of its own, so the port can be the usual one.
+		c.state.APIPort = 6443
+		if c.state.Slot, err = freeSlot(); err != nil {
+			return nil, err
+		}
+	}
+	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
+		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
+			return nil, fmt.Errorf("making the cluster's folder: %w", err)
+		}
+	}
+	if err := c.save(); err != nil {
+		return nil, err
+	}
+	if real {
+		if err := c.setUpNetwork(); err != nil {
+			return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+		}
+	}
+	return c, nil
+}
+
+// ensurePrograms checks the machine and builds, before anything is started.
+func ensurePrograms(ctx context.Context, progress io.Writer, realNodes bool) (dir string, err error) {
+	names := binaries.ControlPlane()
+	if realNodes {
+		names = append(names, binaries.RealNode()...)
+		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
+			return "", err
+		}
+	}
+	return binaries.Ensure(ctx, progress, names...)
+}
+
+// Prerequisites lists what real nodes need on this machine, compilers only where runc is not built.
+func Prerequisites(ctx context.Context) []prereq.Requirement {
+	requirements := prereq.ForNodes()
+	if missing, err := binaries.Missing(ctx, "runc"); err == nil && len(missing) > 0 {
+		requirements = append(requirements, prereq.ForBuildingRunc()...)
+	}
+	return requirements
+}
+
+// up starts the control plane and the nodes at the same time: the runtimes of the nodes come up
+// while the API server does, and the kubelets wait for its port.
+func (c *Cluster) up(ctx context.Context, options Options) error {
+	c.say("starting the control plane …")
+	if err := c.prepareControlPlane(options); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	simulated := options.Simulated
+	var names, extra []string
+	for i := range options.Nodes {
+		names = append(names, fmt.Sprintf("node-%d", i+1))
+	}
+	if !c.state.Real {
+		names, extra = nil, names
+	}
+	for i := range simulated {
+		extra = append(extra, fmt.Sprintf("sim-%d", i+1))
+	}
+	control := make(chan error, 1)
+	go func() {
+		err := c.startControlPlane(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		control <- err
+	}()
+	err := forEach(len(names), func(i int) error {
+		return c.startNode(ctx, NodeOptions{Name: names[i]})
+	})
+	if err := errors.Join(<-control, err); err != nil {
+		return err
+	}
+	c.say("the API server is at %s", c.apiURL())
+	err = forEach(len(names), func(i int) error {
+		return c.finishNode(ctx, NodeOptions{Name: names[i]})
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.joinSimulated(ctx, extra); err != nil {
+		return err
+	}
+	if len(names)+len(extra) == 0 {
+		return nil
+	}
+	c.say("waiting for %d real and %d simulated nodes …", len(names), len(extra))
+	wait, stop := within(ctx, startLimit+time.Duration(len(extra))*time.Second/2)
+	defer stop()
+	return c.WaitReady(wait, append(names, extra...)...)
+}
+
+// forEach runs a function for 0 to n-1 at the same time and joins the errors.
+func forEach(n int, do func(int) error) error {
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { errs[i] = do(i) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	serviceCIDR         = "10.96.0.0/16"
+	kubernetesServiceIP = "10.96.0.1"
+	simulatedSelector   = "kwok.x-k8s.io/node"
+	// clientQPS is far above the stock limits (20/s): with these, 1,000 simulated nodes would take
+	// minutes to become Ready instead of seconds.
+	clientQPS, clientBurst = "500", "1000"
+)
+
+// The control plane's processes, in the order they start.
+const (
+	etcdName              = "etcd"
+	apiServerName         = "kube-apiserver"
+	controllerManagerName = "kube-controller-manager"
+	schedulerName         = "kube-scheduler"
+	kwokName              = "kwok"
+)
+
+var components = []string{etcdName, apiServerName, controllerManagerName, schedulerName, kwokName}
+
+func (c *Cluster) pki(file string) string { return c.path("pki", file) }
+
+// arguments returns a component's command line.
+func (c *Cluster) arguments(name string) []string {
+	switch name {
+	case etcdName:
+		return c.etcdArguments()
+	case apiServerName:
+		return c.apiServerArguments()
+	case controllerManagerName:
+		return c.controllerManagerArguments()
+	case schedulerName:
+		return []string{
+			"--kubeconfig=" + c.path("scheduler.kubeconfig"),
+			"--leader-elect=false", "--secure-port=0",
+			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst,
+		}
+	case kwokName:
+		return []string{
+			"--kubeconfig=" + c.path("kwok.kubeconfig"),
+			"--config=" + c.path("kwok.yaml"),
+			// Real nodes are none of its business: without the selector it would report for them too.
+			"--manage-all-nodes=false",
+			"--manage-nodes-with-annotation-selector=" + simulatedSelector + "=fake",
+			"--node-lease-duration-seconds=40",
+			"--node-ip=198.51.100.1", "--cidr=198.18.0.0/15",
+			fmt.Sprintf("--server-address=127.0.0.1:%d", c.state.KwokPort),
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) etcdArguments() []string {
+	client := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPort)
+	peer := fmt.Sprintf("https://127.0.0.1:%d", c.state.EtcdPeerPort)
+	return []string{
+		"--name=local", "--data-dir=" + c.path("etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=local=" + peer,
+		"--client-cert-auth", "--trusted-ca-file=" + c.pki(etcdCA+".crt"),
+		"--cert-file=" + c.pki("etcd.crt"), "--key-file=" + c.pki("etcd.key"),
+		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.pki(etcdCA+".crt"),
+		"--peer-cert-file=" + c.pki("etcd.crt"), "--peer-key-file=" + c.pki("etcd.key"),
+		// The data is worth nothing after a power cut, so nothing waits for the disk.
+		"--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8589934592",
+	}
+}
+
+func (c *Cluster) apiServerArguments() []string {
+	args := []string{
+		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", c.state.EtcdPort),
+		"--etcd-cafile=" + c.pki(etcdCA+".crt"),
+		"--etcd-certfile=" + c.pki("apiserver-etcd-client.crt"), "--etcd-keyfile=" + c.pki("apiserver-etcd-client.key"),
+		fmt.Sprintf("--secure-port=%d", c.state.APIPort), "--bind-address=" + c.apiAddress(),
+		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
+		"--client-ca-file=" + c.pki(clusterCA+".crt"),
+		"--kubelet-certificate-authority=" + c.pki(clusterCA+".crt"),
+		"--kubelet-client-certificate=" + c.pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + c.pki("apiserver-kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+		"--requestheader-client-ca-file=" + c.pki(frontProxyCA+".crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"), "--proxy-client-key-file=" + c.pki("front-proxy-client.key"),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.pki(serviceAccountKey+".pub"),
+		"--service-account-signing-key-file=" + c.pki(serviceAccountKey+".key"),
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true", "--service-cluster-ip-range=" + serviceCIDR,
+		"--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000",
+	}
+	if c.state.Real {
+		args = append(args, "--advertise-address="+c.apiAddress())
+	} else {
+		// A loopback address may not be a service's endpoint, and no pod is there to use it.
+		args = append(args, "--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none")
+	}
+	if c.state.AuditPolicy != "" {
+		args = append(args, "--audit-policy-file="+c.path("audit-policy.yaml"), "--audit-log-path="+c.AuditLog(),
+			"--audit-log-mode=batch", "--audit-log-batch-max-wait=1s")
+	}
+	return args
+}
+
+func (c *Cluster) controllerManagerArguments() []string {
+	return []string{
+		"--kubeconfig=" + c.path("controller-manager.kubeconfig"),
+		"--leader-elect=false", "--secure-port=0",
+		"--root-ca-file=" + c.pki(clusterCA+".crt"),
+		"--cluster-signing-cert-file=" + c.pki(clusterCA+".crt"), "--cluster-signing-key-file=" + c.pki(clusterCA+".key"),
+		"--service-account-private-key-file=" + c.pki(serviceAccountKey+".key"),
+		"--use-service-account-credentials=true",
+		"--allocate-node-cidrs=false", "--service-cluster-ip-range=" + serviceCIDR,
+		"--node-monitor-period=2s", "--node-monitor-grace-period=" + c.state.MonitorGrace.Round(time.Second).String(),
+		"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst,
+	}
+}
+
+// auditMetadataPolicy leaves out reads of the control plane itself: they are most of the traffic and
+// say nothing about who else does what.
+const auditMetadataPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  nonResourceURLs: ["/healthz*", "/livez*", "/readyz*", "/version", "/openapi*"]
+- level: None
+  users: ["system:apiserver"]
+- level: Metadata
+`

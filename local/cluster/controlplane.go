@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/everynode/everynode/local/internal/procs"
+)
+
+//go:embed stages/node.yaml
+var nodeStages []byte
+
+//go:embed stages/pod.yaml
+var podStages []byte
+
+// startLimit is for one process to come up; a busy machine takes its time.
+const startLimit = 60 * time.Second
+
+// prepareControlPlane writes all files that the control plane's processes read.
+func (c *Cluster) prepareControlPlane(options Options) error {
+	if err := c.makePKI(); err != nil {
+		return err
+	}
+	for file, identity := range map[string]string{
+		"kubeconfig": "admin", "controller-manager.kubeconfig": "controller-manager",
+		"scheduler.kubeconfig": "scheduler", "kwok.kubeconfig": "kwok",
+	} {
+		config, err := c.kubeconfig(c.path("pki"), identity)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.path(file), config, 0o600); err != nil {
+			return fmt.Errorf("writing a kubeconfig: %w", err)
+		}
+	}
+	pods := options.PodStages
+	if len(pods) == 0 {
+		pods = podStages
+	}
+	stages := append(append(append([]byte{}, nodeStages...), "\n---\n"...), pods...)
+	if err := os.WriteFile(c.path("kwok.yaml"), stages, 0o644); err != nil {
+		return fmt.Errorf("writing the stages of simulated nodes: %w", err)
+	}
+	return c.writeAuditPolicy()
+}
+
+func (c *Cluster) writeAuditPolicy() error {
+	policy := []byte(auditMetadataPolicy)
+	switch c.state.AuditPolicy {
+	case "":
+		return nil
+	case AuditMetadata:
+	default:
+		data, err := os.ReadFile(c.state.AuditPolicy)
+		if err != nil {
+			return fmt.Errorf("reading the audit policy: %w", err)
+		}
+		policy = data
+	}
+	if err := os.WriteFile(c.path("audit-policy.yaml"), policy, 0o644); err != nil {
+		return fmt.Errorf("writing the audit policy: %w", err)
+	}
+	return nil
+}
+
+// startControlPlane starts all of it. The simulator of nodes starts with the first simulated node.
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	if err := c.startComponent(ctx, etcdName); err != nil {
+		return err
+	}
+	if err := c.waitListening(ctx, etcdName, fmt.Sprintf("127.0.0.1:%d", c.state.EtcdPort)); err != nil {
+		return err
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{controllerManagerName, schedulerName} {
+		if err := c.startComponent(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) record(component string) string { return c.path("processes", component+".json") }
+func (c *Cluster) log(component string) string    { return c.path("logs", component+".log") }
+
+// startComponent starts a process of the control plane unless it runs.
+func (c *Cluster) startComponent(_ context.Context, name string) error {
+	record, err := procs.Load(c.record(name))
+	if err != nil {
+		return err
+	}
+	if record.Alive() {
+		return nil
+	}
+	record, err = c.spawn(c.log(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	return record.Save(c.record(name))
+}
+
+func (c *Cluster) stopComponent(name string, grace time.Duration) error {
+	record, err := procs.Load(c.record(name))
+	if err != nil {
+		return err
+	}
+	if err := record.Stop(grace); err != nil {
+		return fmt.Errorf("stopping %s: %w", name, err)
+	}
+	return nil
+}
+
+// died gives an error with the end of the log once a component's process is gone.
+func (c *Cluster) died(name string) error {
+	record, err := procs.Load(c.record(name))
+	if err != nil {
+		return err
+	}
+	if record.Alive() {
+		return nil
+	}
+	return fmt.Errorf("%s ended; %s", name, logTail(c.log(name)))
+}
+
+func (c *Cluster) waitListening(ctx context.Context, name, address string) error {
+	ctx, cancel := within(ctx, startLimit)
+	defer cancel()
+	err := poll(ctx, func() (string, error) {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			return "", conn.Close()
+		}
+		return err.Error(), c.died(name)
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	return nil
+}
+
+// StopAPIServer ends the API server. Clients see refused connections until StartAPIServer.
+func (c *Cluster) StopAPIServer(context.Context) error {
+	// It drains for up to a minute; watches would hold it for all of that.
+	return c.stopComponent(apiServerName, 5*time.Second)
+}
+
+// StartAPIServer starts the API server, where it is not running, and waits until it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if err := c.startComponent(ctx, apiServerName); err != nil {
+		return err
+	}
+	ctx, cancel := within(ctx, startLimit)
+	defer cancel()
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, func() (string, error) {
+		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err == nil {
+			return "", nil
+		}
+		var wrongCertificate *tls.CertificateVerificationError
+		if errors.As(err, &wrongCertificate) {
+			return "", fmt.Errorf("another program answers at %s: %w", c.apiURL(), err)
+		}
+		return err.Error(), c.died(apiServerName)
+	})
+	if err != nil {
+		return fmt.Errorf("starting kube-apiserver: %w", err)
+	}
+	return nil
+}
+
+// RestartAPIServer stops the API server and starts it again at the same address.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.StopAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// freePorts finds ports of the loopback address that nobody listens on. All are held until the last
+// is found, so that they differ; callers hold the lock of all clusters.
+func freePorts(count int) ([]int, error) {
+	var ports []int
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

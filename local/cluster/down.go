@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/everynode/everynode/local/internal/nodespec"
+	"github.com/everynode/everynode/local/internal/procs"
+)
+
+// destroy switches a node off and removes its folder.
+func (c *Cluster) destroy(node *realNode) error {
+	if err := c.switchOff(node); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(node.spec.Dir); err != nil {
+		return fmt.Errorf("removing the node's folder: %w", err)
+	}
+	return nil
+}
+
+// Down ends everything of the cluster and removes its folder. It is no error when there is nothing:
+// Down may be called twice, and after any failure. What could not be removed is in the error.
+func (c *Cluster) Down(ctx context.Context) error {
+	unlock, err := lockAll(ctx)
+	if err == nil {
+		defer unlock()
+	} else if ctx.Err() != nil {
+		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
+	}
+	if _, err := os.Stat(c.path(stateFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c.say("taking cluster %q down …", c.state.Name)
+	errs := []error{c.endProcesses(), c.removeNetwork(), removeGroup(c.cgroup()), c.unmountAll()}
+	if left := c.leftovers(); len(left) > 0 {
+		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))
+	}
+	if err := errors.Join(errs...); err != nil {
+		// The folder stays: with it, Down can be tried again.
+		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return fmt.Errorf("removing the folder of cluster %q: %w", c.state.Name, err)
+	}
+	return nil
+}
+
+// endProcesses kills at once: no data of a local cluster is worth a clean end.
+func (c *Cluster) endProcesses() error {
+	nodes, err := c.realNodes()
+	errs := []error{err}
+	errs = append(errs, forEach(len(components), func(i int) error {
+		return c.stopComponent(components[i], 0)
+	}))
+	errs = append(errs, forEach(len(nodes), func(i int) error {
+		node, err := c.loadNode(nodes[i])
+		if err != nil {
+			return err
+		}
+		return c.switchOff(node)
+	}))
+	// What a crash kept from being recorded carries the cluster's mark.
+	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+		if err := record.Signal(syscall.SIGKILL); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+		errs = append(errs, record.Stop(0))
+	}
+	return errors.Join(errs...)
+}
+
+// leftovers names what of the cluster is still on the machine, besides its folder.
+func (c *Cluster) leftovers() []string {
+	var left []string
+	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
+		left = append(left, fmt.Sprintf("process %d", record.PID))
+	}
+	return append(left, c.systemLeftovers()...)
+}

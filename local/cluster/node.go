@@ -1,0 +1,297 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/local/binaries"
+	"github.com/everynode/everynode/local/internal/filelock"
+	"github.com/everynode/everynode/local/internal/nodespec"
+	"github.com/everynode/everynode/local/internal/procs"
+	"github.com/everynode/everynode/local/prereq"
+)
+
+// realNode is a node of namespaces; its folder is <cluster>/nodes/<name>.
+type realNode struct {
+	spec    *nodespec.Spec
+	options NodeOptions
+}
+
+const optionsFile = "options.json"
+
+func (c *Cluster) nodeDir(name string) string { return c.path("nodes", name) }
+
+// isReal says whether a node of that name is a real one.
+func (c *Cluster) isReal(name string) bool {
+	_, err := os.Stat(filepath.Join(c.nodeDir(name), nodespec.SpecFile))
+	return err == nil && name != ""
+}
+
+func (c *Cluster) loadNode(name string) (*realNode, error) {
+	if !c.isReal(name) {
+		return nil, fmt.Errorf("cluster %q has no real node %q", c.state.Name, name)
+	}
+	spec, err := nodespec.Load(c.nodeDir(name))
+	if err != nil {
+		return nil, err
+	}
+	node := &realNode{spec: spec}
+	data, err := os.ReadFile(filepath.Join(spec.Dir, optionsFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the options of node %s: %w", name, err)
+	}
+	if err := json.Unmarshal(data, &node.options); err != nil {
+		return nil, fmt.Errorf("reading the options of node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+func (n *realNode) saveOptions() error {
+	data, err := json.MarshalIndent(n.options, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
+	}
+	if err := os.WriteFile(filepath.Join(n.spec.Dir, optionsFile), data, 0o644); err != nil {
+		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
+	}
+	return nil
+}
+
+// Join adds a node and returns when it has registered, before it is Ready. A real node in a cluster
+// that cannot have one is simulated instead, which is said in the progress.
+func (c *Cluster) Join(ctx context.Context, options NodeOptions) error {
+	if !c.state.Real && !options.Simulated {
+		c.say("node %s is simulated: %s", options.Name, whyNoRealNodes())
+		options.Simulated, options.WithoutCNI = true, false
+	}
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("joining a node: %w", err)
+	}
+	if options.Simulated {
+		if err := c.joinOneSimulated(ctx, options); err != nil {
+			return fmt.Errorf("joining node %s: %w", options.Name, err)
+		}
+		return nil
+	}
+	if err := c.startNode(ctx, options); err != nil {
+		return err
+	}
+	if err := c.finishNode(ctx, options); err != nil {
+		return errors.Join(err, c.Remove(context.WithoutCancel(ctx), options.Name))
+	}
+	return nil
+}
+
+// JoinReady adds a node and returns when it is Ready.
+func (c *Cluster) JoinReady(ctx context.Context, options NodeOptions) error {
+	if err := c.Join(ctx, options); err != nil {
+		return err
+	}
+	ctx, cancel := within(ctx, startLimit)
+	defer cancel()
+	return c.WaitReady(ctx, options.Name)
+}
+
+// prepareRealNodes makes sure of what only real nodes need, which a cluster that started without
+// them may lack.
+func (c *Cluster) prepareRealNodes(ctx context.Context) error {
+	c.mu.Lock()
+	prepared := c.prepared
+	c.mu.Unlock()
+	if !prepared {
+		progress := c.progressWriter()
+		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
+			return err
+		}
+		if _, err := binaries.Ensure(ctx, progress, binaries.RealNode()...); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prepared = true
+	return c.makePauseImage()
+}
+
+// startNode makes a real node and switches it on.
+func (c *Cluster) startNode(ctx context.Context, options NodeOptions) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("starting node %s: %w", options.Name, err)
+		}
+	}()
+	if err := c.prepareRealNodes(ctx); err != nil {
+		return err
+	}
+	node, err := c.allocate(ctx, options)
+	if err != nil {
+		return err
+	}
+	err = c.provision(node)
+	if err == nil {
+		err = c.routePods(node.spec.Index)
+	}
+	if err == nil {
+		err = c.switchOn(ctx, node)
+	}
+	if err != nil {
+		return errors.Join(err, c.destroy(node))
+	}
+	return nil
+}
+
+// allocate gives a new node its number, and with it its addresses, and records it.
+func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode, error) {
+	unlock, err := filelock.Lock(ctx, c.path(".lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if c.isReal(options.Name) {
+		return nil, errors.New("there is a node of that name")
+	}
+	taken := map[int]bool{}
+	dirs, err := os.ReadDir(c.path("nodes"))
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for _, dir := range dirs {
+		spec, err := nodespec.Load(c.nodeDir(dir.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		taken[spec.Index] = true
+	}
+	for index := 1; index <= maxRealNodes; index++ {
+		if taken[index] {
+			continue
+		}
+		node := &realNode{spec: c.newSpec(options.Name, index), options: options}
+		if err := os.MkdirAll(filepath.Join(node.spec.Dir, nodespec.LogDir), 0o755); err != nil {
+			return nil, fmt.Errorf("making the node's folder: %w", err)
+		}
+		if err := node.saveOptions(); err != nil {
+			return nil, err
+		}
+		return node, node.spec.Save()
+	}
+	return nil, fmt.Errorf("a cluster has at most %d real nodes", maxRealNodes)
+}
+
+// switchOn starts the node's keeper and waits until the node's process 1 answers.
+func (c *Cluster) switchOn(ctx context.Context, node *realNode) error {
+	log := filepath.Join(node.spec.Dir, nodespec.LogDir, "keeper.log")
+	record, err := c.spawn(log, filepath.Join(c.state.Helpers, "everynode-node"), "keep", node.spec.Dir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := within(ctx, startLimit)
+	defer cancel()
+	err = poll(ctx, func() (string, error) {
+		if !record.Alive() {
+			return "", errors.New("its keeper ended; " + logTail(log))
+		}
+		once, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if _, err := c.ask(once, node.spec.Name, nodespec.InitSocket, nodespec.Request{Op: nodespec.OpPing}); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+	return err
+}
+
+// ask sends a request to a node's keeper or init.
+func (c *Cluster) ask(ctx context.Context, node, socket string, request nodespec.Request) (*nodespec.Response, error) {
+	if !c.isReal(node) {
+		return nil, fmt.Errorf("cluster %q has no real node %q", c.state.Name, node)
+	}
+	response, err := nodespec.Call(ctx, c.nodeDir(node), socket, request)
+	if err != nil {
+		return response, fmt.Errorf("node %s: %w", node, err)
+	}
+	return response, nil
+}
+
+// finishNode waits until a real node has registered and sets what only an administrator may set.
+func (c *Cluster) finishNode(ctx context.Context, options NodeOptions) error {
+	limited, cancel := within(ctx, startLimit)
+	defer cancel()
+	err := c.waitNodes(limited, []string{options.Name}, func(*corev1.Node) string { return "" })
+	if err != nil {
+		return fmt.Errorf("joining node %s: %w", options.Name, err)
+	}
+	labels := map[string]string{}
+	for key, value := range options.Labels {
+		if reserved(key) {
+			labels[key] = value
+		}
+	}
+	if len(labels)+len(options.Annotations) == 0 {
+		return nil
+	}
+	return c.patchMetadata(ctx, options.Name, map[string]any{"labels": labels, "annotations": options.Annotations})
+}
+
+// reserved says whether a kubelet may not set a label on its own node (NodeRestriction admission).
+func reserved(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	return found && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
+		domain == "k8s.io" || strings.HasSuffix(domain, ".k8s.io"))
+}
+
+func (c *Cluster) patchMetadata(ctx context.Context, name string, metadata map[string]any) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("changing node %s: %w", name, err)
+	}
+	_, err = client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("changing node %s: %w", name, err)
+	}
+	return nil
+}
+
+// nodeFailure gives an error when a real node's keeper is gone: then nothing is worth waiting for.
+func (c *Cluster) nodeFailure(name string) error {
+	if !c.isReal(name) {
+		return nil
+	}
+	record, err := procs.Load(filepath.Join(c.nodeDir(name), nodespec.KeeperRecord))
+	if err != nil || record.PID == 0 || record.Alive() {
+		return err
+	}
+	return fmt.Errorf("the keeper of node %s ended", name)
+}
+
+// withNodeLogs adds the ends of the logs of the first real node among the names.
+func (c *Cluster) withNodeLogs(err error, names []string) error {
+	for _, name := range names {
+		if !c.isReal(name) {
+			continue
+		}
+		for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
+			err = fmt.Errorf("%w\n%s: %s", err, name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
+		}
+		break
+	}
+	return err
+}

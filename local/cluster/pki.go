@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Certificate authorities: files <name>.crt and <name>.key in the folder pki.
+const (
+	clusterCA    = "ca"
+	frontProxyCA = "front-proxy-ca"
+	// etcd has one of its own: any certificate of the cluster's would open the database to each node.
+	etcdCA = "etcd-ca"
+)
+
+// serviceAccountKey signs the tokens of service accounts.
+const serviceAccountKey = "sa"
+
+// Every process of the cluster has a certificate in its own name, as in a production cluster, so
+// that RBAC and the node authorizer decide about real identities.
+type certificate struct {
+	file, authority string
+	name, group     string
+	addresses       []net.IP
+	hosts           []string
+	server          bool
+}
+
+// The clocks of tests may be anywhere near now; a local cluster lives for hours, not for years.
+const (
+	certificateLead = time.Hour
+	certificateLife = 5 * 365 * 24 * time.Hour
+)
+
+// makePKI makes the authorities and the certificates of the control plane.
+func (c *Cluster) makePKI() error {
+	if err := os.MkdirAll(c.path("pki"), 0o700); err != nil {
+		return fmt.Errorf("making the certificates: %w", err)
+	}
+	for _, name := range []string{clusterCA, frontProxyCA, etcdCA} {
+		if err := c.makeAuthority(name); err != nil {
+			return err
+		}
+	}
+	key, err := newKey(c.path("pki", serviceAccountKey+".key"))
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return fmt.Errorf("making the service account key: %w", err)
+	}
+	if err := writePEM(c.path("pki", serviceAccountKey+".pub"), "PUBLIC KEY", public, 0o644); err != nil {
+		return err
+	}
+	loopback := net.IPv4(127, 0, 0, 1)
+	for _, cert := range []certificate{
+		{
+			file: "apiserver", authority: clusterCA, name: "kube-apiserver", server: true,
+			addresses: []net.IP{loopback, net.ParseIP(c.apiAddress()), net.ParseIP(kubernetesServiceIP)},
+			hosts: []string{
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+			},
+		},
+		{file: "apiserver-kubelet-client", authority: clusterCA, name: "kube-apiserver-kubelet-client", group: "system:masters"},
+		{file: "apiserver-etcd-client", authority: etcdCA, name: "kube-apiserver-etcd-client"},
+		{file: "etcd", authority: etcdCA, name: "etcd", addresses: []net.IP{loopback}, hosts: []string{"localhost"}, server: true},
+		{file: "front-proxy-client", authority: frontProxyCA, name: "front-proxy-client"},
+		{file: "admin", authority: clusterCA, name: "kubernetes-admin", group: "system:masters"},
+		{file: "controller-manager", authority: clusterCA, name: "system:kube-controller-manager"},
+		{file: "scheduler", authority: clusterCA, name: "system:kube-scheduler"},
+		{file: "kube-proxy", authority: clusterCA, name: "system:kube-proxy"},
+		// kwok plays the kubelets of all simulated nodes, which no single node's rights cover.
+		{file: "kwok", authority: clusterCA, name: "everynode-local:kwok", group: "system:masters"},
+	} {
+		if err := c.issue(c.path("pki"), cert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) makeAuthority(name string) error {
+	key, err := newKey(c.path("pki", name+".key"))
+	if err != nil {
+		return err
+	}
+	template := template(name, "")
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("making the authority %s: %w", name, err)
+	}
+	return writePEM(c.path("pki", name+".crt"), "CERTIFICATE", der, 0o644)
+}
+
+// issue makes a key and a certificate <file>.crt and <file>.key in a folder.
+func (c *Cluster) issue(dir string, cert certificate) error {
+	authority, signer, err := c.loadAuthority(cert.authority)
+	if err != nil {
+		return err
+	}
+	key, err := newKey(filepath.Join(dir, cert.file+".key"))
+	if err != nil {
+		return err
+	}
+	template := template(cert.name, cert.group)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if cert.server {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	template.IPAddresses, template.DNSNames = cert.addresses, cert.hosts
+	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
+	if err != nil {
+		return fmt.Errorf("making the certificate %s: %w", cert.file, err)
+	}
+	return writePEM(filepath.Join(dir, cert.file+".crt"), "CERTIFICATE", der, 0o644)
+}
+
+func (c *Cluster) loadAuthority(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	read := func(file string) ([]byte, error) {
+		data, err := os.ReadFile(c.path("pki", file))
+		if err != nil {
+			return nil, fmt.Errorf("reading the authority: %w", err)
+		}
+		block, _ := pem.Decode(data)
+		if block == nil {
+			return nil, fmt.Errorf("reading the authority: %s is not PEM", file)
+		}
+		return block.Bytes, nil
+	}
+	der, err := read(name + ".crt")
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
+	}
+	der, err = read(name + ".key")
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := x509.ParseECPrivateKey(der)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the authority %s: %w", name, err)
+	}
+	return cert, key, nil
+}
+
+func template(name, group string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // fails only without randomness
+	subject := pkix.Name{CommonName: name}
+	if group != "" {
+		subject.Organization = []string{group}
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: subject,
+		NotBefore: now.Add(-certificateLead), NotAfter: now.Add(certificateLife),
+	}
+}
+
+func newKey(file string) (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	return key, writePEM(file, "EC PRIVATE KEY", der, 0o600)
+}
+
+func writePEM(file, kind string, der []byte, mode os.FileMode) error {
+	data := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	if err := os.WriteFile(file, data, mode); err != nil {
+		return fmt.Errorf("writing a key or certificate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/local/internal/cgroups"
+)
+
+// detached starts a process in a session of its own, so that neither Ctrl-C nor the end of the
+// terminal reaches it.
+func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// whyNoRealNodes names what this process lacks to make real nodes, or nothing.
+func whyNoRealNodes() string {
+	if os.Geteuid() != 0 {
+		return "this is not root"
+	}
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return "/proc is not readable"
+	}
+	_, rest, _ := strings.Cut(string(data), "CapEff:")
+	line, _, _ := strings.Cut(rest, "\n")
+	capabilities, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	if err != nil {
+		return "the capabilities are not readable"
+	}
+	for name, bit := range map[string]uint{"CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN} {
+		if capabilities&(1<<bit) == 0 {
+			return "root here lacks " + name
+		}
+	}
+	return ""
+}
+
+func canHaveRealNodes() bool { return whyNoRealNodes() == "" }
+
+// freeSlot finds an address range that nothing on this machine uses. Callers hold the lock of all
+// clusters until the bridge with the range's address is there.
+func freeSlot() (int, error) {
+	used, err := usedNets()
+	if err != nil {
+		return 0, err
+	}
+	for slot := range slots {
+		free := true
+		for _, n := range used {
+			candidate := slotNet(slot)
+			if n.Contains(candidate.IP) || candidate.Contains(n.IP) {
+				free = false
+				break
+			}
+		}
+		if free {
+			return slot, nil
+		}
+	}
+	return 0, errors.New("finding an address range: all of 10.128.0.0 to 10.223.255.255 is in use on this machine")
+}
+
+func usedNets() ([]*net.IPNet, error) {
+	var used []*net.IPNet
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
+	}
+	for _, address := range addresses {
+		used = append(used, address.IPNet)
+	}
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return nil, fmt.Errorf("listing this machine's routes: %w", err)
+	}
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		if ones, _ := route.Dst.Mask.Size(); ones > 0 {
+			used = append(used, route.Dst)
+		}
+	}
+	return used, nil
+}
+
+// setUpNetwork makes the cluster's bridge.
+func (c *Cluster) setUpNetwork() error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = c.bridgeName()
+	bridge := &netlink.Bridge{LinkAttrs: attributes}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("making the cluster's bridge: %w", err)
+	}
+	address, err := netlink.ParseAddr(c.apiAddress() + "/24")
+	if err != nil {
+		return fmt.Errorf("making the bridge's address: %w", err)
+	}
+	if err := netlink.AddrAdd(bridge, address); err != nil {
+		return fmt.Errorf("setting the bridge's address: %w", err)
+	}
+	if err := netlink.LinkSetUp(bridge); err != nil {
+		return fmt.Errorf("setting the bridge up: %w", err)
+	}
+	return nil
+}
+
+// routePods lets this machine, and so the API server, reach the pods of a node.
+func (c *Cluster) routePods(index int) error {
+	bridge, err := netlink.LinkByName(c.bridgeName())
+	if err != nil {
+		return fmt.Errorf("finding the cluster's bridge: %w", err)
+	}
+	_, pods, err := net.ParseCIDR(c.podCIDR(index))
+	if err != nil {
+		return fmt.Errorf("reading the pods' range: %w", err)
+	}
+	route := netlink.Route{LinkIndex: bridge.Attrs().Index, Dst: pods, Gw: net.ParseIP(c.nodeAddress(index))}
+	if err := netlink.RouteReplace(&route); err != nil {
+		return fmt.Errorf("adding the route to a node's pods: %w", err)
+	}
+	return nil
+}
+
+// links are those of the cluster that exist.
+func (c *Cluster) links() ([]netlink.Link, error) {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	var ours []netlink.Link
+	for _, link := range all {
+		if strings.HasPrefix(link.Attrs().Name, c.linkPrefix()) {
+			ours = append(ours, link)
+		}
+	}
+	return ours, nil
+}
+
+// removeNetwork removes the cluster's links; routes go with them.
+func (c *Cluster) removeNetwork() error {
+	links, err := c.links()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, link := range links {
+		var gone netlink.LinkNotFoundError
+		err := netlink.LinkDel(link)
+		if err != nil && !errors.As(err, &gone) && !errors.Is(err, syscall.ENODEV) {
+			errs = append(errs, fmt.Errorf("removing link %s: %w", link.Attrs().Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unplug removes a node's link and the route to its pods.
+func (c *Cluster) unplug(node *realNode) error {
+	if bridge, err := netlink.LinkByName(c.bridgeName()); err == nil {
+		if _, pods, err := net.ParseCIDR(c.podCIDR(node.spec.Index)); err == nil {
+			// It is not there when the join ended early.
+			_ = netlink.RouteDel(&netlink.Route{LinkIndex: bridge.Attrs().Index, Dst: pods})
+		}
+	}
+	link, err := netlink.LinkByName(node.spec.HostLink)
+	if err != nil {
+		return nil // gone with the node's namespace
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
+		return fmt.Errorf("removing link %s: %w", node.spec.HostLink, err)
+	}
+	return nil
+}
+
+// removeGroup ends all processes of a control group and removes it.
+func removeGroup(group string) error {
+	if len(cgroups.Existing(group)) == 0 {
+		return nil
+	}
+	return errors.Join(cgroups.Kill(group), cgroups.Remove(group, 10*time.Second))
+}
+
+// hideHost makes a folder of a node's upper layer hide what the host has there.
+func hideHost(dir string) error {
+	if err := unix.Setxattr(dir, "trusted.overlay.opaque", []byte("y"), 0); err != nil {
+		return fmt.Errorf("hiding the host's %s: %w", filepath.Base(dir), err)
+	}
+	return nil
+}
+
+// systemLeftovers names links, control groups and mounts of the cluster that are still there.
+func (c *Cluster) systemLeftovers() []string {
+	var left []string
+	if links, err := c.links(); err == nil {
+		for _, link := range links {
+			left = append(left, "link "+link.Attrs().Name)
+		}
+	}
+	for _, dir := range cgroups.Existing(c.cgroup()) {
+		left = append(left, "control group "+dir)
+	}
+	for _, mount := range c.mounts() {
+		left = append(left, "mount "+mount)
+	}
+	return left
+}
+
+// mounts lists mounts below the cluster's folder in this namespace. There should never be one: the
+// nodes' mounts are in namespaces of their own.
+func (c *Cluster) mounts() []string {
+	data, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], c.dir+"/") {
+			found = append(found, fields[1])
+		}
+	}
+	return found
+}
+
+func (c *Cluster) unmountAll() error {
+	var errs []error
+	mounts := c.mounts()
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if err := unix.Unmount(mounts[i], unix.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmounting %s: %w", mounts[i], err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/everynode/everynode/local/internal/nodespec"
+)
+
+func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
+	root := filepath.Dir(c.dir)
+	spec := &nodespec.Spec{
+		Name: name, Index: index, Dir: c.nodeDir(name), Cluster: c.dir, StateRoot: root,
+		Cgroup: c.cgroup() + "/" + name, Bridge: c.bridgeName(),
+		HostLink: fmt.Sprintf("%sn%d", c.linkPrefix(), index), PeerLink: fmt.Sprintf("%sp%d", c.linkPrefix(), index),
+		Address:  c.nodeAddress(index) + "/24",
+		Programs: c.state.Programs, Images: c.path("images"),
+		APIServer: c.apiHostPort(),
+		// A service's address must have a route, or a packet to it is refused before kube-proxy's
+		// rules see it.
+		Routes: []nodespec.Route{{To: serviceCIDR}},
+	}
+	for other := 1; other <= maxRealNodes; other++ {
+		if other != index {
+			spec.Routes = append(spec.Routes, nodespec.Route{To: c.podCIDR(other), Via: c.nodeAddress(other)})
+		}
+	}
+	return spec
+}
+
+// provision makes a node's machine anew: an empty file system with only its configuration, its
+// certificates and a new machine ID.
+func (c *Cluster) provision(node *realNode) error {
+	dir := node.spec.Dir
+	for _, name := range []string{nodespec.UpperDir, nodespec.WorkDir, nodespec.RootDir, nodespec.DataDir} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("clearing the node's file system: %w", err)
+		}
+	}
+	folders := []string{
+		nodespec.UpperDir, nodespec.WorkDir, nodespec.RootDir,
+		nodespec.DataDir + "/containerd", nodespec.DataDir + "/kubelet", nodespec.LogDir,
+	}
+	for _, name := range folders {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return fmt.Errorf("making the node's file system: %w", err)
+		}
+	}
+	// The host may have a runtime, a kubelet or an old cluster's leavings: no node shall see them.
+	upper := filepath.Join(dir, nodespec.UpperDir)
+	for _, name := range []string{
+		"etc/cni/net.d", "etc/containerd", "etc/kubernetes", "var/lib/cni", "var/lib/containerd", "var/lib/kubelet",
+		"var/log/pods", "var/log/containers", "opt/cni/bin",
+	} {
+		if err := os.MkdirAll(filepath.Join(upper, name), 0o755); err != nil {
+			return fmt.Errorf("making the node's file system: %w", err)
+		}
+		if err := hideHost(filepath.Join(upper, name)); err != nil {
+			return err
+		}
+	}
+	node.spec.Services = c.services(node)
+	if err := node.spec.Save(); err != nil {
+		return err
+	}
+	if err := c.certify(node, filepath.Join(upper, "etc/kubernetes")); err != nil {
+		return err
+	}
+	files, err := c.nodeFiles(node)
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		if err := os.WriteFile(filepath.Join(upper, path), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("writing the node's configuration: %w", err)
+		}
+	}
+	uuid := randomHex(16)
+	uuid = strings.Join([]string{uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]}, "-")
+	if err := os.WriteFile(filepath.Join(dir, nodespec.UUIDFile), []byte(uuid+"\n"), 0o444); err != nil {
+		return fmt.Errorf("writing the node's UUID: %w", err)
+	}
+	return nil
+}
+
+// certify gives a node its own identities: the client certificate of system:node:<name>, and the
+// certificate its kubelet serves logs with.
+func (c *Cluster) certify(node *realNode, dir string) error {
+	name := node.spec.Name
+	address, _, _ := strings.Cut(node.spec.Address, "/")
+	for _, cert := range []certificate{
+		{file: "kubelet-client", authority: clusterCA, name: "system:node:" + name, group: "system:nodes"},
+		{
+			file: "kubelet", authority: clusterCA, name: "system:node:" + name, group: "system:nodes", server: true,
+			addresses: []net.IP{net.ParseIP(address)}, hosts: []string{name},
+		},
+	} {
+		if err := c.issue(dir, cert); err != nil {
+			return err
+		}
+	}
+	ca, err := os.ReadFile(c.pki(clusterCA + ".crt"))
+	if err != nil {
+		return fmt.Errorf("reading the authority: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o644); err != nil {
+		return fmt.Errorf("writing the authority: %w", err)
+	}
+	kubelet, err := c.kubeconfig(dir, "kubelet-client")
+	if err != nil {
+		return err
+	}
+	proxy, err := c.kubeconfig(c.path("pki"), "kube-proxy")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "kubelet.conf"), kubelet, 0o600),
+		os.WriteFile(filepath.Join(dir, "kube-proxy.conf"), proxy, 0o600),
+	)
+}
+
+// services are the node's daemons.
+func (c *Cluster) services(node *realNode) []nodespec.Service {
+	name := node.spec.Name
+	address, _, _ := strings.Cut(node.spec.Address, "/")
+	kubelet := []string{
+		"kubelet", "--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
+		"--hostname-override=" + name, "--node-ip=" + address, "--v=1",
+	}
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(node.options.Labels)) {
+		if !reserved(key) {
+			labels = append(labels, key+"="+node.options.Labels[key])
+		}
+	}
+	if len(labels) > 0 {
+		kubelet = append(kubelet, "--node-labels="+strings.Join(labels, ","))
+	}
+	return []nodespec.Service{
+		{Name: containerdName, Argv: []string{"containerd", "--config", "/etc/containerd/config.toml"}},
+		{Name: kubeletName, Argv: kubelet, NeedsRuntime: true, NeedsAPIServer: true},
+		{
+			Name: kubeProxyName, Argv: []string{"kube-proxy", "--config=/etc/kubernetes/kube-proxy.yaml"},
+			NeedsAPIServer: true,
+		},
+	}
+}
+
+// randomHex returns n random bytes as text.
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

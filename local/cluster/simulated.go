@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// joinWorkers bounds the requests in flight when many simulated nodes join.
+const joinWorkers = 16
+
+// joinSimulated adds many simulated nodes at once.
+func (c *Cluster) joinSimulated(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var next int
+	var mu sync.Mutex
+	return forEach(min(joinWorkers, len(names)), func(int) error {
+		for {
+			mu.Lock()
+			i := next
+			next++
+			mu.Unlock()
+			if i >= len(names) {
+				return nil
+			}
+			if err := c.joinOneSimulated(ctx, NodeOptions{Name: names[i], Simulated: true}); err != nil {
+				return fmt.Errorf("joining node %s: %w", names[i], err)
+			}
+		}
+	})
+}
+
+func (c *Cluster) joinOneSimulated(ctx context.Context, options NodeOptions) error {
+	if err := c.startSimulator(ctx); err != nil {
+		return err
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: options.Name,
+		Labels: map[string]string{
+			corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", "type": "kwok",
+		},
+		Annotations: map[string]string{simulatedSelector: "fake"},
+	}}
+	// A label's value has at most 63 characters, a node's name 253.
+	if len(options.Name) <= 63 {
+		node.Labels[corev1.LabelHostname] = options.Name
+	}
+	maps.Copy(node.Labels, options.Labels)
+	maps.Copy(node.Annotations, options.Annotations)
+	node.Spec.Taints = options.Taints
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the node: %w", err)
+	}
+	return nil
+}
+
+// startSimulator starts kwok with the first simulated node, not before: it costs memory.
+func (c *Cluster) startSimulator(ctx context.Context) error {
+	c.simulator.Lock()
+	defer c.simulator.Unlock()
+	return c.startComponent(ctx, kwokName)
+}
+
+// simulateSilence lets a simulated node fall silent, as a real one does without its kubelet, or
+// speak again: kwok keeps only nodes with its annotation alive.
+func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool) error {
+	var value any = "fake"
+	if silent {
+		value = nil
+	}
+	return c.patchMetadata(ctx, name, map[string]any{"annotations": map[string]any{simulatedSelector: value}})
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/local/internal/filelock"
+)
+
+// StateVariable names the folder that holds the clusters' state. It must be on a plain file system,
+// since an overlay cannot lie on another.
+const StateVariable = "EVERYNODE_STATE"
+
+const stateFile = "cluster.json"
+
+// state is what another process needs to know about a cluster. It is written before anything else
+// is made, so that whatever is left of a crash can be taken away by it.
+type state struct {
+	Name string `json:"name"`
+	// ID is short and differs between clusters: it is in the names of links and control groups.
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+	// Real says whether the cluster has a network for real nodes; Slot numbers it (see network.go).
+	Real bool `json:"real"`
+	Slot int  `json:"slot"`
+
+	APIPort      int    `json:"apiPort"`
+	EtcdPort     int    `json:"etcdPort"`
+	EtcdPeerPort int    `json:"etcdPeerPort"`
+	KwokPort     int    `json:"kwokPort"`
+	AuditPolicy  string `json:"auditPolicy,omitempty"`
+	// MonitorGrace is Options.NodeMonitorGracePeriod.
+	MonitorGrace time.Duration `json:"monitorGrace"`
+	// Programs and Helpers are folders of the cache.
+	Programs string `json:"programs"`
+	Helpers  string `json:"helpers"`
+}
+
+// stateRoot is the folder that holds one folder per cluster.
+func stateRoot() (string, error) {
+	if dir := os.Getenv(StateVariable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if canHaveRealNodes() {
+		return "/var/lib/everynode-local", nil
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		return filepath.Join(dir, "everynode-local"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding a folder for the clusters' state (set %s instead): %w", StateVariable, err)
+	}
+	return filepath.Join(home, ".local", "state", "everynode-local"), nil
+}
+
+func clusterID(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:])[:6]
+}
+
+// lockAll keeps other clusters from being set up or taken down at the same time.
+func lockAll(ctx context.Context) (func(), error) {
+	root, err := stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(root, ".lock")
+	if canHaveRealNodes() {
+		// Address ranges are the machine's, whatever the folder of the state.
+		file = "/run/everynode-local.lock"
+	}
+	return filelock.Lock(ctx, file)
+}
+
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{c.dir}, parts...)...)
+}
+
+func (c *Cluster) save() error {
+	data, err := json.MarshalIndent(c.state, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording the cluster: %w", err)
+	}
+	temp := c.path(stateFile + ".new")
+	if err := os.WriteFile(temp, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("recording the cluster: %w", err)
+	}
+	if err := os.Rename(temp, c.path(stateFile)); err != nil {
+		return fmt.Errorf("recording the cluster: %w", err)
+	}
+	return nil
+}
+
+// load reads a cluster's record. The error is fs.ErrNotExist where there is none.
+func load(dir string) (*Cluster, error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's record: %w", err)
+	}
+	c := &Cluster{dir: dir}
+	if err := json.Unmarshal(data, &c.state); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, stateFile), err)
+	}
+	return c, nil
+}
+
+// Open finds a cluster that was brought up by this or another process.
+func Open(name string) (*Cluster, error) {
+	root, err := stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	c, err := load(filepath.Join(root, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no cluster %q (see: everynode-local list)", name)
+	}
+	return c, err
+}
+
+// List returns the clusters of this machine's user, by name. Those that a crash left half-built are
+// among them, so that they can be taken down.
+func List() ([]*Cluster, error) {
+	root, err := stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(root, "*", stateFile))
+	if err != nil {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	slices.Sort(files)
+	var clusters []*Cluster
+	for _, file := range files {
+		c, err := load(filepath.Dir(file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		clusters = append(clusters, c)
+	}
+	return clusters, nil
+}
