@@ -111,7 +111,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	if err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record)); err != nil {
+	if err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record, a.DropLabel)); err != nil {
 		return fmt.Errorf("recording on node %s: %w", a.Node, err)
 	}
 	r.recorded(seen, a)

@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	recordSucceeded = record.Succeeded
-	recordFailed    = record.Failed
-	recordDisrupted = record.Disrupted
-
 	// DeadlineSlack is how long after its time limit an attempt is ended from outside. The runner on
 	// the node enforces the limit itself and comes first: it can tell what the script printed last.
 	DeadlineSlack = 10 * time.Second
@@ -75,14 +71,14 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	}
 	switch {
 	case node.lost():
-		return s.ended(pod, node, end{outcome: recordFailed, reason: v1alpha1.ReasonNodeLost,
+		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeLost,
 			message: "the node was lost during the attempt and did not come back before its deadline"})
 	case pod.DeleteRequested.IsZero():
 		return verdict{fate: fateOverdue, message: pod.Waiting}
 	case s.in.Now.Before(giveUp):
 		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
 	default:
-		return s.ended(pod, node, end{outcome: recordFailed, reason: v1alpha1.ReasonDeadlineExceeded,
+		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 			message: "the attempt took too long, and its kubelet did not end it"})
 	}
 }
@@ -117,19 +113,19 @@ type end struct {
 func (s *survey) judgeEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
 	if pod.Phase == corev1.PodSucceeded {
-		e := end{outcome: recordSucceeded}
+		e := end{outcome: record.Succeeded}
 		if exit != nil {
 			e.message = exit.Message
 		}
 		return e
 	}
 	if pod.PastDeadline || (!pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(s.deadline(pod))) {
-		return end{recordFailed, v1alpha1.ReasonDeadlineExceeded, firstOf(exitMessage(exit), pod.Waiting, "the attempt took longer than its time limit")}
+		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(exitMessage(exit), pod.Waiting, "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
-		return end{recordDisrupted, v1alpha1.ReasonDisrupted, why}
+		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why}
 	}
-	return end{recordFailed, failureReason(exit), exit.Message}
+	return end{record.Failed, failureReason(exit), exit.Message}
 }
 
 // disruption says what ended the pod other than the task itself, or "".
@@ -193,10 +189,10 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 			r.FinishedAt = exit.Finished
 		}
 	}
-	if e.outcome == recordDisrupted {
+	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
 		r.Disruptions = 1
-		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == recordDisrupted {
+		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
 			r.Disruptions = prev.Disruptions + 1
 		}
 	}

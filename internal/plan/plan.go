@@ -162,6 +162,8 @@ type Record struct {
 	UID    types.UID
 	Record record.Record
 	Pod    Pod
+	// DropLabel takes the label off the node: it is not done, whatever it was before.
+	DropLabel bool
 	// Final is true for a failure after which the node is not tried again.
 	Final bool
 }

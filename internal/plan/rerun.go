@@ -1,6 +1,10 @@
 package plan
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/record"
+)
 
 // standing is what a node's record still means for the revision.
 type standing struct {
@@ -28,11 +32,11 @@ func (s *survey) standing(node *Node) standing {
 		return standing{}
 	}
 	switch rec.Outcome {
-	case recordFailed:
+	case record.Failed:
 		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Attempts))}
-	case recordDisrupted:
+	case record.Disrupted:
 		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Disruptions))}
-	case recordSucceeded:
+	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.
 	}
 	return standing{}

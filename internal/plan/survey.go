@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -82,8 +83,7 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 			}
 			continue
 		case fateEnded:
-			final := v.record.Attempts > s.retryLimit() && v.record.Outcome == recordFailed
-			p.Actions = append(p.Actions, Record{Node: node.Name, UID: node.UID, Record: v.record, Pod: *pod, Final: final})
+			p.Actions = append(p.Actions, s.recordAction(node, pod, v.record))
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
@@ -93,11 +93,22 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		}
 		running = true
 		*st = NodeState{Name: node.Name, State: Running, Reason: v1alpha1.ReasonRunning, Message: v.message, Until: v.until}
-		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == recordFailed {
+		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Failed {
 			s.failures = append(s.failures, failureOf(node, true))
 		}
 	}
 	return running, leaving
+}
+
+func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
+	failed := r.Outcome == record.Failed
+	return Record{
+		Node: node.Name, UID: node.UID, Record: r, Pod: *pod,
+		// A disruption says nothing about the node, and leaves the label of an earlier revision. But one
+		// that another machine has left behind would make this one look done.
+		DropLabel: failed || (r.Outcome == record.Disrupted && s.replaced(node)),
+		Final:     failed && r.Attempts > s.retryLimit(),
+	}
 }
 
 // settleIdle gives a state to a node on which no attempt runs. The order of the questions is part

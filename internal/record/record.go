@@ -134,19 +134,18 @@ func Read(labels, annotations map[string]string, key string) OnNode {
 }
 
 // Patch is the JSON merge patch that writes r under key on the node with that UID. A success sets
-// the label, a failure takes it away, a disruption leaves it: it says nothing about the node. The
-// API server rejects the patch when the Node was made anew meanwhile, since its UID is another.
-func Patch(uid types.UID, key string, r Record) []byte {
+// the label; dropLabel takes away one that is not true any more. The API server rejects the patch
+// when the Node was made anew meanwhile, since its UID is another.
+func Patch(uid types.UID, key string, r Record, dropLabel bool) []byte {
 	meta := map[string]any{
 		"uid":         uid,
 		"annotations": map[string]any{key: Encode(r)},
 	}
-	switch r.Outcome {
-	case Succeeded:
+	switch {
+	case r.Outcome == Succeeded:
 		meta["labels"] = map[string]any{key: r.Revision}
-	case Failed:
+	case dropLabel:
 		meta["labels"] = map[string]any{key: nil}
-	case Disrupted:
 	}
 	return patch(meta)
 }
