@@ -67,6 +67,13 @@ func (c *Cluster) provision(node *realNode) error {
 			return err
 		}
 	}
+	// Scripts expect the runtime's client on the usual path.
+	if err := os.MkdirAll(filepath.Join(upper, "usr/local/bin"), 0o755); err != nil {
+		return fmt.Errorf("making the node's file system: %w", err)
+	}
+	if err := os.Symlink(nodespec.ProgramsPath+"/ctr", filepath.Join(upper, "usr/local/bin/ctr")); err != nil {
+		return fmt.Errorf("making the node's file system: %w", err)
+	}
 	node.spec.Services = c.services(node)
 	if err := node.spec.Save(); err != nil {
 		return err

@@ -1,0 +1,121 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/local/internal/nodespec"
+	"github.com/everynode/everynode/local/internal/procs"
+)
+
+// marks is what can be seen of a cluster from outside.
+type marks struct{ dir, id string }
+
+func remember(t *testing.T, c *cluster.Cluster) marks {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.Dir(), "cluster.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record struct{ ID string }
+	if err := json.Unmarshal(data, &record); err != nil || record.ID == "" {
+		t.Fatalf("reading the cluster's record: %v", err)
+	}
+	m := marks{c.Dir(), record.ID}
+	if len(m.left()) == 0 {
+		t.Fatal("a running cluster shows no trace: the test looks at the wrong things")
+	}
+	return m
+}
+
+// left lists every trace of the cluster on this machine.
+func (m marks) left() []string {
+	var found []string
+	for _, record := range procs.Marked(nodespec.Marker, m.dir) {
+		command, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(record.PID), "cmdline"))
+		found = append(found, "process "+strings.ReplaceAll(string(command), "\x00", " "))
+	}
+	links, _ := net.Interfaces()
+	for _, link := range links {
+		if strings.Contains(link.Name, m.id) {
+			found = append(found, "link "+link.Name)
+		}
+	}
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.Contains(path, m.id) {
+			found = append(found, "control group "+path)
+			return fs.SkipDir
+		}
+		return nil
+	})
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	if strings.Contains(string(mounts), m.dir) {
+		found = append(found, "mounts below "+m.dir)
+	}
+	if _, err := os.Stat(m.dir); err == nil {
+		found = append(found, "folder "+m.dir)
+	}
+	return found
+}
+
+func (m marks) wantGone(t *testing.T) {
+	t.Helper()
+	for _, trace := range m.left() {
+		t.Errorf("still there: %s", trace)
+	}
+}
+
+// A cluster whose starter is killed in the middle is taken away by its folder alone.
+func TestDownAfterCrash(t *testing.T) {
+	needRoot(t)
+	binary := filepath.Join(t.TempDir(), "everynode-local")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/everynode-local").CombinedOutput(); err != nil {
+		t.Fatalf("building the command: %v\n%s", err, out)
+	}
+	for name, moment := range map[string]func(dir string) bool{
+		"while the control plane starts": func(dir string) bool { return exists(dir, "processes/etcd.json") },
+		"while nodes start":              func(dir string) bool { return exists(dir, "nodes/node-1/"+nodespec.InitRecord) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(binary, "up", "--name", "test-crash", "--nodes", "2")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var c *cluster.Cluster
+			eventually(t, limitOfStart, func() string {
+				opened, err := cluster.Open("test-crash")
+				if err != nil {
+					return err.Error()
+				}
+				if c = opened; !moment(c.Dir()) {
+					return "the moment has not come"
+				}
+				return ""
+			})
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			m := remember(t, c)
+			if err := c.Down(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m.wantGone(t)
+		})
+	}
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
+}
