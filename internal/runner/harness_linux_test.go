@@ -136,6 +136,9 @@ func prepareRunner(t *testing.T, target int, limits Limits, environ ...string) *
 	r.cmd = exec.Command("/proc/self/exe", "as-runner", strconv.Itoa(target), r.log, string(asJSON))
 	// Under the race detector every process would otherwise sleep for a second at its end.
 	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "EVERYNODE_NODE_NAME=" + r.node}, environ...)
+	if testing.CoverMode() != "" { // or the runner complains on stderr that it has nowhere to put its share
+		r.cmd.Env = append(r.cmd.Env, "GOCOVERDIR="+t.TempDir())
+	}
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	return r
 }
