@@ -103,6 +103,9 @@ func (c *Cluster) kubeletConfig(node *realNode) object {
 		"podPidsLimit":                  -1,
 		"maxPods":                       110,
 		"resolvConf":                    "/etc/resolv.conf",
+		// There is no name service; without an address here each pod gets a warning event.
+		"clusterDNS":    []string{"127.0.0.1"},
+		"clusterDomain": "cluster.local",
 
 		// The disk is the host's: a node on it must neither evict for its fullness nor collect images
 		// that no registry could bring back.

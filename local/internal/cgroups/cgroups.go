@@ -177,6 +177,30 @@ func Remove(group string, limit time.Duration) error {
 	}
 }
 
+// Clear removes all groups that an earlier boot left below the node's, but for System, which the
+// keeper is in. A machine boots with none, and the kubelet spends seconds on each that it finds.
+func Clear(group string, limit time.Duration) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		entries, err := os.ReadDir(filepath.Join(h.mount, group))
+		if err != nil {
+			return fmt.Errorf("clearing a control group: %w", err)
+		}
+		for _, entry := range entries {
+			if !entry.IsDir() || entry.Name() == System {
+				continue
+			}
+			if err := Remove(group+"/"+entry.Name(), limit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func remove(group string) (left []string, err error) {
 	all, err := hierarchies()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/everynode/everynode/local/internal/cgroups"
 	"github.com/everynode/everynode/local/internal/nodespec"
@@ -23,6 +24,9 @@ import (
 )
 
 const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET
+
+// clearLimit is for the processes of the last boot to let go of their control groups.
+const clearLimit = 10 * time.Second
 
 // Run keeps a node until it is killed. It returns when the node cannot be set up.
 func Run(dir string) error {
@@ -111,6 +115,9 @@ func (k *keeper) keep() error {
 
 // boot starts the node's process 1 with a new boot ID.
 func (k *keeper) boot() (string, <-chan syscall.WaitStatus, *os.Process, error) {
+	if err := cgroups.Clear(k.spec.Cgroup, clearLimit); err != nil {
+		return "", nil, nil, err
+	}
 	id := newUUID()
 	if err := os.WriteFile(filepath.Join(k.spec.Dir, nodespec.BootIDFile), []byte(id+"\n"), 0o444); err != nil {
 		return "", nil, nil, fmt.Errorf("writing the boot ID: %w", err)
