@@ -53,7 +53,7 @@ func viewPod(pod seenPod) plan.Pod {
 		switch {
 		case status.State.Terminated != nil:
 			view.Started = status.State.Terminated.StartedAt.Time
-			view.Exit = viewExit(status.State.Terminated)
+			view.Exit = viewExit(status.State.Terminated, status.Image)
 		case status.State.Running != nil:
 			view.Started = status.State.Running.StartedAt.Time
 		}
@@ -90,12 +90,16 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-func viewExit(t *corev1.ContainerStateTerminated) *plan.Exit {
+func viewExit(t *corev1.ContainerStateTerminated, image string) *plan.Exit {
 	exit := &plan.Exit{
 		Code:     t.ExitCode,
 		Finished: t.FinishedAt.Time,
 		// Source: k8s.io/kubernetes pkg/kubelet/kuberuntime, the state of a container that is gone.
 		Lost: t.Reason == "ContainerStatusUnknown",
+	}
+	if exit.Lost {
+		exit.Message = outcome.Clean("the kubelet found no container of image "+image+" when the pod ended: it may never have started", maxWaitingBytes)
+		return exit
 	}
 	if o, ok := outcome.Decode(t.Message); ok {
 		o = o.WithExitCode(int(t.ExitCode))

@@ -181,7 +181,7 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 	if r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
-	if exit := pod.Exit; exit != nil {
+	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 		// A node's clock may be ahead of ours; a backoff must not wait for it.
