@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -67,8 +68,7 @@ type Record struct {
 // Encode returns the annotation's value: JSON of at most MaxBytes, control characters escaped. What
 // does not fit is dropped, the message first and then the results; the outcome never is.
 func Encode(r Record) string {
-	r.StartedAt = r.StartedAt.UTC().Truncate(time.Second)
-	r.FinishedAt = r.FinishedAt.UTC().Truncate(time.Second)
+	r.StartedAt, r.FinishedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt)
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
 	for _, shorten := range []func(){
@@ -77,15 +77,35 @@ func Encode(r Record) string {
 		func() { r.Results, r.Truncated = nil, true },
 	} {
 		shorten()
-		if b, err := json.Marshal(r); err == nil && len(b) <= MaxBytes {
-			return string(b)
+		if encoded := marshal(r); len(encoded) <= MaxBytes {
+			return encoded
 		}
 	}
-	minimal, _ := json.Marshal(Record{
+	return marshal(Record{
 		Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
 		FinishedAt: r.FinishedAt, PodUID: r.PodUID,
 	})
-	return string(minimal)
+}
+
+// marshal leaves <, > and & as they are: escaped, they would take six times the room, at the cost of
+// results that fit, and nobody could read them on the node.
+func marshal(r Record) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		panic(err) // the only fields that may fail to marshal are the times, of which wholeSeconds takes care
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// wholeSeconds is t as a record tells it. A node's clock may show a year that JSON has no form for.
+func wholeSeconds(t time.Time) time.Time {
+	t = t.UTC().Truncate(time.Second)
+	if t.Year() < 0 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // ErrNoRecord is returned for a value that is no record. A user may have written anything there.
