@@ -1,0 +1,151 @@
+package record
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // as the API server applies it
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// somebodysNode has neighbours that a careless patch would hit: the same prefix, the same name under
+// another domain, another NodeJob's record.
+func somebodysNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", UID: "node-uid", ResourceVersion: "42", Finalizers: []string{"somebody.example/keep"},
+			Labels: map[string]string{
+				"kubernetes.io/hostname": "n1", "ns.everynode.dev/other": "rev", "ns.everynode.dev/job-2": "rev", "job": "rev", "ns": "x",
+			},
+			Annotations: map[string]string{
+				"node.alpha.kubernetes.io/ttl": "0", "ns.everynode.dev/other": "{}", "other.everynode.dev/job": "{}",
+			},
+		},
+		Spec: corev1.NodeSpec{
+			Unschedulable: true,
+			Taints:        []corev1.Taint{{Key: "somebody.example/busy", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func apply(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
+	t.Helper()
+	before, err := json.Marshal(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		t.Fatalf("%v, applying %s", err, patch)
+	}
+	patched := &corev1.Node{}
+	if err := json.Unmarshal(after, patched); err != nil {
+		t.Fatal(err)
+	}
+	return patched
+}
+
+func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
+	const key = "ns.everynode.dev/job"
+	of := func(o Outcome) Record {
+		r := whole()
+		r.Outcome = o
+		return r
+	}
+	labelled := func(node *corev1.Node) { node.Labels[key] = "earlier" }
+	annotated := func(node *corev1.Node) { node.Annotations[key] = "earlier" }
+	tests := map[string]struct {
+		before []func(*corev1.Node)
+		patch  []byte
+		want   func(*corev1.Node)
+	}{
+		"a success sets label and annotation": {
+			patch: Patch("node-uid", key, of(Succeeded), false),
+			want: func(n *corev1.Node) {
+				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+			},
+		},
+		"a success writes over an earlier one": {
+			before: []func(*corev1.Node){labelled, annotated},
+			patch:  Patch("node-uid", key, of(Succeeded), false),
+			want: func(n *corev1.Node) {
+				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+			},
+		},
+		"a success is a success, whatever is asked of the label": {
+			before: []func(*corev1.Node){labelled},
+			patch:  Patch("node-uid", key, of(Succeeded), true),
+			want: func(n *corev1.Node) {
+				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+			},
+		},
+		"a failure takes a label off that is not true any more": {
+			before: []func(*corev1.Node){labelled, annotated},
+			patch:  Patch("node-uid", key, of(Failed), true),
+			want:   func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
+		},
+		"a failure where there was no label": {
+			patch: Patch("node-uid", key, of(Failed), true),
+			want:  func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
+		},
+		"a disruption leaves the label of an earlier revision": {
+			before: []func(*corev1.Node){labelled},
+			patch:  Patch("node-uid", key, of(Disrupted), false),
+			want: func(n *corev1.Node) {
+				n.Labels[key], n.Annotations[key] = "earlier", Encode(of(Disrupted))
+			},
+		},
+		"to forget takes both away": {
+			before: []func(*corev1.Node){labelled, annotated},
+			patch:  ForgetPatch("node-uid", key),
+			want:   func(*corev1.Node) {},
+		},
+		"to forget what is not there changes nothing": {
+			patch: ForgetPatch("node-uid", key),
+			want:  func(*corev1.Node) {},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before, want := somebodysNode(), somebodysNode()
+			for _, change := range tt.before {
+				change(before)
+			}
+			tt.want(want)
+			if diff := cmp.Diff(want, apply(t, before, tt.patch)); diff != "" {
+				t.Errorf("node (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
+	const key = "ns.everynode.dev/job"
+	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
+	got := apply(t, bare, Patch("node-uid", key, whole(), true))
+	if got.Annotations[key] != Encode(whole()) || len(got.Labels) != 0 {
+		t.Errorf("labels %v, annotations %v", got.Labels, got.Annotations)
+	}
+	got = apply(t, bare, ForgetPatch("node-uid", key))
+	if len(got.Labels)+len(got.Annotations) != 0 {
+		t.Errorf("labels %v, annotations %v, want none", got.Labels, got.Annotations)
+	}
+}
+
+// The API server answers a patch that would change a UID with a conflict: so a node that was made
+// anew under the same name is never written to.
+func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
+	for name, patch := range map[string][]byte{
+		"record": Patch("uid-1", "key", whole(), false),
+		"forget": ForgetPatch("uid-1", "key"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := apply(t, somebodysNode(), patch).UID; got != "uid-1" {
+				t.Errorf("UID %q, want that of the patch", got)
+			}
+		})
+	}
+}
