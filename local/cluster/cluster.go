@@ -112,15 +112,30 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 
 // create builds what is missing and makes the record of a new cluster, and its network.
 func create(ctx context.Context, options Options) (*Cluster, error) {
-	real := canHaveRealNodes()
-	programs, err := ensurePrograms(ctx, options.Progress, real && options.Nodes > 0)
+	capable := canHaveRealNodes()
+	programs, err := ensurePrograms(ctx, options.Progress, capable && options.Nodes > 0)
 	if err != nil {
 		return nil, err
 	}
-	helpers, err := binaries.EnsureHelpers(ctx, options.Progress)
+	helpers := ""
+	if capable {
+		if helpers, err = binaries.EnsureHelpers(ctx, options.Progress); err != nil {
+			return nil, err
+		}
+	}
+	c, err := record(ctx, options, state{Real: capable, Programs: programs, Helpers: helpers})
+	if err != nil && c != nil {
+		err = errors.Join(err, c.Down(context.WithoutCancel(ctx)))
+	}
 	if err != nil {
 		return nil, err
 	}
+	return c, nil
+}
+
+// record gives a cluster what no other may have at the same time: its name, ports and addresses. A
+// cluster that comes with an error is to be taken down.
+func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	root, err := stateRoot()
 	if err != nil {
 		return nil, err
@@ -141,20 +156,17 @@ func create(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, progress: options.Progress, prepared: real && options.Nodes > 0}
-	c.state = state{
-		Name: options.Name, ID: clusterID(dir), Created: time.Now(), Real: real,
-		APIPort: ports[0], EtcdPort: ports[1], EtcdPeerPort: ports[2], KwokPort: ports[3],
-		AuditPolicy: options.AuditPolicy, MonitorGrace: options.NodeMonitorGracePeriod,
-		Programs: programs, Helpers: helpers,
-	}
-	if real {
+	s.Name, s.ID, s.Created = options.Name, clusterID(dir), time.Now()
+	s.APIPort, s.EtcdPort, s.EtcdPeerPort, s.KwokPort = ports[0], ports[1], ports[2], ports[3]
+	s.AuditPolicy, s.MonitorGrace = options.AuditPolicy, options.NodeMonitorGracePeriod
+	if s.Real {
 		// Each cluster has an address of its own, so the port can be the usual one.
-		c.state.APIPort = 6443
-		if c.state.Slot, err = freeSlot(); err != nil {
+		s.APIPort = 6443
+		if s.Slot, err = freeSlot(); err != nil {
 			return nil, err
 		}
 	}
+	c := &Cluster{dir: dir, state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
 		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
 			return nil, fmt.Errorf("making the cluster's folder: %w", err)
@@ -163,10 +175,8 @@ func create(ctx context.Context, options Options) (*Cluster, error) {
 	if err := c.save(); err != nil {
 		return nil, err
 	}
-	if real {
-		if err := c.setUpNetwork(); err != nil {
-			return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))
-		}
+	if s.Real {
+		return c, c.setUpNetwork()
 	}
 	return c, nil
 }

@@ -23,6 +23,7 @@ import (
 
 func TestRealNodes(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	c, client := bringUp(t, cluster.Options{Name: "test-real", Nodes: 2, Simulated: 1, AuditPolicy: cluster.AuditMetadata})
 	loadProbe(t, c)
 	for _, test := range []struct {
@@ -238,14 +239,19 @@ func testOwnFiles(t *testing.T, c *cluster.Cluster, client kubernetes.Interface)
 }
 
 func testStopKubelet(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) {
-	if err := c.StopKubelet(t.Context(), "special"); err != nil {
-		t.Fatal(err)
+	nodes := []string{"special", "sim-1"}
+	for _, node := range nodes {
+		if err := c.StopKubelet(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
 	}
-	waitReadyStatus(t, client, "special", corev1.ConditionUnknown)
-	if err := c.StartKubelet(t.Context(), "special"); err != nil {
-		t.Fatal(err)
+	for _, node := range nodes {
+		waitReadyStatus(t, client, node, corev1.ConditionUnknown)
+		if err := c.StartKubelet(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		waitReadyStatus(t, client, node, corev1.ConditionTrue)
 	}
-	waitReadyStatus(t, client, "special", corev1.ConditionTrue)
 }
 
 func testReboot(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) {

@@ -89,27 +89,27 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) record(component string) string { return c.path("processes", component+".json") }
-func (c *Cluster) log(component string) string    { return c.path("logs", component+".log") }
+func (c *Cluster) recordFile(component string) string { return c.path("processes", component+".json") }
+func (c *Cluster) logFile(component string) string    { return c.path("logs", component+".log") }
 
 // startComponent starts a process of the control plane unless it runs.
 func (c *Cluster) startComponent(_ context.Context, name string) error {
-	record, err := procs.Load(c.record(name))
+	record, err := procs.Load(c.recordFile(name))
 	if err != nil {
 		return err
 	}
 	if record.Alive() {
 		return nil
 	}
-	record, err = c.spawn(c.log(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
+	record, err = c.spawn(c.logFile(name), filepath.Join(c.state.Programs, name), c.arguments(name)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
-	return record.Save(c.record(name))
+	return record.Save(c.recordFile(name))
 }
 
 func (c *Cluster) stopComponent(name string, grace time.Duration) error {
-	record, err := procs.Load(c.record(name))
+	record, err := procs.Load(c.recordFile(name))
 	if err != nil {
 		return err
 	}
@@ -121,14 +121,14 @@ func (c *Cluster) stopComponent(name string, grace time.Duration) error {
 
 // died gives an error with the end of the log once a component's process is gone.
 func (c *Cluster) died(name string) error {
-	record, err := procs.Load(c.record(name))
+	record, err := procs.Load(c.recordFile(name))
 	if err != nil {
 		return err
 	}
 	if record.Alive() {
 		return nil
 	}
-	return fmt.Errorf("%s ended; %s", name, logTail(c.log(name)))
+	return fmt.Errorf("%s ended; %s", name, logTail(c.logFile(name)))
 }
 
 func (c *Cluster) waitListening(ctx context.Context, name, address string) error {

@@ -75,47 +75,56 @@ func (m marks) wantGone(t *testing.T) {
 	}
 }
 
-// A cluster whose starter is killed in the middle is taken away by its folder alone.
-func TestDownAfterCrash(t *testing.T) {
+// A cluster whose starter is killed in the middle is taken away by its folder alone; one whose
+// starter is interrupted takes itself away.
+func TestUpIsBrokenOff(t *testing.T) {
 	needRoot(t)
+	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "everynode-local")
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/everynode-local").CombinedOutput(); err != nil {
 		t.Fatalf("building the command: %v\n%s", err, out)
 	}
-	for name, moment := range map[string]func(dir string) bool{
-		"while the control plane starts": func(dir string) bool { return exists(dir, "processes/etcd.json") },
-		"while nodes start":              func(dir string) bool { return exists(dir, "nodes/node-1/"+nodespec.InitRecord) },
+	for name, test := range map[string]struct {
+		moment string // the file that shows how far it has come
+		signal os.Signal
+	}{
+		"killed while the control plane starts": {"processes/etcd.json", os.Kill},
+		"killed while nodes start":              {"nodes/node-1/" + nodespec.InitRecord, os.Kill},
+		"interrupted while nodes start":         {"nodes/node-1/" + nodespec.InitRecord, os.Interrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(binary, "up", "--name", "test-crash", "--nodes", "2")
+			cmd := exec.Command(binary, "up", "--name", "test-broken-off", "--nodes", "2")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			var c *cluster.Cluster
 			eventually(t, limitOfStart, func() string {
-				opened, err := cluster.Open("test-crash")
+				opened, err := cluster.Open("test-broken-off")
 				if err != nil {
 					return err.Error()
 				}
-				if c = opened; !moment(c.Dir()) {
-					return "the moment has not come"
+				c = opened
+				if _, err := os.Stat(filepath.Join(c.Dir(), test.moment)); err != nil {
+					return err.Error()
 				}
 				return ""
 			})
-			if err := cmd.Process.Kill(); err != nil {
+			m := remember(t, c)
+			if err := cmd.Process.Signal(test.signal); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait()
-			m := remember(t, c)
-			if err := c.Down(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := cmd.Wait(); err == nil {
+				t.Fatal("up succeeded all the same")
+			}
+			if test.signal == os.Kill {
+				if len(m.left()) == 0 {
+					t.Error("nothing was left to take down")
+				}
+				if err := c.Down(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			m.wantGone(t)
 		})
 	}
-}
-
-func exists(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return err == nil
 }

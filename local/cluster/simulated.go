@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // joinWorkers bounds the requests in flight when many simulated nodes join.
@@ -72,11 +74,26 @@ func (c *Cluster) startSimulator(ctx context.Context) error {
 }
 
 // simulateSilence lets a simulated node fall silent, as a real one does without its kubelet, or
-// speak again: kwok keeps only nodes with its annotation alive.
+// speak again. kwok reports for a node only while it holds the node's lease, and takes no lease
+// that another holds and that has not run out. (Taking its annotation off a node changes nothing
+// for kwok once it manages it.)
 func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool) error {
-	var value any = "fake"
-	if silent {
-		value = nil
+	client, err := c.client()
+	if err != nil {
+		return err
 	}
-	return c.patchMetadata(ctx, name, map[string]any{"annotations": map[string]any{simulatedSelector: value}})
+	lease := object{"holderIdentity": nil}
+	if silent {
+		const thirtyYears = 1_000_000_000
+		lease = object{"holderIdentity": "everynode-local:silenced", "leaseDurationSeconds": thirtyYears}
+	}
+	patch, err := json.Marshal(object{"spec": lease})
+	if err != nil {
+		return fmt.Errorf("changing the lease of node %s: %w", name, err)
+	}
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if _, err := leases.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("changing the lease of node %s: %w", name, err)
+	}
+	return nil
 }

@@ -143,8 +143,8 @@ func (c *Cluster) Exec(ctx context.Context, node string, argv ...string) (stdout
 
 // Remove takes a node away: its processes and its file system first, its Node object then.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
-	real := c.isReal(name)
-	if real {
+	isReal := c.isReal(name)
+	if isReal {
 		node, err := c.loadNode(name)
 		if err != nil {
 			return fmt.Errorf("removing node %s: %w", name, err)
@@ -158,7 +158,7 @@ func (c *Cluster) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	err = client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-	if err != nil && (!apierrors.IsNotFound(err) || !real) {
+	if err != nil && (!apierrors.IsNotFound(err) || !isReal) {
 		return fmt.Errorf("removing node %s: %w", name, err)
 	}
 	return nil
