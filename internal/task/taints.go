@@ -3,6 +3,7 @@ package task
 import (
 	"slices"
 
+	"github.com/go-logr/logr" //nolint:depguard // a function of k8s.io/api asks for a logger; it gets one that discards
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -36,28 +37,11 @@ func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) *corev1
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
 			continue
 		}
-		tolerates := func(t corev1.Toleration) bool { return tolerates(&t, taint) }
+		// The operators Lt and Gt, which are behind a feature gate, tolerate nothing here: the safe reading.
+		tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, false) }
 		if !slices.ContainsFunc(tolerations, tolerates) {
 			return taint
 		}
 	}
 	return nil
-}
-
-func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect {
-		return false
-	}
-	if t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case "", corev1.TolerationOpEqual:
-		return t.Key != "" && t.Value == taint.Value
-	case corev1.TolerationOpExists:
-		return true
-	default:
-		// Lt and Gt compare numbers behind a feature gate. Not to tolerate is the safe reading.
-		return false
-	}
 }
