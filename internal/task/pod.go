@@ -128,14 +128,18 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 // that nobody asked for.
 func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
 	spec := *t.Spec.DeepCopy()
-	if spec.ServiceAccountName == "" && spec.AutomountServiceAccountToken == nil {
+	//nolint:staticcheck // a template may name its account by the old field, which the API still takes
+	named := spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != ""
+	if !named && spec.AutomountServiceAccountToken == nil {
 		no := false
 		spec.AutomountServiceAccountToken = &no
 	}
-	for i := range spec.Containers {
-		if spec.Containers[i].TerminationMessagePolicy == "" {
-			// Without it, a task that writes no outcome has no last lines to show.
-			spec.Containers[i].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			if containers[i].TerminationMessagePolicy == "" {
+				// Without it, a task that writes no outcome has no last lines to show.
+				containers[i].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+			}
 		}
 	}
 	return spec

@@ -1,0 +1,264 @@
+package task
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the pods in testdata anew")
+
+var options = Options{RunnerImage: "registry.example/everynode-runner:v1", PriorityClassName: "system-node-critical"}
+
+func attempt() Attempt {
+	return Attempt{
+		Revision: "0123456789", Number: 2,
+		NodeName: "ip-10-0-0-1.internal", NodeUID: "node-uid", MachineID: "machine", BootID: "boot",
+	}
+}
+
+func scriptJob() *v1alpha1.NodeJob {
+	timeout := int32(120)
+	return &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "max-map-count", UID: "job-uid", Labels: map[string]string{"team": "a"}},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+			Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}},
+			Task: v1alpha1.TaskSpec{
+				Script:         "sysctl -w vm.max_map_count=$WANT",
+				Interpreter:    []string{"/bin/bash", "-eu"},
+				Env:            []corev1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
+				TimeoutSeconds: &timeout,
+			},
+			Verify: &v1alpha1.VerifySpec{Script: "true", Interpreter: []string{"/bin/dash"}},
+		},
+	}
+}
+
+func templateJob() *v1alpha1.NodeJob {
+	return &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "facts", UID: "job-uid"},
+		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels:      map[string]string{"team": "b", v1alpha1.NodeJobLabel: "somebody-else"},
+				Annotations: map[string]string{"note": "mine", v1alpha1.AttemptAnnotation: "99"},
+			},
+			Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "first", Image: "registry.example/first:v1"}},
+				Containers: []corev1.Container{{
+					Name: "facts", Image: "registry.example/facts:v1",
+					Env:          []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)"}},
+					VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: "/host", ReadOnly: true}},
+				}, {
+					Name: "other", Image: "registry.example/other:v1", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+				}},
+				Volumes:     []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
+				Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
+			},
+		}}},
+	}
+}
+
+// TestPod shows whole pods: what runs as root on a node should be read as a whole.
+func TestPod(t *testing.T) {
+	bare := scriptJob()
+	bare.Spec = v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}
+	tests := map[string]struct {
+		job *v1alpha1.NodeJob
+		src Source
+	}{
+		"script":            {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true"}},
+		"script-of-a-word":  {bare, Source{Script: "true"}},
+		"template":          {templateJob(), Source{}},
+		"template-that-has": {ownTemplateJob(), Source{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := tt.job.DeepCopy()
+			got, err := yaml.Marshal(Pod(tt.job, tt.src, attempt(), options))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, tt.job); diff != "" {
+				t.Errorf("the NodeJob was changed (-before +after):\n%s", diff)
+			}
+			file := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("%s (-want +got; go test ./internal/task -update writes it anew):\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// ownTemplateJob has everything that Everynode leaves as it is when it is there.
+func ownTemplateJob() *v1alpha1.NodeJob {
+	job := templateJob()
+	grace := int64(5)
+	spec := &job.Spec.Task.Template.Spec
+	spec.ServiceAccountName = "facts"
+	spec.PriorityClassName = "mine"
+	spec.TerminationGracePeriodSeconds = &grace
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	return job
+}
+
+func TestPodMountsATokenOnlyWhereAskedFor(t *testing.T) {
+	yes, no := true, false
+	tests := map[string]struct {
+		change func(spec *corev1.PodSpec)
+		want   *bool
+	}{
+		"a template that says nothing gets none":         {func(*corev1.PodSpec) {}, &no},
+		"one that names a service account gets its own":  {func(s *corev1.PodSpec) { s.ServiceAccountName = "facts" }, nil},
+		"one that names it by the old name does as well": {func(s *corev1.PodSpec) { s.DeprecatedServiceAccount = "facts" }, nil},
+		"one that asks for the default's token gets it":  {func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = &yes }, &yes},
+		"one that names an account and wants none": {func(s *corev1.PodSpec) {
+			s.ServiceAccountName, s.AutomountServiceAccountToken = "facts", &no
+		}, &no},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := templateJob()
+			tt.change(&job.Spec.Task.Template.Spec)
+			got := Pod(job, Source{}, attempt(), options).Spec.AutomountServiceAccountToken
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("automountServiceAccountToken (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodName(t *testing.T) {
+	named := func(name string) *v1alpha1.NodeJob {
+		return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "job-uid"}}
+	}
+	tests := map[string]struct {
+		job  string
+		want string
+	}{
+		"a short name is all there":                  {"a", "a-" + suffix},
+		"a name with dots":                           {"a.b.c", "a.b.c-" + suffix},
+		"the longest name that is not cut":           {strings.Repeat("a", 52), strings.Repeat("a", 52) + "-" + suffix},
+		"the longest name of a NodeJob":              {strings.Repeat("a", 63), strings.Repeat("a", 52) + "-" + suffix},
+		"a dash where it is cut":                     {strings.Repeat("a", 51) + "-bbb", strings.Repeat("a", 51) + "-" + suffix},
+		"a dot where it is cut":                      {strings.Repeat("a", 51) + ".bbb", strings.Repeat("a", 51) + "-" + suffix},
+		"dashes and dots where it is cut":            {strings.Repeat("a", 47) + "-----bbbb", strings.Repeat("a", 47) + "-" + suffix},
+		"a dot right behind the cut":                 {strings.Repeat("a", 52) + ".bbb", strings.Repeat("a", 52) + "-" + suffix},
+		"a name longer than the API allows is bound": {strings.Repeat("a", 253), strings.Repeat("a", 52) + "-" + suffix},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := PodName(named(tt.job), attempt())
+			if got != tt.want {
+				t.Errorf("name %q, want %q", got, tt.want)
+			}
+			if again := PodName(named(tt.job), attempt()); again != got {
+				t.Errorf("name %q, then %q", got, again)
+			}
+			if len(got) > validation.DNS1123LabelMaxLength {
+				t.Errorf("%d characters, want at most %d, which a host name may have", len(got), validation.DNS1123LabelMaxLength)
+			}
+			if problems := validation.IsDNS1123Subdomain(got); len(problems) > 0 {
+				t.Errorf("%q: %v", got, problems)
+			}
+			if problems := validation.IsDNS1123Label(got); len(problems) > 0 && !strings.Contains(tt.job, ".") {
+				t.Errorf("%q: %v", got, problems)
+			}
+		})
+	}
+}
+
+// suffix of the pods of attempt(). It is pinned: a name that changes for the same attempt would let
+// a manager of a new version run it a second time.
+const suffix = "da44684788"
+
+func TestPodNameTellsAttemptsApart(t *testing.T) {
+	seen := map[string]string{}
+	add := func(what string, job types.UID, change func(a *Attempt)) {
+		t.Helper()
+		a := attempt()
+		change(&a)
+		name := PodName(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: job}}, a)
+		if other, ok := seen[name]; ok {
+			t.Errorf("%s and %s have the same name %s", what, other, name)
+		}
+		seen[name] = what
+	}
+	add("an attempt", "job-uid", func(*Attempt) {})
+	add("another NodeJob's", "job-uid-2", func(*Attempt) {})
+	add("another revision's", "job-uid", func(a *Attempt) { a.Revision = "1123456789" })
+	add("that of a node made anew", "job-uid", func(a *Attempt) { a.NodeUID = "node-uid-2" })
+	for n := range int32(100) {
+		if n != attempt().Number {
+			add(fmt.Sprintf("attempt %d", n), "job-uid", func(a *Attempt) { a.Number = n })
+		}
+	}
+	if got, want := len(seen), 103; got != want {
+		t.Errorf("%d names, want %d", got, want)
+	}
+}
+
+// What a machine tells of itself is no part of the name: the same attempt stays the same when the
+// node reboots between two passes of the manager.
+func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
+	a := attempt()
+	a.BootID, a.MachineID, a.NodeName = "another", "another", "another"
+	if got, want := PodName(scriptJob(), a), PodName(scriptJob(), attempt()); got != want {
+		t.Errorf("name %q, want %q", got, want)
+	}
+}
+
+// Source of the rule: k8s.io/kubernetes third_party/forked/golang/expansion, which no published module
+// holds. $$ becomes $, $(NAME) the value of NAME, and everything else stays.
+func TestScriptsReachTheRunnerAsTheyAre(t *testing.T) {
+	tests := map[string]struct{ script, want string }{
+		"no dollar":                        {"true", "true"},
+		"a variable of the shell":          {"echo $HOME ${HOME}", "echo $$HOME $${HOME}"},
+		"a command substitution":           {"echo $(uname -r)", "echo $$(uname -r)"},
+		"a reference to our own variables": {"echo $(EVERYNODE_NODE_NAME)", "echo $$(EVERYNODE_NODE_NAME)"},
+		"the shell's own process ID":       {"echo $$ $$$$ $$(X)", "echo $$$$ $$$$$$$$ $$$$(X)"},
+		"a dollar at the end":              {"grep -q a$", "grep -q a$$"},
+		"a reference that never ends":      {"echo $(", "echo $$("},
+		"an odd number of them":            {"$$$(A)", "$$$$$$(A)"},
+		"a dollar before a multibyte rune": {"$ä$", "$$ä$$"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			job := scriptJob()
+			for _, env := range Pod(job, Source{Script: tt.script, Verify: tt.script}, attempt(), options).Spec.Containers[0].Env {
+				got[env.Name] = env.Value
+			}
+			if got["EVERYNODE_SCRIPT"] != tt.want || got["EVERYNODE_VERIFY"] != tt.want {
+				t.Errorf("script %q, verify %q, want %q", got["EVERYNODE_SCRIPT"], got["EVERYNODE_VERIFY"], tt.want)
+			}
+			if strings.ReplaceAll(tt.want, "$$", "$") != tt.script {
+				t.Errorf("the expectation itself expands to another script than %q", tt.script)
+			}
+			if got["COPY"] != "$(WANT)" {
+				t.Errorf("COPY is %q: the user's own references are the user's", got["COPY"])
+			}
+		})
+	}
+}
