@@ -1,0 +1,123 @@
+package task
+
+import (
+	"encoding/json"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// The values are pinned. When one changes, every task runs again on every node on the day on which
+// Everynode is upgraded: a new field must be left out of the hash where it is not set, and so must one
+// that a newer k8s.io/api brings.
+func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
+	tests := map[string]struct {
+		spec v1alpha1.NodeJobSpec
+		src  Source
+		want string
+	}{
+		"a script":                    {v1alpha1.NodeJobSpec{}, Source{Script: "true"}, "26c9694296"},
+		"a script with all its parts": {scriptJob().Spec, Source{Script: "true", Verify: "false"}, "9199d037cc"},
+		"a template":                  {templateJob().Spec, Source{}, "3be895aa09"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Revision(&tt.spec, tt.src)
+			if got != tt.want {
+				t.Errorf("revision %s, want %s", got, tt.want)
+			}
+			if problems := validation.IsValidLabelValue(got); len(problems) > 0 {
+				t.Errorf("%q is no label value: %v", got, problems)
+			}
+		})
+	}
+}
+
+func TestRevision(t *testing.T) {
+	seconds, yes := int32(5), true
+	half := intstr.FromString("50%")
+	tests := map[string]struct {
+		change     func(spec *v1alpha1.NodeJobSpec, src *Source)
+		wantChange bool
+	}{
+		"the script changes it":                {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
+		"the interpreter changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
+		"the environment changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
+		"the order of the environment does":    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
+		"verify changes it":                    {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Verify = "false" }, true},
+		"no verify any more changes it":        {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Verify, src.Verify = nil, "" }, true},
+		"the interpreter of verify changes it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Verify.Interpreter = nil }, true},
+		"script and verify are told apart":     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Verify = src.Verify, src.Script }, true},
+
+		"the time limit does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.TimeoutSeconds = &seconds }, false},
+		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
+		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
+		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
+		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
+		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
+		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
+		"deletionPolicy does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
+		"where the script comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Task.Script = ""
+			s.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "a.sh"}}
+		}, false},
+		"where verify comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Verify.Script = ""
+			s.Verify.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "b.sh"}}
+		}, false},
+		"an empty list instead of none does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Template, s.Tolerations = nil, []corev1.Toleration{} }, false},
+	}
+	src := Source{Script: "true", Verify: "test -e /done"}
+	before := Revision(&scriptJob().Spec, src)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed, changedSrc := scriptJob().Spec, src
+			tt.change(&changed, &changedSrc)
+			if got := Revision(&changed, changedSrc) != before; got != tt.wantChange {
+				t.Errorf("changed %v, want %v", got, tt.wantChange)
+			}
+		})
+	}
+}
+
+func TestRevisionOfATemplate(t *testing.T) {
+	tests := map[string]func(template *corev1.PodTemplateSpec){
+		"its image":       func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "registry.example/facts:v2" },
+		"its labels":      func(p *corev1.PodTemplateSpec) { p.Labels["team"] = "c" },
+		"its tolerations": func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = nil },
+	}
+	before := Revision(&templateJob().Spec, Source{})
+	for name, change := range tests {
+		t.Run(name+" changes it", func(t *testing.T) {
+			job := templateJob()
+			change(job.Spec.Task.Template)
+			if Revision(&job.Spec, Source{}) == before {
+				t.Error("the revision is the same")
+			}
+		})
+	}
+}
+
+// A NodeJob is read from the API as JSON: the same spec must not look like another one then.
+func TestRevisionSurvivesTheWayThroughTheAPI(t *testing.T) {
+	for name, job := range map[string]*v1alpha1.NodeJob{"script": scriptJob(), "template": templateJob()} {
+		t.Run(name, func(t *testing.T) {
+			b, err := json.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var back v1alpha1.NodeJob
+			if err := json.Unmarshal(b, &back); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := Revision(&back.Spec, Source{}), Revision(&job.Spec, Source{}); got != want {
+				t.Errorf("revision %s, want %s", got, want)
+			}
+		})
+	}
+}
