@@ -266,6 +266,23 @@ echo "restarted=yes" >> "$EVERYNODE_RESULTS"`)
 	}
 }
 
+// TestR13_TaskEndsWhileContainerdIsAway : nobody is there to see how the task ended, so the runtime
+// makes up an exit code. The success must neither be lost nor repeated.
+func TestR13_TaskEndsWhileContainerdIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	for i := range 3 {
+		job := fmt.Sprintf("hasty-%d", i)
+		w.job(job, "echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
+		w.done(job, node)
+		w.complete(job)
+		if got := w.sh(node, "grep -c "+job+" "+w.markFile()); got != "1" {
+			t.Errorf("%s ran %s times", job, got)
+		}
+	}
+}
+
 // TestR14_RunsBeforeTheNetwork : the node has no CNI, so it is NotReady and tainted, and nothing else
 // can be scheduled there.
 func TestR14_RunsBeforeTheNetwork(t *testing.T) {

@@ -61,7 +61,7 @@ func Build(ctx context.Context, root string) (Images, error) {
 }
 
 // Install loads the images into the cluster's nodes, present and future, applies config/local and
-// waits until the manager is ready.
+// waits until the manager is ready. Where all nodes are simulated, the manager runs beside the cluster.
 func Install(ctx context.Context, c *cluster.Cluster, root string, images Images) error {
 	if c.Real() {
 		if err := c.LoadImage(ctx, ManagerImage, images.Manager); err != nil {
@@ -73,6 +73,9 @@ func Install(ctx context.Context, c *cluster.Cluster, root string, images Images
 	}
 	if _, err := Kubectl(ctx, c, "", "apply", "-k", filepath.Join(root, "config", "local")); err != nil {
 		return err
+	}
+	if !c.Real() {
+		return runOutside(ctx, c, root)
 	}
 	// The same tag names a new image after a change of the code.
 	if _, err := Kubectl(ctx, c, "", "-n", Namespace, "rollout", "restart", "deployment", Deployment); err != nil {

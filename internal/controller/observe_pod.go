@@ -53,7 +53,7 @@ func viewPod(pod seenPod) plan.Pod {
 		switch {
 		case status.State.Terminated != nil:
 			view.Started = status.State.Terminated.StartedAt.Time
-			view.Exit = viewExit(status.State.Terminated, status.Image)
+			view.Exit = viewExit(status.State.Terminated, status.Image, len(pod.Spec.Containers) == 1)
 		case status.State.Running != nil:
 			view.Started = status.State.Running.StartedAt.Time
 		}
@@ -90,19 +90,26 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-func viewExit(t *corev1.ContainerStateTerminated, image string) *plan.Exit {
+// viewExit reads how a container ended. A task may have restarted the container runtime: what ended
+// while it was away has an unknown exit status, with the code 255 in its place. The kubelet has read
+// the outcome all the same, and where the container is the only one, its word is the pod's.
+func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan.Exit {
 	exit := &plan.Exit{
 		Code:     t.ExitCode,
 		Finished: t.FinishedAt.Time,
-		// Source: k8s.io/kubernetes pkg/kubelet/kuberuntime, the state of a container that is gone.
-		Lost: t.Reason == "ContainerStatusUnknown",
+		// Sources: k8s.io/kubernetes pkg/kubelet, the state of a container that is gone; containerd
+		// internal/cri/server, unknownExitReason.
+		Lost: t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown",
+	}
+	if o, ok := outcome.Decode(t.Message); ok && exit.Lost && only {
+		exit.Lost, exit.OwnWord, exit.Code = false, true, int32(o.ExitCode)
 	}
 	if exit.Lost {
 		exit.Message = outcome.Clean("the kubelet found no container of image "+image+" when the pod ended: it may never have started", maxWaitingBytes)
 		return exit
 	}
 	if o, ok := outcome.Decode(t.Message); ok {
-		o = o.WithExitCode(int(t.ExitCode))
+		o = o.WithExitCode(int(exit.Code))
 		exit.Reported = true
 		exit.Reason, exit.Message, exit.Results, exit.Truncated = o.Reason, o.Message, o.Results, o.Truncated
 		return exit

@@ -112,7 +112,7 @@ type end struct {
 // is tried again and counts as nothing.
 func (s *survey) judgeEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
-	if pod.Phase == corev1.PodSucceeded {
+	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
 		e := end{outcome: record.Succeeded}
 		if exit != nil {
 			e.message = exit.Message

@@ -103,8 +103,10 @@ type Exit struct {
 	Finished time.Time
 	// Reported is true when the task wrote an outcome; else the rest is the container runtime's word.
 	Reported bool
-	// Lost is true when the runtime no longer knows how it ended.
-	Lost    bool
+	// Lost is true when nobody knows how it ended.
+	Lost bool
+	// OwnWord is true when Code is what the task reported, since the runtime does not know.
+	OwnWord bool
 	Reason  string
 	Message string
 	Results map[string]string

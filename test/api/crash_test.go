@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 func percent(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
@@ -239,6 +240,54 @@ func TestAnotherMachineUnderTheSameNodeRunsTheTaskAgain(t *testing.T) {
 	w.eventually("the new machine is on record", func() error {
 		if rec := w.done("image", "image-1"); rec.MachineID != "another" {
 			return errors.New(rec.MachineID)
+		}
+		return nil
+	})
+}
+
+// TestAContainerRuntimeThatForgotAnExitCodeLosesNothing : a task restarts containerd and ends while it
+// is away. The pod is Failed with code 255, but the task's own outcome is there.
+func TestAContainerRuntimeThatForgotAnExitCodeLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	forgotten := func(pod *corev1.Pod, message string) {
+		now := metav1.Now()
+		pod.Status.Phase = corev1.PodFailed
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Spec.Containers[0].Name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 255, Reason: "Unknown", Message: message, StartedAt: now, FinishedAt: now,
+			}},
+		}}
+		must(t, admin.Status().Update(w.ctx, pod))
+	}
+	w.node("forgot-1")
+	w.job("success", nil)
+	pod := w.podOn("forgot-1")
+	forgotten(pod, `{"exitCode":0,"results":{"restarted":"yes"}}`)
+	if rec := w.done("success", "forgot-1"); rec.PodUID != pod.UID || *rec.ExitCode != 0 || rec.Results["restarted"] != "yes" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+
+	w.job("failure", nil)
+	forgotten(w.podOn("forgot-1"), `{"exitCode":3,"reason":"TaskFailed"}`)
+	w.eventually("the task's own exit code is recorded", func() error {
+		if rec := w.recordOn("failure", "forgot-1").Record; rec == nil || rec.Outcome != record.Failed || *rec.ExitCode != 3 {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+
+	w.job("silence", nil)
+	w.eventually("a pod without an outcome is a disruption", func() error {
+		for _, pod := range w.pods() {
+			if pod.Labels[v1alpha1.NodeJobLabel] == "silence" && pod.Status.Phase == corev1.PodPending {
+				forgotten(&pod, "")
+			}
+		}
+		if rec := w.recordOn("silence", "forgot-1").Record; rec == nil || rec.Outcome != record.Disrupted || rec.Attempts != 0 {
+			return fmt.Errorf("the record is %+v", rec)
 		}
 		return nil
 	})

@@ -1,0 +1,89 @@
+# `make help` lists the targets. Needed: Go, make, gcc. What else a machine lacks is installed where
+# that is possible (root on Debian or Ubuntu), or named in one message.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Built programs and tools are kept outside the work tree, keyed by their versions.
+CACHE := $(or $(EVERYNODE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode)
+TOOLS := $(CACHE)/tools/$(shell cat tools/go.mod tools/go.sum 2>/dev/null | sha256sum | cut -c1-16)
+
+GOLANGCI_LINT  := $(TOOLS)/golangci-lint
+CONTROLLER_GEN := $(TOOLS)/controller-gen
+CRDTRIM        := $(TOOLS)/crdtrim
+LOCAL          := go -C local run ./cmd/everynode-local
+MODULES        := . local e2e tools
+
+# How many random histories of the planner the unit tests play.
+HISTORIES ?= 20000
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Show the main job on a local cluster of real nodes, and leave it running.
+	@go -C e2e run ./cmd/everynode-demo up
+
+.PHONY: demo-down
+demo-down: ## Take the demo's cluster away again.
+	@go -C e2e run ./cmd/everynode-demo down
+
+.PHONY: build
+build: ## Build the programs into bin/.
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ ./cmd/...
+	go -C local build -trimpath -o ../bin/ ./cmd/everynode-local
+
+##@ Develop
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and the manager's role.
+	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
+	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller output:rbac:dir=config/rbac
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
+	$(GOLANGCI_LINT) run ./...
+	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd e2e && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+
+.PHONY: verify
+verify: ## Check that generated files, module files and formatting are as committed, and lint.
+	@before="$$(git diff | sha256sum)"; \
+	$(MAKE) --no-print-directory generate; \
+	if [ "$$before" != "$$(git diff | sha256sum)" ]; then \
+		git --no-pager diff --stat; echo "generated files differ: commit what 'make generate' changed"; exit 1; fi
+	@for module in $(MODULES); do \
+		echo "go mod tidy -diff ($$module)"; go -C $$module mod tidy -diff || { echo "run: go -C $$module mod tidy"; exit 1; }; done
+	@for module in . local e2e; do echo "go vet ($$module)"; go -C $$module vet ./...; done
+	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
+	@$(MAKE) --no-print-directory lint
+
+.PHONY: test
+test: test-unit test-api test-local test-e2e ## Run all tests: unit, API server, real nodes.
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests.
+	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
+	go test ./internal/plan -histories=$(HISTORIES)
+
+.PHONY: test-api
+test-api: ## Run the tests against a real API server.
+	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go test ./test/api/...
+
+.PHONY: test-local
+test-local: ## Run the local cluster's own tests, on real nodes.
+	go -C local test ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run Everynode on real nodes.
+	go -C e2e test -count=1 -timeout=20m -parallel=6 ./...
+
+$(TOOLS)/%:
+	@echo "building $* (once)"
+	@mkdir -p $(TOOLS)
+	@package="$$(go -C tools list -f '{{.ImportPath}}' tool | grep "/$*$$" || echo ./$*)"; go -C tools build -o $@ "$$package"

@@ -1,0 +1,75 @@
+// Command everynode-demo shows the main job on a local cluster: a script runs once on every node, and
+// by itself on a node that joins later.
+//
+//	everynode-demo up      brings the cluster up, shows the job, and leaves the cluster running
+//	everynode-demo down    takes everything away again
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/everynode/everynode/e2e/install"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+const clusterName = "everynode-demo"
+
+func main() {
+	if len(os.Args) != 2 {
+		usage()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var err error
+	switch os.Args[1] {
+	case "up":
+		err = up(ctx)
+	case "down":
+		err = down(ctx)
+	default:
+		usage()
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "everynode-demo:", err)
+		os.Exit(1)
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: everynode-demo up | down")
+	os.Exit(2)
+}
+
+func down(ctx context.Context) error {
+	c, err := cluster.Open(clusterName)
+	if err != nil {
+		fmt.Println("there is no demo cluster")
+		return nil
+	}
+	c.SetProgress(os.Stdout)
+	if err := install.StopOutside(c); err != nil {
+		return err
+	}
+	return c.Down(ctx)
+}
+
+// up is the whole demo. Where it fails, what it started is left for a look, and it says how to take
+// it away.
+func up(ctx context.Context) error {
+	if _, err := cluster.Open(clusterName); err == nil {
+		fmt.Println("a demo cluster is there: it is taken down first")
+		if err := down(ctx); err != nil {
+			return err
+		}
+	}
+	d := &demo{began: time.Now()}
+	if err := d.run(ctx); err != nil {
+		return fmt.Errorf("%w\nwhat was started is left for a look; `make demo-down` takes it away", err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// Simulated nodes run no containers, so the manager cannot run in a cluster that has no others. It
+// then runs beside the cluster, still as its own service account and with no more rights than that.
+
+func outsideDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "manager") }
+
+// runOutside starts the manager as a process of this machine, and leaves it running.
+func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
+	dir := outsideDir(c)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	binary := filepath.Join(dir, "everynode")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/everynode")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the manager: %w\n%s", err, out)
+	}
+	token, err := Kubectl(ctx, c, "", "-n", Namespace, "create", "token", "everynode-manager", "--duration=24h")
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	flattened, err := Kubectl(ctx, c, "", "config", "view", "--raw", "--flatten")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(kubeconfig, []byte(flattened), 0o600); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"config", "set-credentials", "everynode-manager", "--token=" + strings.TrimSpace(token)},
+		{"config", "set-context", "--current", "--user=everynode-manager"},
+	} {
+		if out, err := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("writing the manager's kubeconfig: %w\n%s", err, out)
+		}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	manager := exec.Command(binary, "--kubeconfig", kubeconfig, "--runner-image", RunnerImage,
+		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	manager.Stdout, manager.Stderr = log, log
+	manager.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := manager.Start(); err != nil {
+		return fmt.Errorf("starting the manager: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(manager.Process.Pid)), 0o600)
+}
+
+// StopOutside ends a manager that runs beside the cluster, if there is one.
+func StopOutside(c *cluster.Cluster) error {
+	content, err := os.ReadFile(filepath.Join(outsideDir(c), "pid"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return fmt.Errorf("reading the manager's pid: %w", err)
+	}
+	// The process is ours only if it runs our binary: a pid may be somebody else's by now.
+	ours := func() bool {
+		out, err := exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
+		return err == nil && strings.HasPrefix(string(out), filepath.Join(outsideDir(c), "everynode")+" ")
+	}
+	if ours() {
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			return fmt.Errorf("stopping the manager: %w", err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ours(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("stopping the manager: process %d runs on", pid)
+		}
+	}
+	return os.Remove(filepath.Join(outsideDir(c), "pid"))
+}
