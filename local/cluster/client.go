@@ -119,6 +119,7 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 			return err
 		}
 	}
+	late := ""
 	err = poll(ctx, func() (string, error) {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
@@ -130,6 +131,7 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 		}
 		for _, name := range names {
 			node := found[name]
+			late = name
 			if node == nil {
 				if err := c.nodeFailure(name); err != nil {
 					return "", err
@@ -146,7 +148,7 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 		return "", nil
 	})
 	if err != nil {
-		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), names)
+		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), late)
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 // Kubectl is the path of a kubectl of the cluster's own version.
 func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kubectl") }
 
-// AuditLog is the path of the API server's audit log: one JSON event per line.
+// AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
+// second after its request.
 func (c *Cluster) AuditLog() string { return c.path("logs", "audit.log") }
 
 // SetProgress sends progress lines of later calls to a writer.
@@ -230,19 +231,11 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 		}
 		control <- err
 	}()
-	err := forEach(len(names), func(i int) error {
-		return c.startNode(ctx, NodeOptions{Name: names[i]})
-	})
+	err := c.startNodes(ctx, names)
 	if err := errors.Join(<-control, err); err != nil {
 		return err
 	}
 	c.say("the API server is at %s", c.apiURL())
-	err = forEach(len(names), func(i int) error {
-		return c.finishNode(ctx, NodeOptions{Name: names[i]})
-	})
-	if err != nil {
-		return err
-	}
 	if err := c.joinSimulated(ctx, extra); err != nil {
 		return err
 	}
@@ -253,6 +246,25 @@ func (c *Cluster) up(ctx context.Context, options Options) error {
 	wait, stop := within(ctx, startLimit+time.Duration(len(extra))*time.Second/2)
 	defer stop()
 	return c.WaitReady(wait, append(names, extra...)...)
+}
+
+// startNodes starts real nodes at the same time, numbered in order: node-1 has the first address.
+func (c *Cluster) startNodes(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if err := c.prepareRealNodes(ctx); err != nil {
+		return err
+	}
+	nodes := make([]*realNode, len(names))
+	for i, name := range names {
+		node, err := c.allocate(ctx, NodeOptions{Name: name})
+		if err != nil {
+			return fmt.Errorf("starting node %s: %w", name, err)
+		}
+		nodes[i] = node
+	}
+	return forEach(len(nodes), func(i int) error { return c.build(ctx, nodes[i]) })
 }
 
 // forEach runs a function for 0 to n-1 at the same time and joins the errors.

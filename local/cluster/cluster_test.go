@@ -32,6 +32,7 @@ func TestRealNodes(t *testing.T) {
 	}{
 		{"the API server says its release", testVersion},
 		{"pods log and reach the API server from both networks", testPods},
+		{"pods are reached from other nodes and by the API server", testPodNetwork},
 		{"a pull from nowhere fails fast", testPullFails},
 		{"a node without a network runs host pods and becomes ready later", testWithoutCNI},
 		{"labels annotations and taints are on a joined node", testJoinOptions},
@@ -81,6 +82,20 @@ func testPods(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	}
 	if got := run(t, client, privileged(pod("get-host", "node-1", "get", url))); !strings.Contains(got, "v1.36.3") {
 		t.Errorf("the API server's answer to a pod in its node's network: %q", got)
+	}
+}
+
+// Pods have addresses that other nodes, this machine and so the API server's proxy reach.
+func testPodNetwork(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
+	create(t, client, pod("server", "node-1", "serve", "served"))
+	address := waitPhase(t, client, "server", corev1.PodRunning).Status.PodIP
+	if got := run(t, client, pod("client", "node-2", "get", "http://"+address+":8080")); !strings.HasSuffix(got, "served\n") {
+		t.Errorf("a pod on another node got %q", got)
+	}
+	path := "/api/v1/namespaces/default/pods/server:8080/proxy/"
+	got, err := client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+	if err != nil || string(got) != "served\n" {
+		t.Errorf("the API server's proxy got %q, %v", got, err)
 	}
 }
 

@@ -118,6 +118,7 @@ func (c *Cluster) prepareRealNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	c.raiseWatchLimit()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prepared = true
@@ -125,30 +126,30 @@ func (c *Cluster) prepareRealNodes(ctx context.Context) error {
 }
 
 // startNode makes a real node and switches it on.
-func (c *Cluster) startNode(ctx context.Context, options NodeOptions) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("starting node %s: %w", options.Name, err)
-		}
-	}()
+func (c *Cluster) startNode(ctx context.Context, options NodeOptions) error {
 	if err := c.prepareRealNodes(ctx); err != nil {
-		return err
+		return fmt.Errorf("starting node %s: %w", options.Name, err)
 	}
 	node, err := c.allocate(ctx, options)
 	if err != nil {
-		return err
+		return fmt.Errorf("starting node %s: %w", options.Name, err)
 	}
-	err = c.provision(node)
+	return c.build(ctx, node)
+}
+
+// build makes an allocated node's machine and switches it on, or leaves nothing of it.
+func (c *Cluster) build(ctx context.Context, node *realNode) error {
+	err := c.provision(node)
 	if err == nil {
 		err = c.routePods(node.spec.Index)
 	}
 	if err == nil {
 		err = c.switchOn(ctx, node)
 	}
-	if err != nil {
-		return errors.Join(err, c.destroy(node))
+	if err == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(fmt.Errorf("starting node %s: %w", node.spec.Name, err), c.destroy(node))
 }
 
 // allocate gives a new node its number, and with it its addresses, and records it.
@@ -282,16 +283,13 @@ func (c *Cluster) nodeFailure(name string) error {
 	return fmt.Errorf("the keeper of node %s ended", name)
 }
 
-// withNodeLogs adds the ends of the logs of the first real node among the names.
-func (c *Cluster) withNodeLogs(err error, names []string) error {
-	for _, name := range names {
-		if !c.isReal(name) {
-			continue
-		}
-		for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
-			err = fmt.Errorf("%w\n%s: %s", err, name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
-		}
-		break
+// withNodeLogs adds the ends of a real node's logs to an error.
+func (c *Cluster) withNodeLogs(err error, name string) error {
+	if !c.isReal(name) {
+		return err
+	}
+	for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
+		err = fmt.Errorf("%w\n%s: %s", err, name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
 	}
 	return err
 }

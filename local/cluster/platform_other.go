@@ -22,6 +22,8 @@ func (c *Cluster) setUpNetwork() error { return errLinuxOnly }
 
 func (c *Cluster) routePods(int) error { return errLinuxOnly }
 
+func (c *Cluster) raiseWatchLimit() {}
+
 func (c *Cluster) removeNetwork() error { return nil }
 
 func (c *Cluster) unplug(*realNode) error { return nil }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -30,7 +31,7 @@ and prints the folder that holds them. "envtest" stands for etcd, kube-apiserver
 					names = append(names, name)
 				}
 			}
-			if len(names) == 0 {
+			if len(names) == 0 || slices.Contains(names, "runc") {
 				if err := prereq.Ensure(cmd.Context(), cmd.ErrOrStderr(), cluster.Prerequisites(cmd.Context())); err != nil {
 					return err
 				}

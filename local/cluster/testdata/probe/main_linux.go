@@ -38,6 +38,10 @@ func run(args []string) error {
 		return nil
 	case len(args) == 2 && args[0] == "get":
 		return get(args[1])
+	case len(args) == 2 && args[0] == "serve":
+		return http.ListenAndServe(":8080", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, args[1])
+		}))
 	case len(args) == 1 && args[0] == "reboot":
 		return unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	case len(args) == 2 && args[0] == "host":
