@@ -284,8 +284,8 @@ type NodeJobStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 
-	// failures are at most 10 nodes on which the last attempt of this revision failed, those that are
-	// not tried again first.
+	// failures are at most 10 nodes on which the last attempt of this revision failed or was disrupted,
+	// those that are not tried again first.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -319,7 +319,7 @@ type NodeCounts struct {
 	Failed int32 `json:"failed"`
 }
 
-// NodeFailure is a node on which the last attempt failed.
+// NodeFailure is a node on which the last attempt failed or was disrupted.
 type NodeFailure struct {
 	// node is its name.
 	// +required
@@ -327,7 +327,7 @@ type NodeFailure struct {
 	// retrying is true when another attempt will follow by itself.
 	// +optional
 	Retrying bool `json:"retrying,omitempty"`
-	// attempts of this revision so far.
+	// attempts of this revision so far that count.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// exitCode of the last attempt; omitted when it never ended by itself.

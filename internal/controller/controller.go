@@ -7,6 +7,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,7 +25,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=patch
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
@@ -90,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
-	applyErr := r.apply(ctx, seen, p)
+	applyErr := errors.Join(r.apply(ctx, seen, p), r.releaseStrangers(ctx, seen.strangers))
 	wait, err := r.report(ctx, seen, p)
 	if applyErr != nil {
 		return ctrl.Result{}, applyErr
@@ -118,25 +119,28 @@ func (r *Reconciler) hold(ctx context.Context, job *v1alpha1.NodeJob) (bool, err
 	return false, nil
 }
 
-// gone lets go of pods whose NodeJob vanished without us, as when somebody took its finalizer off.
-// Without this they would stay in the API for ever.
+// gone lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
+// off.
 func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.Metrics.forget(name)
 	r.reports.forget(name)
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: name.Name}); err != nil {
-		return fmt.Errorf("listing pods: %w", err)
+	_, strangers, err := r.podsOf(ctx, name, "")
+	if err != nil {
+		return err
 	}
-	for i := range pods.Items {
-		pod := viewPod(seenPod{Pod: &pods.Items[i]})
-		if !slices.Contains(pods.Items[i].Finalizers, v1alpha1.PodFinalizer) {
-			continue
-		}
-		if err := r.release(ctx, name.Namespace, pod); err != nil {
-			return err
+	return r.releaseStrangers(ctx, strangers)
+}
+
+// releaseStrangers lets go of pods whose NodeJob is not there any more, also when there is another
+// of the same name by now. Our finalizer would keep them in the API for ever.
+func (r *Reconciler) releaseStrangers(ctx context.Context, strangers []corev1.Pod) error {
+	var errs []error
+	for i := range strangers {
+		if pod := &strangers[i]; slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
+			errs = append(errs, r.release(ctx, pod.Namespace, viewPod(seenPod{Pod: pod})))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r *Reconciler) now() time.Time { return r.Now() }

@@ -15,6 +15,7 @@ import (
 const (
 	verbCreate = "create"
 	verbPatch  = "patch"
+	verbUpdate = "update"
 	verbDelete = "delete"
 
 	resourcePods           = "pods"

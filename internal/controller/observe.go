@@ -21,6 +21,8 @@ type observation struct {
 	job    *v1alpha1.NodeJob
 	source task.Source
 	input  plan.Input
+	// strangers are pods under the NodeJob's name that are not its own.
+	strangers []corev1.Pod
 	// joining are the nodes without a record, for the metric.
 	joining map[string]joiningNode
 }
@@ -61,33 +63,42 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		}
 	}
 
-	pods, err := r.podsOf(ctx, job.Namespace, job.UID)
+	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
 		return seen, err
 	}
 	for _, pod := range pods {
 		seen.input.Pods = append(seen.input.Pods, viewPod(pod))
 	}
+	seen.strangers = strangers
 	return seen, nil
 }
 
-// podsOf returns the pods that a NodeJob with that UID owns, those included that the cache does not
-// show yet.
-func (r *Reconciler) podsOf(ctx context.Context, namespace string, owner types.UID) ([]seenPod, error) {
-	var cached corev1.PodList
-	if err := r.Client.List(ctx, &cached, client.InNamespace(namespace), client.MatchingFields{ownerIndex: string(owner)}); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
+// podsOf returns the pods that the NodeJob with that UID owns, those included that the cache does not
+// show yet; and the strangers, which have its name on their label and another owner.
+func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, strangers []corev1.Pod, err error) {
+	var list corev1.PodList
+	if err := r.Client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{nodeJobIndex: name.Name}); err != nil {
+		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	pods, doubtful := r.memory.podsOf(owner, cached.Items, r.now())
+	cached := make([]corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		if ownedBy(&list.Items[i], owner) {
+			cached = append(cached, list.Items[i])
+		} else {
+			strangers = append(strangers, list.Items[i])
+		}
+	}
+	own, doubtful := r.memory.podsOf(owner, cached, r.now())
 	for _, pod := range doubtful {
 		if err := r.lookAgain(ctx, pod); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if len(doubtful) > 0 {
-		pods, _ = r.memory.podsOf(owner, cached.Items, r.now())
+		own, _ = r.memory.podsOf(owner, cached, r.now())
 	}
-	return pods, nil
+	return own, strangers, nil
 }
 
 // lookAgain asks the API server for a pod that the cache should show and does not.

@@ -78,9 +78,9 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	}
 	changed := seen.job.DeepCopy()
 	changed.Status = p.Status
-	err := r.write(verbPatch, resourceNodeJobsStatus, func() error {
-		return r.Client.Status().Patch(ctx, changed, client.MergeFrom(seen.job))
-	})
+	// The whole status, under its resource version: a patch against a cached status that is behind
+	// would leave out what only seems unchanged.
+	err := r.write(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
 	if err != nil {
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	ownerIndex     = ".metadata.ownerReferences.uid"
+	nodeJobIndex   = ".metadata.labels.nodejob"
 	configMapIndex = ".spec.configMaps"
 
 	// coalesce gathers events into one pass: a pass is linear in the nodes, so a thousand nodes that
@@ -46,12 +46,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // SetupWithManager registers the watches and the indexes that they need.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
-	if err := indexer.IndexField(ctx, &corev1.Pod{}, ownerIndex, func(o client.Object) []string {
-		var uids []string
-		for _, ref := range o.GetOwnerReferences() {
-			uids = append(uids, string(ref.UID))
-		}
-		return uids
+	if err := indexer.IndexField(ctx, &corev1.Pod{}, nodeJobIndex, func(o client.Object) []string {
+		return []string{o.GetLabels()[v1alpha1.NodeJobLabel]}
 	}); err != nil {
 		return err
 	}
@@ -107,7 +103,7 @@ func podChanged(o client.Object, q queue) {
 
 func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	var jobs v1alpha1.NodeJobList
-	if err := r.Client.List(ctx, &jobs, client.InNamespace(o.GetNamespace()), client.MatchingFields{configMapIndex: o.GetName()}); err != nil {
+	if err := r.Client.List(ctx, &jobs, client.InNamespace(o.GetNamespace()), client.MatchingFields{configMapIndex: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only a cache that is not started answers with an error
 	}
 	requests := make([]reconcile.Request, 0, len(jobs.Items))
@@ -129,7 +125,7 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 		return
 	}
 	var jobs v1alpha1.NodeJobList
-	if err := r.Client.List(ctx, &jobs); err != nil {
+	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return // only a cache that is not started answers with an error
 	}
 	for i := range jobs.Items {

@@ -132,7 +132,7 @@ func (s *survey) settleIdle(node *Node, leaving bool, st *NodeState, index int) 
 		st.set(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
-	if standing.failures > 0 {
+	if !standing.notBefore.IsZero() {
 		s.failures = append(s.failures, failureOf(node, true))
 	}
 	if s.mustWait(node, leaving, standing, st) {
