@@ -53,7 +53,7 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
 	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
 		return verdict{fate: fateRecorded, release: releasable(pod)}
-	case !sameMachine(pod, node):
+	case !sameMachine(s.in.Job, pod, node):
 		return verdict{fate: fateOrphan, release: releasable(pod)}
 	case pod.ended():
 		return s.ended(pod, node, s.judgeEnd(pod, node))
@@ -87,11 +87,12 @@ func (s *survey) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(s.timeout + DeadlineSlack)
 }
 
-// sameMachine is true when the pod was made for this very Node object, or for an earlier one of the
-// same boot of the same machine: then what the attempt did is still true for the node.
-func sameMachine(pod *Pod, node *Node) bool {
+// sameMachine is true when what the attempt did is still true for the node: the pod was made for this
+// very Node object, or for an earlier one of the same boot of the same machine. A Node object can
+// outlive its machine, when that is made anew in place; then rerun.onReplace says whether it matters.
+func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	if pod.NodeUID == node.UID {
-		return true
+		return !onReplace(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
 	}
 	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
 }

@@ -438,7 +438,7 @@ func (h *history) record(a Record) {
 		h.break_("record", "%v", err)
 		return
 	}
-	if pod.NodeUID != node.UID && pod.Machine != task.Machine(node.MachineID, node.BootID) {
+	if task.MachineID(pod.Machine) != node.MachineID {
 		h.break_("truth", "%s is recorded on %s, which is another machine", pod.Name, node.Name)
 	}
 	key := run(node, a.Record.Revision)
@@ -476,7 +476,7 @@ func (h *history) record(a Record) {
 func (h *history) release(pod Pod) {
 	node := h.nodes[pod.NodeName]
 	recorded := node != nil && node.On.Record != nil && node.On.Record.PodUID == pod.UID
-	if node != nil && sameMachine(&pod, node) && !recorded {
+	if node != nil && sameMachine(h.job, &pod, node) && !recorded {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
 	live := h.pods[pod.Name]
@@ -492,7 +492,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		node := h.nodes[pod.NodeName]
-		if node != nil && sameMachine(pod, node) && (node.On.Record == nil || node.On.Record.PodUID != pod.UID) {
+		if node != nil && sameMachine(h.job, pod, node) && (node.On.Record == nil || node.On.Record.PodUID != pod.UID) {
 			busy[pod.NodeName] = true
 		}
 	}
@@ -559,7 +559,7 @@ func (h *history) checkStates(in Input, p Plan) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		node := h.nodes[pod.NodeName]
-		open := node != nil && sameMachine(pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
+		open := node != nil && sameMachine(h.job, pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
 		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}

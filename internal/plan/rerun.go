@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -45,8 +46,14 @@ func (s *survey) standing(node *Node) standing {
 // replaced is true when the record was written by another machine behind the same node name.
 func (s *survey) replaced(node *Node) bool {
 	rec := node.On.Record
-	return valueOr(s.in.Job.Spec.Rerun.OnReplace, true) &&
-		rec != nil && rec.MachineID != "" && node.MachineID != "" && rec.MachineID != node.MachineID
+	return onReplace(s.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
+}
+
+func onReplace(job *v1alpha1.NodeJob) bool { return valueOr(job.Spec.Rerun.OnReplace, true) }
+
+// differ is true for two machines, both of which are known.
+func differ(machineID, other string) bool {
+	return machineID != "" && other != "" && machineID != other
 }
 
 func valueOr[T any](p *T, otherwise T) T {

@@ -79,6 +79,12 @@ func Machine(machineID, bootID string) string {
 	return machineID + "/" + bootID
 }
 
+// MachineID is the machine ID in what Machine returned.
+func MachineID(machine string) string {
+	id, _, _ := strings.Cut(machine, "/")
+	return id
+}
+
 // Pod returns the pod of an attempt, bound to its node: no scheduler stands between, so that it runs
 // on a node on which nothing can be scheduled yet.
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {

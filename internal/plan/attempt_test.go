@@ -1,0 +1,305 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// The time limit of newJob is 60 seconds, so an attempt is ended from outside after 70.
+const limit, overdue = 60, 70
+
+// TestAttempt asks what becomes of one pod on its node.
+func TestAttempt(t *testing.T) {
+	var (
+		node      = newNode("n")
+		lost      = newNode("n", func(n *Node) { n.Ready = corev1.ConditionUnknown })
+		rebooted  = newNode("n", func(n *Node) { n.BootID = "next-boot" })
+		madeAnew  = newNode("n", func(n *Node) { n.UID = "n-uid-2" })
+		another   = newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "machine-2", "boot-2" })
+		imaged    = newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
+		created   = func(seconds int) func(*Pod) { return func(p *Pod) { p.Created = ago(seconds) } }
+		deleted   = func(seconds int) func(*Pod) { return func(p *Pod) { p.DeleteRequested = ago(seconds) } }
+		letGo     = func(p *Pod) { p.Finalized = false }
+		pending   = func(p *Pod) { p.Phase, p.Started = corev1.PodPending, time.Time{} }
+		failed    = func(p *Pod) { p.Phase = corev1.PodFailed }
+		disrupted = func(seconds int, reason string) func(*Pod) {
+			return func(p *Pod) { p.Disrupted, p.DisruptedReason = ago(seconds), reason }
+		}
+		status = func(reason, message string) func(*Pod) {
+			return func(p *Pod) { p.Phase, p.StatusReason, p.StatusMessage = corev1.PodFailed, reason, message }
+		}
+		waitsFor = func(what string) func(*Pod) { return func(p *Pod) { pending(p); p.Waiting = what } }
+		silent   = func(reason string) func(*Exit) { return func(e *Exit) { e.Reason, e.Message = reason, "" } }
+		gone     = func(e *Exit) { *e = Exit{Code: 137, Lost: true, Message: "the kubelet found no container"} }
+	)
+	const success = "record Succeeded on n: attempts 1, disruptions 0"
+	tests := map[string]struct {
+		node Node
+		pod  Pod
+		want []string
+		// wantWake is in how many seconds the plan looks again; 0 when only an event changes it.
+		wantWake int
+	}{
+		"it runs, until its deadline":               {node: node, pod: newPod(node), wantWake: overdue - 10},
+		"it waits for its image, until then":        {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x")), wantWake: overdue - 10},
+		"it succeeded":                              {node: node, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded and nothing more is known":    {node: node, pod: newPod(node, func(p *Pod) { p.Phase = corev1.PodSucceeded }), want: []string{success}},
+		"it succeeded though it was to be deleted":  {node: node, pod: newPod(node, exited(0), deleted(5)), want: []string{success}},
+		"it succeeded after the deadline":           {node: node, pod: newPod(node, exited(0), created(overdue+10)), want: []string{success}},
+		"it succeeded before the reboot":            {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded on a node that is lost now":   {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded without our finalizer":        {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
+		"it failed":                                 {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"}},
+		"it failed for the last time":               {node: node, pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, without label, for good"}},
+		"its own reason is kept":                    {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end, without label"}},
+		"the runner found it too slow":              {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
+		"it took too much memory":                   {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: , without label"}},
+		"its command could not be started":          {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: , without label"}},
+		"what a runtime says besides is not a word": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: , without label"}},
+
+		"it was evicted": {
+			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), disrupted(5, "EvictionByEvictionAPI")),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
+		},
+		"it was evicted and ended without a word": {
+			node: node, pod: newPod(node, exited(137, silent("Error")), disrupted(5, "TerminationByKubelet"), status("Terminated", "the node shuts down")),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: TerminationByKubelet: the node shuts down"},
+		},
+		"it failed in the very second of the eviction": {
+			node: node, pod: newPod(node, exited(1), disrupted(2, "PreemptionByScheduler")),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: PreemptionByScheduler"},
+		},
+		"it failed before it was evicted": {
+			node: node, pod: newPod(node, exited(1), disrupted(1, "EvictionByEvictionAPI")),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
+		},
+		"its kubelet did not take it": {
+			node: node, pod: newPod(node, pending, status("OutOfpods", "Node didn't have enough resource: pods")),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: OutOfpods: Node didn't have enough resource: pods"},
+		},
+		"it failed and nobody says how": {
+			node: node, pod: newPod(node, failed),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
+		"the runtime lost its container": {
+			node: node, pod: newPod(node, exited(137, gone)),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
+		"the node rebooted under it": {
+			node: rebooted, pod: newPod(node, exited(255, silent("Error"))),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the node rebooted while the task ran"},
+		},
+		"it said that it failed, and then the node rebooted": {
+			node: rebooted, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed))),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
+		},
+		"an attempt after failures is disrupted": {
+			node: newNode("n", recorded(record.Failed, attempts(2))), pod: newPod(node, failed, func(p *Pod) { p.Attempt = 3 }),
+			want: []string{"record Disrupted on n: attempts 2, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
+		"it is disrupted for the third time in a row": {
+			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions = 2 })), pod: newPod(node, failed),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 3, Disrupted: the pod ended before its container reported how"},
+		},
+		"disruptions of another revision are not in the row": {
+			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Revision, r.Disruptions = "old", 2 })), pod: newPod(node, failed),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
+		},
+		"what another machine left goes with a disruption": {
+			node: newNode("n", labelled(rev), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), pod: newPod(node, failed),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how, without label"},
+		},
+
+		"somebody deletes it while it runs":     {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
+		"somebody deleted it before it ended":   {node: node, pod: newPod(node, exited(143, silent("Error")), deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
+		"somebody deleted it after it failed":   {node: node, pod: newPod(node, exited(1), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"}},
+		"somebody deleted it as it failed":      {node: node, pod: newPod(node, exited(1), deleted(2)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
+		"somebody deleted it before it started": {node: node, pod: newPod(node, pending, failed, deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
+
+		"it takes too long and is stopped":          {node: node, pod: newPod(node, created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
+		"one second before, it is not":              {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
+		"its image never came and it is stopped":    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
+		"it is being stopped":                       {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
+		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
+		"it was stopped before it ever started":     {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x, without label"}},
+		"it was stopped, and nobody says how":       {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit, without label"}},
+		"somebody deleted it within its time limit": {node: node, pod: newPod(node, failed, created(limit), deleted(1)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
+		"the kubelet ended it, with us away":        {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
+		"its kubelet does not stop it":              {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it, without label"}},
+		"somebody deleted it early and it stays":    {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
+
+		"its node is lost: it holds its slot":     {node: lost, pod: newPod(node), wantWake: overdue - 10},
+		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline, without label"}},
+		"its node is lost while it is deleted":    {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
+		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline, without label"}},
+		"its node was made anew while it runs":    {node: madeAnew, pod: newPod(node), wantWake: overdue - 10},
+		"its node was made anew after it ended":   {node: madeAnew, pod: newPod(node, exited(0)), want: []string{success}},
+		"its node is another machine by now":      {node: another, pod: newPod(node), want: []string{"release n-pod"}},
+		"it succeeded on another machine":         {node: another, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"it is leaving another machine's node":    {node: another, pod: newPod(node, exited(0), letGo, deleted(5))},
+		"its machine was made anew in place":      {node: imaged, pod: newPod(node), want: []string{"release n-pod"}},
+		"it succeeded before that":                {node: imaged, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"no machine is known, and another UID":    {node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }), pod: newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })), want: []string{"release n-pod"}},
+		"its end is on record":                    {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"its end is on record and it has left us": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo, deleted(5))},
+		"its end is on record and it only stands": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo), want: []string{"release n-pod"}},
+		"a record of another pod is not its own":  {node: newNode("n", recorded(record.Succeeded)), pod: newPod(node, exited(0)), want: []string{success}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(), []Node{tt.node}, tt.pod))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			var wantWake time.Time
+			if tt.wantWake > 0 {
+				wantWake = now.Add(time.Duration(tt.wantWake) * time.Second)
+			}
+			if !p.WakeAt.Equal(wantWake) {
+				t.Errorf("wakes at %v, want %v", p.WakeAt, wantWake)
+			}
+		})
+	}
+}
+
+// A node whose machine ID changes with each boot would never be done otherwise.
+func TestAMachineMadeAnewInPlaceMayNotMatter(t *testing.T) {
+	node := newNode("n")
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = pointer(false) })
+	rebooted := newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
+	p := Next(see(job, []Node{rebooted}, newPod(node, exited(0))))
+	if diff := cmp.Diff([]string{"record Succeeded on n: attempts 1, disruptions 0"}, told(p)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+// TestRecordOfAnAttempt shows whole records.
+func TestRecordOfAnAttempt(t *testing.T) {
+	node := newNode("n")
+	results := map[string]string{"kernel": "6.12"}
+	tests := map[string]struct {
+		pod  Pod
+		want record.Record
+	}{
+		"a success with results": {
+			pod: newPod(node, exited(0, func(e *Exit) { e.Reported, e.Results, e.Truncated = true, results, true })),
+			want: record.Record{
+				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](0),
+				Message: "the end", Results: results, Truncated: true, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"a failure keeps its results, which may say why": {
+			pod: newPod(node, exited(3, reported(outcome.ReasonTaskFailed), func(e *Exit) { e.Results = results })),
+			want: record.Record{
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](3),
+				Reason: "TaskFailed", Message: "the end", Results: results, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"an attempt of an earlier revision is recorded as one": {
+			pod: newPod(node, exited(0), func(p *Pod) { p.Revision = "old" }),
+			want: record.Record{
+				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](0),
+				Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"a node's clock that is ahead does not count": {
+			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) })),
+			want: record.Record{
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: now, ExitCode: pointer[int32](1),
+				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"an attempt that never started began with its pod": {
+			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, time.Time{} }),
+			want: record.Record{
+				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, StartedAt: ago(10), FinishedAt: now,
+				Reason: "Disrupted", Message: "the pod ended before its container reported how",
+				BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(), []Node{node}, tt.pod))
+			want := []Action{Record{Node: "n", UID: "n-uid", Record: tt.want, Pod: tt.pod, DropLabel: tt.want.Outcome == record.Failed}}
+			if diff := cmp.Diff(want, p.Actions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPodsWhoseNodeIsGoneAreReleased(t *testing.T) {
+	gone := newNode("gone")
+	tests := map[string]struct {
+		pod  Pod
+		want []string
+	}{
+		"one that runs":               {newPod(gone), []string{"release gone-pod"}},
+		"one that succeeded":          {newPod(gone, exited(0)), []string{"release gone-pod"}},
+		"one that is deleted already": {newPod(gone, func(p *Pod) { p.DeleteRequested = ago(5) }), []string{"release gone-pod"}},
+		"one that has left us":        {newPod(gone, func(p *Pod) { p.DeleteRequested, p.Finalized = ago(5), false }), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(), []Node{newNode("n", recorded(record.Succeeded))}, tt.pod))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if n := p.Status.Nodes; n.Running != 0 || n.Matched != 1 {
+				t.Errorf("counts %+v, want one node, done", n)
+			}
+		})
+	}
+}
+
+// A pod has the name of its attempt, so the next one of that name waits until it is gone.
+func TestTheNextAttemptWaitsForThePodBefore(t *testing.T) {
+	recordOfPod := func(r *record.Record) { r.PodUID = "n-pod-uid" }
+	tests := map[string]struct {
+		node Node
+		pod  Pod
+		want []string
+	}{
+		"after a success whose label was taken off": {
+			node: newNode("n", recorded(record.Succeeded, recordOfPod), labelled("")), pod: newPod(newNode("n"), exited(0)), want: []string{"release n-pod"},
+		},
+		"after a failure whose pod is still leaving": {
+			node: newNode("n", recorded(record.Failed, recordOfPod)),
+			pod:  newPod(newNode("n"), exited(1), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) }),
+		},
+		"on another machine of the same name": {
+			node: newNode("n", func(n *Node) { n.UID, n.MachineID = "n-uid-2", "machine-2" }), pod: newPod(newNode("n")), want: []string{"release n-pod"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(), []Node{tt.node}, tt.pod))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			want := []NodeState{{Name: "n", State: Waiting, Reason: v1alpha1.ReasonPodLeaving, Message: "the pod of an earlier attempt has not left yet"}}
+			if diff := cmp.Diff(want, p.Nodes); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The default time limit is the one of the API.
+func TestDeadlineWithoutATimeLimit(t *testing.T) {
+	node := newNode("n")
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Task.TimeoutSeconds = nil })
+	want := ago(10).Add(task.DefaultTimeoutSeconds*time.Second + DeadlineSlack)
+	if got := Next(see(job, []Node{node}, newPod(node))).WakeAt; !got.Equal(want) {
+		t.Errorf("wakes at %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// What the tables of this package are written with.
+
+const rev = "rev"
+
+var (
+	now  = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	busy = corev1.Taint{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}
+)
+
+// ago is a time in seconds before now.
+func ago(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
+
+// newJob is for all nodes, ten at once, with a time limit of 60 seconds and a backoff of 10.
+func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 3},
+		Spec: v1alpha1.NodeJobSpec{
+			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: pointer[int32](60)},
+			Retry:   v1alpha1.RetrySpec{Limit: pointer[int32](1), BackoffSeconds: pointer[int32](10)},
+			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: pointer(intstr.FromInt32(10))},
+		},
+	}
+	for _, change := range changes {
+		change(job)
+	}
+	return job
+}
+
+func pointer[T any](v T) *T { return &v }
+
+func newNode(name string, changes ...func(*Node)) Node {
+	node := Node{
+		Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{"pool": "a"},
+		Ready: corev1.ConditionTrue, BootID: name + "-boot", MachineID: name + "-machine",
+	}
+	for _, change := range changes {
+		change(&node)
+	}
+	return node
+}
+
+// labelled puts the record's label on a node.
+func labelled(revision string) func(*Node) {
+	return func(node *Node) { node.On.Label, node.On.Present = revision, true }
+}
+
+// recorded puts a record on a node, of this revision and machine, that ended a minute ago.
+func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
+	return func(node *Node) {
+		r := record.Record{
+			Revision: rev, Outcome: o, Attempts: 1, StartedAt: ago(61), FinishedAt: ago(60),
+			BootID: node.BootID, MachineID: node.MachineID, PodUID: "earlier-pod",
+		}
+		switch o {
+		case record.Succeeded:
+			node.On.Label = rev
+		case record.Failed:
+			r.Reason, r.Message, r.ExitCode = "TaskFailed", "line 1\nno space left", pointer[int32](3)
+		case record.Disrupted:
+			r.Attempts, r.Disruptions, r.Reason = 0, 1, v1alpha1.ReasonDisrupted
+		}
+		for _, change := range changes {
+			change(&r)
+		}
+		node.On.Record, node.On.Present = &r, true
+	}
+}
+
+// newPod runs on the node since ten seconds.
+func newPod(node Node, changes ...func(*Pod)) Pod {
+	pod := Pod{
+		Name: node.Name + "-pod", UID: types.UID(node.Name + "-pod-uid"), NodeName: node.Name, NodeUID: node.UID,
+		Machine: task.Machine(node.MachineID, node.BootID), Revision: rev, Attempt: 1,
+		Created: ago(10), Started: ago(9), Finalized: true, Phase: corev1.PodRunning,
+	}
+	for _, change := range changes {
+		change(&pod)
+	}
+	return pod
+}
+
+// exited ends a pod as its kubelet reports it, two seconds ago.
+func exited(code int32, changes ...func(*Exit)) func(*Pod) {
+	return func(pod *Pod) {
+		pod.Phase = corev1.PodFailed
+		if code == 0 {
+			pod.Phase = corev1.PodSucceeded
+		}
+		pod.Exit = &Exit{Code: code, Finished: ago(2), Message: "the end"}
+		for _, change := range changes {
+			change(pod.Exit)
+		}
+	}
+}
+
+// reported is the runner's own word on how it ended.
+func reported(reason string) func(*Exit) {
+	return func(exit *Exit) { exit.Reported, exit.Reason = true, reason }
+}
+
+// see is an input with one revision at one time.
+func see(job *v1alpha1.NodeJob, nodes []Node, pods ...Pod) Input {
+	return Input{Job: job, Revision: rev, Nodes: nodes, Pods: pods, Now: now}
+}
+
+// told is what a plan does, in words.
+func told(p Plan) []string {
+	var words []string
+	for _, action := range p.Actions {
+		words = append(words, tell(action))
+	}
+	return words
+}
+
+func tell(action Action) string {
+	switch a := action.(type) {
+	case Start:
+		return fmt.Sprintf("start attempt %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
+	case Record:
+		words := fmt.Sprintf("record %s on %s: attempts %d, disruptions %d", a.Record.Outcome, a.Node, a.Record.Attempts, a.Record.Disruptions)
+		if a.Record.Reason != "" {
+			words += ", " + a.Record.Reason + ": " + a.Record.Message
+		}
+		if a.DropLabel {
+			words += ", without label"
+		}
+		if a.Final {
+			words += ", for good"
+		}
+		return words
+	case Stop:
+		return fmt.Sprintf("stop %s: %s", a.Pod.Name, a.Reason)
+	case Release:
+		return "release " + a.Pod.Name
+	case Forget:
+		return "forget " + a.Node
+	case Finish:
+		return "finish"
+	}
+	return fmt.Sprintf("%T", action)
+}

@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func TestMaxConcurrent(t *testing.T) {
+	number, percent := intstr.FromInt32, intstr.FromString
+	tests := map[string]struct {
+		value   *intstr.IntOrString
+		matched int
+		want    int
+	}{
+		"a quarter when nothing is asked for":    {nil, 40, 10},
+		"a number":                               {pointer(number(3)), 40, 3},
+		"a number larger than the cluster":       {pointer(number(300)), 40, 300},
+		"a percentage":                           {pointer(percent("50%")), 40, 20},
+		"a percentage is rounded down":           {pointer(percent("50%")), 5, 2},
+		"but one may always run":                 {pointer(percent("1%")), 5, 1},
+		"one may always run, in a cluster of 0":  {pointer(percent("25%")), 0, 1},
+		"all of them":                            {pointer(percent("100%")), 7, 7},
+		"what the API does not let in is one":    {pointer(percent("many")), 40, 1},
+		"a number below one is one":              {pointer(number(0)), 40, 1},
+		"a percentage below one is one":          {pointer(percent("-5%")), 40, 1},
+		"15,000 nodes by percent do not overrun": {pointer(percent("100%")), 15_000, 15_000},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := maxConcurrent(v1alpha1.RolloutSpec{MaxConcurrent: tt.value}, tt.matched); got != tt.want {
+				t.Errorf("%d at once, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestStartWithinLimit(t *testing.T) {
+	two := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromInt32(2)) })
+	third := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromString("34%")) })
+	start := func(names ...string) (words []string) {
+		for _, name := range names {
+			words = append(words, fmt.Sprintf("start attempt 1 of rev on %s", name))
+		}
+		return words
+	}
+	a, b, c, d := newNode("a"), newNode("b"), newNode("c"), newNode("d")
+	tainted := newNode("t", func(n *Node) { n.Taints = []corev1.Taint{busy} })
+	tests := map[string]struct {
+		in          Input
+		want        []string
+		wantWaiting map[string]string
+	}{
+		"nodes start in the order of their names": {
+			in: see(two, []Node{d, b, a, c}), want: start("a", "b"),
+			wantWaiting: map[string]string{"c": "rollout.maxConcurrent allows 2 at once", "d": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"what runs holds its slot": {
+			in: see(two, []Node{a, b, c}, newPod(c)), want: start("a"),
+			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"what ended holds it until that is recorded": {
+			in:          see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
+			want:        []string{"record Succeeded on c: attempts 1, disruptions 0"},
+			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once", "b": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"a node that is lost while it runs holds its slot": {
+			in:          see(two, []Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}, newPod(b), newPod(newNode("c"))),
+			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"a pod of an earlier revision holds its slot": {
+			in:          see(two, []Node{a, b, c}, newPod(a, func(p *Pod) { p.Revision = "old" }), newPod(b, func(p *Pod) { p.Revision = "old" })),
+			wantWaiting: map[string]string{"c": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"more run than may, since the limit was lowered": {
+			in:          see(two, []Node{a, b, c, d}, newPod(a), newPod(b), newPod(c)),
+			wantWaiting: map[string]string{"d": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"done and failed nodes hold none": {
+			in: see(two, []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d}), want: start("c", "d"),
+		},
+		"a percentage is one of the nodes that it is for": {
+			in: see(third, []Node{a, b, c, tainted, tainted, tainted}), want: start("a"),
+			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 1 at once", "c": "rollout.maxConcurrent allows 1 at once"},
+		},
+		"a node that is not selected any more holds its slot while it runs": {
+			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
+			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once"},
+		},
+		"one try shows whether the API server still refuses": {
+			in: func() Input {
+				in := see(two, []Node{a, b})
+				in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+				return in
+			}(), want: start("a"),
+			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 2 at once"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(tt.in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			var waiting map[string]string
+			for _, n := range p.Nodes {
+				if n.State == Waiting {
+					if waiting == nil {
+						waiting = map[string]string{}
+					}
+					waiting[n.Name] = n.Message
+				}
+			}
+			if diff := cmp.Diff(tt.wantWaiting, waiting); diff != "" {
+				t.Errorf("waiting (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
