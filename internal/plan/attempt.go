@@ -120,13 +120,20 @@ func (s *survey) judgeEnd(pod *Pod, node *Node) end {
 		}
 		return e
 	}
-	if pod.PastDeadline || (!pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(s.deadline(pod))) {
+	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(s.timeout)) {
 		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(exitMessage(exit), pod.Waiting, "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
 		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why}
 	}
 	return end{record.Failed, failureReason(exit), exit.Message}
+}
+
+// deletedAfter is true when the pod's deletion was asked for at that time or later. To tell our own
+// deletion of an overdue pod by it, compare with the time limit and not with the deadline, which is
+// when we asked: a deletion bears the time of the API server, whose clock may be behind ours.
+func deletedAfter(pod *Pod, at time.Time) bool {
+	return !pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(at)
 }
 
 // disruption says what ended the pod other than the task itself, or "".
