@@ -93,7 +93,7 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		}
 		running = true
 		*st = NodeState{Name: node.Name, State: Running, Reason: v1alpha1.ReasonRunning, Message: v.message, Until: v.until}
-		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Failed {
+		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
 			s.failures = append(s.failures, failureOf(node, true))
 		}
 	}

@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// TestConditions shows what people read, whole.
+func TestConditions(t *testing.T) {
+	var (
+		done    = func(name string) Node { return newNode(name, recorded(record.Succeeded)) }
+		failed  = func(name string) Node { return newNode(name, recorded(record.Failed, attempts(2))) }
+		tainted = newNode("t", func(n *Node) { n.Taints = []corev1.Taint{busy} })
+		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
+		one     = func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromInt32(1)) }
+		pulling = func(name string) Pod {
+			return newPod(newNode(name), func(p *Pod) { p.Phase, p.Waiting = corev1.PodPending, "ImagePullBackOff: image registry.example/x" })
+		}
+		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
+	)
+	const noNode = "no node matches spec.nodeSelector without a taint that is not tolerated; the task runs as soon as one does"
+	tests := map[string]struct {
+		in   Input
+		want []string
+	}{
+		"it runs": {see(newJob(one), []Node{done("a"), newNode("b"), newNode("c")}), []string{
+			"Complete=False InProgress: 1 of 3 nodes are done",
+			"Reconciling=True InProgress: 1 of 3 nodes are done",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"it goes on beside nodes that failed": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
+			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed",
+			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"every node is done": {see(newJob(), []Node{done("a"), done("b"), tainted}), []string{
+			"Complete=True AllNodesDone: 2 of 2 nodes are done",
+			"Reconciling=False AllNodesDone: 2 of 2 nodes are done",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"every node is done, and it is suspended": {see(newJob(suspend), []Node{done("a")}), []string{
+			"Complete=True AllNodesDone: 1 of 1 nodes are done",
+			"Reconciling=False AllNodesDone: 1 of 1 nodes are done",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"no node matches": {see(newJob(), []Node{tainted}), []string{
+			"Complete=False NoMatchingNodes: " + noNode,
+			"Reconciling=False NoMatchingNodes: " + noNode,
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"there are no nodes": {see(newJob(), nil), []string{
+			"Complete=False NoMatchingNodes: " + noNode,
+			"Reconciling=False NoMatchingNodes: " + noNode,
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"nodes failed and nothing else is left": {see(newJob(), []Node{done("a"), failed("b")}), []string{
+			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
+			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
+			"Stalled=True NodesFailed: every attempt failed on 1 nodes (b: TaskFailed, exit code 3: no space left). " +
+				"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+		}},
+		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
+			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
+			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
+			"Stalled=True NodesFailed: every attempt failed on 4 nodes (a: TaskFailed, exit code 3: no space left; " +
+				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
+				"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+		}},
+		"a node was lost and nothing else is known of it": {
+			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
+				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeLost, "", nil
+			}))}), []string{
+				"Complete=False NodesFailed: 0 of 1 nodes are done, 1 failed",
+				"Reconciling=False NodesFailed: 0 of 1 nodes are done, 1 failed",
+				"Stalled=True NodesFailed: every attempt failed on 1 nodes (a: NodeLost). " +
+					"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+			},
+		},
+		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
+			"Complete=False Suspended: 1 of 2 nodes are done",
+			"Reconciling=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"pods do not start": {
+			see(newJob(), []Node{done("a"), newNode("b"), newNode("c"), newNode("d"), newNode("e")}, pulling("e"), pulling("d"), pulling("c"), pulling("b")), []string{
+				"Complete=False PodNotStarting: 1 of 5 nodes are done",
+				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
+					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
+					"Check the image's name and that the nodes can pull it",
+				"Stalled=False NotStalled: nothing needs help",
+			},
+		},
+		"something is missing": {
+			func() Input {
+				in := see(newJob(), []Node{done("a"), newNode("b")})
+				in.Obstacle = missing
+				return in
+			}(), []string{
+				"Complete=False ConfigMapNotFound: 1 of 2 nodes are done",
+				"Reconciling=False ConfigMapNotFound: 1 of 2 nodes are done",
+				"Stalled=True ConfigMapNotFound: " + missing.Message,
+			},
+		},
+		"the selector cannot be used": {
+			see(newJob(func(j *v1alpha1.NodeJob) {
+				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
+			}), []Node{newNode("a")}), []string{
+				"Complete=False InvalidSelector: 0 of 0 nodes are done",
+				"Reconciling=False InvalidSelector: 0 of 0 nodes are done",
+				`Stalled=True InvalidSelector: spec.nodeSelector cannot be used: "Like" is not a valid label selector operator. Correct it as for a Deployment's selector`,
+			},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			status := Next(tt.in).Status
+			var got []string
+			for _, c := range status.Conditions {
+				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(now) {
+					t.Errorf("%s is of generation %d and %v", c.Type, c.ObservedGeneration, c.LastTransitionTime)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if status.ObservedGeneration != 3 || status.Revision != rev {
+				t.Errorf("status of generation %d and revision %q", status.ObservedGeneration, status.Revision)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	nodes := []Node{
+		newNode("done", recorded(record.Succeeded)),
+		newNode("failed", recorded(record.Failed, attempts(2))),
+		newNode("runs"), newNode("starts"),
+		newNode("tainted", func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+		newNode("lost", func(n *Node) { n.Ready = corev1.ConditionUnknown }),
+		newNode("backs off", recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })),
+		newNode("tainted since it runs", func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+	}
+	got := Next(see(newJob(), nodes, newPod(nodes[2]), newPod(nodes[7]))).Status.Nodes
+	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+// A status that says the same is not written again: so the same state must give the same bytes.
+func TestStatusIsStable(t *testing.T) {
+	nodes := []Node{newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Failed, attempts(2))), newNode("a", recorded(record.Disrupted)), newNode("d")}
+	pods := []Pod{newPod(nodes[3], func(p *Pod) { p.Waiting = "ImagePullBackOff: image x" })}
+	job := newJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.Suspend = true
+		j.Status.Conditions = []metav1.Condition{{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Because", LastTransitionTime: metav1.NewTime(ago(500))}}
+	})
+	first := Next(see(job, nodes, pods...)).Status
+	if first.Conditions[0].Type != "SomebodyElses" || len(first.Conditions) != 4 {
+		t.Errorf("conditions %+v, want somebody else's first, and ours", first.Conditions)
+	}
+
+	later := job.DeepCopy()
+	later.Status = first
+	turned := see(later, []Node{nodes[3], nodes[2], nodes[1], nodes[0]}, pods...)
+	turned.Now = now.Add(5 * time.Second)
+	if diff := cmp.Diff(first, Next(turned).Status); diff != "" {
+		t.Errorf("status of the same state, five seconds later (-first +second):\n%s", diff)
+	}
+
+	turned.Job = later.DeepCopy()
+	turned.Job.Spec.Suspend = false
+	for _, c := range Next(turned).Status.Conditions {
+		switch {
+		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):
+			t.Errorf("Reconciling changed at %v, want now", c.LastTransitionTime)
+		case c.Type == v1alpha1.ConditionComplete && !c.LastTransitionTime.Time.Equal(now):
+			t.Errorf("Complete changed at %v, though it is False as before", c.LastTransitionTime)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	failure := func(node string, retrying bool, attempts int32) v1alpha1.NodeFailure {
+		return v1alpha1.NodeFailure{
+			Node: node, Retrying: retrying, Attempts: attempts, ExitCode: pointer[int32](3), Reason: "TaskFailed",
+			Message: "line 1\nno space left", FinishedAt: metav1.NewTime(ago(60)),
+		}
+	}
+	again := newNode("a-runs-again", recorded(record.Failed))
+	disrupted := newNode("d-runs-again", recorded(record.Disrupted))
+	nodes := []Node{
+		newNode("z", recorded(record.Failed, attempts(2))), newNode("b", recorded(record.Failed, attempts(2))),
+		newNode("c-waits", recorded(record.Failed)), newNode("e-disrupted", recorded(record.Disrupted)),
+		newNode("done", recorded(record.Succeeded)), newNode("never"), again, disrupted,
+		newNode("of-an-earlier-revision", recorded(record.Failed, func(r *record.Record) { r.Revision = "old" })),
+		newNode("of-another-machine", recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" })),
+		newNode("excluded", recorded(record.Failed), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+	}
+	want := []v1alpha1.NodeFailure{
+		failure("b", false, 2), failure("z", false, 2), failure("a-runs-again", true, 1), failure("c-waits", true, 1),
+		{Node: "d-runs-again", Retrying: true, Reason: "Disrupted", FinishedAt: metav1.NewTime(ago(60))},
+		{Node: "e-disrupted", Retrying: true, Reason: "Disrupted", FinishedAt: metav1.NewTime(ago(60))},
+	}
+	second := func(p *Pod) { p.Attempt = 2 }
+	if diff := cmp.Diff(want, Next(see(newJob(), nodes, newPod(again, second), newPod(disrupted))).Status.Failures); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+}
+
+// The status stays small in a cluster of 1,000 nodes on which everything that can be said is said.
+func TestStatusIsBounded(t *testing.T) {
+	hostile := strings.Repeat("\x1b[31m\u202e<", 10_000)
+	longest := strings.Repeat("n", 253)
+	var nodes []Node
+	var pods []Pod
+	for i := range 1000 {
+		node := newNode(fmt.Sprintf("%s%03d", longest[:250], i), recorded(record.Failed, func(r *record.Record) { r.Reason, r.Message = hostile, hostile }))
+		if i%2 == 0 {
+			node.On.Record.Attempts = 2
+		} else {
+			pods = append(pods, newPod(node, func(p *Pod) { p.Attempt, p.Waiting = 2, hostile }))
+		}
+		nodes = append(nodes, node)
+	}
+	for name, in := range map[string]Input{
+		"while pods do not start": see(newJob(), nodes, pods...),
+		"when all failed":         see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = pointer[int32](0) }), nodes),
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := Next(in).Status
+			if len(status.Failures) != maxFailures {
+				t.Errorf("%d failures, want %d", len(status.Failures), maxFailures)
+			}
+			var texts []string
+			for _, f := range status.Failures {
+				texts = append(texts, f.Reason, f.Message)
+				if len(f.Reason) > 128 || len(f.Message) > maxFailureMessage {
+					t.Errorf("reason of %d and message of %d bytes", len(f.Reason), len(f.Message))
+				}
+			}
+			for _, c := range status.Conditions {
+				texts = append(texts, c.Message)
+				if len(c.Message) > 4096 {
+					t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
+				}
+			}
+			for _, text := range texts {
+				if !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\u202e") {
+					t.Errorf("%q is not clean", text)
+				}
+			}
+		})
+	}
+}
