@@ -21,6 +21,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	flags := flag.NewFlagSet("everynode-runner", flag.ContinueOnError)
 	target := flags.Int("target-pid", 1, "the `process` whose namespaces scripts run in; 0 for the runner's own")
 	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
+	runDir := flags.String("run-dir", runner.DefaultRunDir, "the `folder` by which the pod's containers know that the task has run")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -39,6 +40,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	return runner.Run(runner.Options{
 		TargetPID:      *target,
 		TerminationLog: *log,
+		RunDir:         *runDir,
 		Environ:        os.Environ(),
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,

@@ -45,7 +45,7 @@ func asRunner(args []string) int {
 		panic(err)
 	}
 	return Run(Options{
-		TargetPID: target, TerminationLog: args[1], Environ: os.Environ(),
+		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: os.Environ(),
 		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits,
 	})
 }

@@ -20,6 +20,8 @@ type Options struct {
 	TargetPID int
 	// TerminationLog is the path that takes the outcome.
 	TerminationLog string
+	// RunDir is where the pod's containers remember what the task did; "" or missing: nowhere.
+	RunDir string
 	// Environ is the runner's environment, see ParseConfig.
 	Environ []string
 	// Stdout and Stderr take the scripts' output, unchanged, and the runner's own lines on Stderr.
@@ -54,7 +56,17 @@ func Run(o Options) (exitCode int) {
 	if config.Timeout > 0 {
 		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
 	}
+	turn, before, err := takeTurn(o.RunDir, signals, a.supervisor.deadline)
+	if err != nil {
+		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
+	}
+	if before != nil {
+		return report(log, o.Stderr, *before, []string{"the task is not run again in this container: " + before.Message})
+	}
 	result, said := a.run()
+	if err := turn.end(result); err != nil {
+		said = append(said, err.Error())
+	}
 	return report(log, o.Stderr, result, said)
 }
 

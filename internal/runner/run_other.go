@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// DefaultRunDir, see the Linux build.
+const DefaultRunDir = "/run/everynode"
+
 // Limits, see the Linux build.
 type Limits struct{}
 
@@ -18,6 +21,7 @@ func DefaultLimits() Limits { return Limits{} }
 type Options struct {
 	TargetPID      int
 	TerminationLog string
+	RunDir         string
 	Environ        []string
 	Stdout, Stderr io.Writer
 	Started        time.Time

@@ -24,6 +24,9 @@ import (
 // exitRunner is the exit code for trouble of the runner's own, as it is env's and docker's.
 const exitRunner = 125
 
+// exitTimedOut is the exit code for a time limit, as it is that of timeout(1).
+const exitTimedOut = 124
+
 // DefaultTerminationLog is where the kubelet takes a container's termination message from, unless
 // the pod says otherwise.
 const DefaultTerminationLog = "/dev/termination-log"

@@ -88,7 +88,7 @@ func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
 func (a *attempt) stopped(p phase, code int, when string) ending {
 	if a.supervisor.timedOut {
 		a.note("the time limit of %v passed "+when, a.Timeout, p.name)
-		return ending{124, outcome.ReasonTimedOut}
+		return ending{exitTimedOut, outcome.ReasonTimedOut}
 	}
 	if code == 0 {
 		code = 128 + int(a.supervisor.interrupted)

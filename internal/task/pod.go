@@ -32,6 +32,8 @@ const (
 	graceSeconds = 30
 
 	managedBy = "everynode"
+
+	runVolume = "run"
 )
 
 // Options are the installation's choices, the same for all NodeJobs.
@@ -169,11 +171,14 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 			ImagePullPolicy:          corev1.PullIfNotPresent,
 			Env:                      scriptEnv(job, src, a),
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+			// What the runner knows of an earlier container of this pod: a kubelet may start two.
+			VolumeMounts: []corev1.VolumeMount{{Name: runVolume, MountPath: "/run/everynode"}},
 			SecurityContext: &corev1.SecurityContext{
 				Privileged: &yes,
 				RunAsUser:  &root,
 			},
 		}},
+		Volumes: []corev1.Volume{{Name: runVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
 }
 

@@ -387,3 +387,30 @@ func TestSomebodyElsesPodUnderOurNameIsNamed(t *testing.T) {
 		return nil
 	})
 }
+
+func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
+	w := newWorld(t)
+	stop := startManager(t, noFaults)
+	w.node("heir-1")
+	earlier := w.job("heir", nil)
+	old := w.podOn("heir-1")
+	stop()
+	// Somebody takes the finalizer off, and makes the NodeJob anew, while no manager is there.
+	must(t, admin.Patch(w.ctx, earlier, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	must(t, admin.Delete(w.ctx, earlier))
+	w.gone(earlier)
+	w.job("heir", nil)
+	startManager(t, noFaults)
+	w.eventually("the old pod is let go and the new one is there", func() error {
+		var live corev1.Pod
+		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(old), &live); err == nil && len(live.Finalizers) > 0 {
+			return errors.New("the old one is held")
+		}
+		for _, pod := range w.pods() {
+			if pod.UID != old.UID {
+				return nil
+			}
+		}
+		return errors.New("there is no new one")
+	})
+}
