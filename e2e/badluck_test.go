@@ -22,6 +22,17 @@ func (w *world) hold() string {
 	return w.mark() + "; while [ ! -e " + w.markFile() + ".go ]; do sleep 0.1; done"
 }
 
+// began waits until the script itself runs: a container runs a little earlier.
+func (w *world) began(node string) {
+	w.t.Helper()
+	w.eventually("the script runs on "+node, func() error {
+		if w.ran(node) == 0 {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+}
+
 func (w *world) letGo(node string) { w.sh(node, "touch "+w.markFile()+".go") }
 
 // manager is the pod that leads.
@@ -235,6 +246,7 @@ func TestRebootInMidRunIsNoFailure(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.job("boot", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
 	first := w.runningPod(node)
+	w.began(node)
 	must(t, real.RebootReady(w.ctx, node))
 	w.letGo(node)
 	if rec := w.done("boot", node); rec.PodUID == first.UID || rec.Attempts != 1 {
@@ -249,6 +261,7 @@ func TestEvictedTaskIsNoFailure(t *testing.T) {
 	w := newWorld(t)
 	w.job("evicted", w.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
 	first := w.runningPod("node-2")
+	w.began("node-2")
 	must(t, admin.Delete(w.ctx, &first))
 	w.eventually("the disruption is on record", func() error {
 		rec := w.on("evicted", "node-2").Record
