@@ -52,8 +52,9 @@ func viewPod(pod seenPod) plan.Pod {
 	if status := taskContainer(pod.Pod); status != nil {
 		switch {
 		case status.State.Terminated != nil:
+			only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
 			view.Started = status.State.Terminated.StartedAt.Time
-			view.Exit = viewExit(status.State.Terminated, status.Image, len(pod.Spec.Containers) == 1)
+			view.Exit = viewExit(status.State.Terminated, status.Image, only)
 		case status.State.Running != nil:
 			view.Started = status.State.Running.StartedAt.Time
 		}
@@ -69,13 +70,19 @@ func attemptOf(pod *corev1.Pod) int32 {
 	return int32(n)
 }
 
-// taskContainer is the container that speaks for the pod: the first that failed, and where none did,
-// the first of the pod's containers.
+// taskContainer is the container that speaks for the pod: in one that failed, the first that did; where
+// none did, the first of the pod's containers. Init containers are asked after the others: among them
+// are sidecars, which end by the signal that tells them that the others have ended.
 func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if t := statuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
-				return &statuses[i]
+	if pod.Status.Phase != corev1.PodSucceeded {
+		statuses := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
+		known := func(t *corev1.ContainerStateTerminated) bool { return !lost(t) }
+		// One that nobody knows the end of may never have started, since another failed before it.
+		for _, kind := range []func(*corev1.ContainerStateTerminated) bool{known, lost} {
+			for i := range statuses {
+				if t := statuses[i].State.Terminated; t != nil && t.ExitCode != 0 && kind(t) {
+					return &statuses[i]
+				}
 			}
 		}
 	}
@@ -90,6 +97,12 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
+// lost is true when the exit code is not the container's own. Sources: k8s.io/kubernetes pkg/kubelet,
+// the state of a container that is gone; containerd internal/cri/server, unknownExitReason.
+func lost(t *corev1.ContainerStateTerminated) bool {
+	return t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown"
+}
+
 // viewExit reads how a container ended. A task may have restarted the container runtime: what ended
 // while it was away has an unknown exit status, with the code 255 in its place. The kubelet has read
 // the outcome all the same, and where the container is the only one, its word is the pod's.
@@ -97,9 +110,7 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 	exit := &plan.Exit{
 		Code:     t.ExitCode,
 		Finished: t.FinishedAt.Time,
-		// Sources: k8s.io/kubernetes pkg/kubelet, the state of a container that is gone; containerd
-		// internal/cri/server, unknownExitReason.
-		Lost: t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown",
+		Lost:     lost(t),
 	}
 	if o, ok := outcome.Decode(t.Message); ok && exit.Lost && only {
 		exit.Lost, exit.OwnWord, exit.Code = false, true, int32(o.ExitCode)

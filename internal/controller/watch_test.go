@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func watchedNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n", UID: "node-uid", ResourceVersion: "1",
+			Labels:      map[string]string{"pool": "a", "ns.everynode.dev/job": "rev", "ns.everynode.dev/other": "rev"},
+			Annotations: map[string]string{"ns.everynode.dev/job": "{}", "ns.everynode.dev/other": "{}", "somebodys": "x"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{BootID: "boot", MachineID: "machine"},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(time.Unix(1, 0))},
+			},
+		},
+	}
+}
+
+// TestNodeChanges asks which NodeJobs a change of a node wakes: one for every node, one for pool a and
+// one for the nodes that another NodeJob is done with.
+func TestNodeChanges(t *testing.T) {
+	selects := func(labels map[string]string) *v1alpha1.NodeJob {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}
+		if labels != nil {
+			job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: labels}
+		}
+		return job
+	}
+	jobs := map[string]*v1alpha1.NodeJob{
+		"all":      selects(nil),
+		"pool":     selects(map[string]string{"pool": "a"}),
+		"chained":  selects(map[string]string{"ns.everynode.dev/other": "rev"}),
+		"recorded": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}},
+		"broken": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: v1alpha1.NodeJobSpec{
+			NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}},
+		}},
+	}
+	everyone := []string{"all", "pool", "chained", "recorded", "broken"}
+	ready := func(n *corev1.Node) *corev1.NodeCondition { return &n.Status.Conditions[1] }
+	tests := map[string]struct {
+		change func(n *corev1.Node)
+		// want are the NodeJobs that wake.
+		want []string
+	}{
+		"nothing":                              {func(*corev1.Node) {}, nil},
+		"a heartbeat":                          {func(n *corev1.Node) { n.ResourceVersion = "2"; ready(n).LastHeartbeatTime = metav1.Now() }, nil},
+		"a message of the kubelet":             {func(n *corev1.Node) { ready(n).Message = "kubelet is posting ready status" }, nil},
+		"another condition":                    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, nil},
+		"an image is pulled":                   {func(n *corev1.Node) { n.Status.Images = append(n.Status.Images, corev1.ContainerImage{}) }, nil},
+		"it is ready no more":                  {func(n *corev1.Node) { ready(n).Status = corev1.ConditionFalse }, everyone},
+		"it is lost":                           {func(n *corev1.Node) { ready(n).Status = corev1.ConditionUnknown }, everyone},
+		"its Ready condition goes":             {func(n *corev1.Node) { n.Status.Conditions = nil }, everyone},
+		"it reboots":                           {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
+		"it is another machine":                {func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "next" }, everyone},
+		"it was made anew between two events":  {func(n *corev1.Node) { n.UID = "next" }, everyone},
+		"it is being deleted":                  {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{}; *n.DeletionTimestamp = metav1.Now() }, everyone},
+		"a taint comes":                        {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "b"}) }, everyone},
+		"a taint goes":                         {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
+		"a taint changes":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}} }, everyone},
+		"no taints are an empty list of them":  {func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1:1] }, nil},
+		"somebody's annotation":                {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
+		"somebody's label":                     {func(n *corev1.Node) { n.Labels["somebodys"] = "y" }, nil},
+		"it goes to another pool":              {func(n *corev1.Node) { n.Labels["pool"] = "b" }, []string{"pool"}},
+		"a record is written":                  {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, []string{"recorded"}},
+		"a record's label is taken off":        {func(n *corev1.Node) { delete(n.Labels, "ns.everynode.dev/job") }, []string{"recorded"}},
+		"a record is taken off":                {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/job") }, []string{"recorded"}},
+		"the record of another that one reads": {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"chained"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before, after := watchedNode(), watchedNode()
+			tt.change(after)
+			change := compareNodes(before, after)
+			if change.nothing() && len(tt.want) > 0 {
+				t.Errorf("nothing changed, want %v to wake", tt.want)
+			}
+			wanted := map[string]bool{}
+			for _, job := range tt.want {
+				wanted[job] = true
+			}
+			for job, object := range jobs {
+				if got := !change.nothing() && change.matters(object); got != wanted[job] {
+					t.Errorf("NodeJob %q wakes: %v, want %v", job, got, wanted[job])
+				}
+			}
+		})
+	}
+}
+
+func TestANodeThatComesOrGoesWakesEveryNodeJob(t *testing.T) {
+	change := compareNodes(nil, watchedNode())
+	if change.nothing() || !change.matters(&v1alpha1.NodeJob{}) {
+		t.Error("it wakes none")
+	}
+}
+
+// A heartbeat of each of 15,000 nodes arrives every few seconds: it must cost next to nothing.
+func BenchmarkHeartbeat(b *testing.B) {
+	before, after := watchedNode(), watchedNode()
+	for b.Loop() {
+		if !compareNodes(before, after).nothing() {
+			b.Fatal("a heartbeat matters")
+		}
+	}
+}
