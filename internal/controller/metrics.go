@@ -86,7 +86,8 @@ func (m *Metrics) attempt(r record.Record) {
 // succeeded observes a success. Only a node that joined after the NodeJob was made, and has no
 // earlier record, says how long a new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
-	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(a.Record.FinishedAt.Sub(a.Record.StartedAt).Seconds())
+	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // a clock may have gone back
+	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(took.Seconds())
 	joined, ok := seen.joining[a.Node]
 	if !ok || joined.created.Before(seen.job.CreationTimestamp.Time) {
 		return

@@ -53,7 +53,10 @@ func viewPod(pod seenPod) plan.Pod {
 		switch {
 		case status.State.Terminated != nil:
 			only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
-			view.Started = status.State.Terminated.StartedAt.Time
+			// A container that could not be started has the beginning of Unix time here.
+			if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
+				view.Started = started.Time
+			}
 			view.Exit = viewExit(status.State.Terminated, status.Image, only)
 		case status.State.Running != nil:
 			view.Started = status.State.Running.StartedAt.Time

@@ -101,6 +101,16 @@ func TestViewPod(t *testing.T) {
 				p.Phase, p.Started, p.StatusReason, p.StatusMessage = corev1.PodFailed, time.Time{}, "OutOfpods", `no\x1b room`
 			},
 		},
+		"one that could not be started": {
+			seenPod{Pod: livePod(func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ExitCode: 128, Reason: "StartError", Message: "no such file", StartedAt: metav1.Unix(0, 0), FinishedAt: at(5),
+				}}
+			})}, func(p *plan.Pod) {
+				p.Started = time.Time{}
+				p.Exit = &plan.Exit{Code: 128, Reason: "StartError", Message: "no such file", Finished: noon.Add(5 * time.Second)}
+			},
+		},
 		"one whose annotations somebody took off": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Annotations = nil })},
 			func(p *plan.Pod) { p.NodeUID, p.Machine, p.Attempt = "", "", 1 },

@@ -186,16 +186,13 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 		MachineID:  node.MachineID,
 		PodUID:     pod.UID,
 	}
-	if r.StartedAt.IsZero() {
-		r.StartedAt = pod.Created
-	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
-		// A node's clock may be ahead of ours; a backoff must not wait for it.
-		if !exit.Finished.IsZero() && exit.Finished.Before(s.in.Now) {
-			r.FinishedAt = exit.Finished
-		}
+		r.StartedAt, r.FinishedAt = s.byOurClock(r.StartedAt, exit.Finished)
+	}
+	if r.StartedAt.IsZero() {
+		r.StartedAt = pod.Created
 	}
 	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
@@ -205,6 +202,21 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 		}
 	}
 	return verdict{fate: fateEnded, record: r, message: e.message}
+}
+
+// byOurClock is when an attempt began and ended. A node's clock may be ahead of ours: a backoff must not
+// wait for it. How long the attempt took stays as the node has measured it.
+func (s *survey) byOurClock(started, finished time.Time) (time.Time, time.Time) {
+	ahead := finished.Sub(s.in.Now)
+	switch {
+	case finished.IsZero():
+		return started, s.in.Now
+	case ahead <= 0:
+		return started, finished
+	case started.IsZero():
+		return started, s.in.Now
+	}
+	return started.Add(-ahead), s.in.Now
 }
 
 func exitMessage(exit *Exit) string {

@@ -212,9 +212,16 @@ func TestRecordOfAnAttempt(t *testing.T) {
 			},
 		},
 		"a node's clock that is ahead does not count": {
-			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) })),
+			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = now.Add(time.Hour - 7*time.Second) }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: now, ExitCode: pointer[int32](1),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, ExitCode: pointer[int32](1),
+				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"a container that could not be started began with its pod": {
+			pod: newPod(node, exited(128, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = time.Time{} }),
+			want: record.Record{
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, ExitCode: pointer[int32](128),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},

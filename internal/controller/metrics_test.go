@@ -1,0 +1,153 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// measure has every metric at least one series.
+func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	m := NewMetrics(registry)
+	seen := observation{
+		job:   &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: at(0)}},
+		input: plan.Input{Now: noon.Add(100 * time.Second)},
+		joining: map[string]joiningNode{
+			"joined":        {created: noon.Add(time.Second), readySince: noon.Add(90 * time.Second)},
+			"not-ready":     {created: noon.Add(time.Second)},
+			"ahead-of-time": {created: noon.Add(time.Second), readySince: noon.Add(200 * time.Second)},
+			"was-there":     {created: noon.Add(-time.Second), readySince: noon},
+		},
+	}
+	m.nodes(client.ObjectKey{Namespace: "ns", Name: "job"}, v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4})
+	success := record.Record{Outcome: record.Succeeded, StartedAt: noon, FinishedAt: noon.Add(4 * time.Second)}
+	for _, node := range []string{"joined", "not-ready", "ahead-of-time", "was-there", "had-a-record"} {
+		m.attempt(success)
+		m.succeeded(seen, plan.Record{Node: node, Record: success})
+	}
+	r := &Reconciler{Metrics: m}
+	if err := r.write(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
+		t.Fatal("the error of a write is lost")
+	}
+	return registry, m, seen
+}
+
+func TestMetricsAreNamedAsPrometheusAsks(t *testing.T) {
+	registry, _, _ := measure(t)
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// The number of series is bounded by the NodeJobs, whatever the size of the cluster.
+func TestMetricsNameNoNode(t *testing.T) {
+	registry, _, _ := measure(t)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "everynode_") {
+			t.Errorf("%s does not begin with everynode_", family.GetName())
+		}
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, label := range metric.GetLabel() {
+				labels = append(labels, label.GetName())
+				if strings.Contains(label.GetValue(), "joined") {
+					t.Errorf("%s names a node: %s", family.GetName(), label)
+				}
+			}
+			slices.Sort(labels)
+			got[family.GetName()] = labels
+		}
+	}
+	want := map[string][]string{
+		"everynode_nodes":                      {"namespace", "nodejob", "state"},
+		"everynode_run_duration_seconds":       {"namespace", "nodejob"},
+		"everynode_node_ready_to_done_seconds": {"namespace", "nodejob"},
+		"everynode_attempts_total":             {"outcome"},
+		"everynode_api_writes_total":           {"resource", "verb"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+func TestMetricsOfNodesAndWrites(t *testing.T) {
+	registry, _, _ := measure(t)
+	want := `
+# HELP everynode_api_writes_total Write requests to the API server, events and leases aside, by verb and resource.
+# TYPE everynode_api_writes_total counter
+everynode_api_writes_total{resource="pods",verb="create"} 1
+# HELP everynode_attempts_total Attempts that are on record, by outcome: Succeeded, Failed, Disrupted.
+# TYPE everynode_attempts_total counter
+everynode_attempts_total{outcome="Succeeded"} 5
+# HELP everynode_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed.
+# TYPE everynode_nodes gauge
+everynode_nodes{namespace="ns",nodejob="job",state="done"} 1
+everynode_nodes{namespace="ns",nodejob="job",state="failed"} 4
+everynode_nodes{namespace="ns",nodejob="job",state="running"} 2
+everynode_nodes{namespace="ns",nodejob="job",state="waiting"} 3
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodes", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Only nodes that joined after the NodeJob was made say how long a new node is not usable: 10 seconds on
+// one, and nothing where the task was done before the node was ready.
+func TestReadyToDone(t *testing.T) {
+	registry, m, seen := measure(t)
+	// A node's clock may go back in mid-run.
+	m.succeeded(seen, plan.Record{Record: record.Record{StartedAt: noon.Add(time.Hour), FinishedAt: noon}})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type sum struct {
+		Count uint64
+		Sum   float64
+	}
+	got := map[string]sum{}
+	for _, family := range families {
+		if h := family.GetMetric()[0].GetHistogram(); h != nil {
+			got[family.GetName()] = sum{h.GetSampleCount(), h.GetSampleSum()}
+		}
+	}
+	want := map[string]sum{"everynode_node_ready_to_done_seconds": {3, 10}, "everynode_run_duration_seconds": {6, 5 * 4}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("histograms (-want +got):\n%s", diff)
+	}
+}
+
+func TestMetricsForgetANodeJob(t *testing.T) {
+	registry, m, _ := measure(t)
+	other := client.ObjectKey{Namespace: "ns", Name: "other"}
+	m.nodes(other, v1alpha1.NodeCounts{})
+	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
+	for name, want := range map[string]int{"everynode_nodes": 4, "everynode_run_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
+		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
+			t.Errorf("%d series of %s (%v), want %d, of the other NodeJob", got, name, err, want)
+		}
+	}
+}
