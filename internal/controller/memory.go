@@ -25,7 +25,7 @@ type memory struct {
 type podMemory struct {
 	// pod is the newest version that we know; nil when only a deletion is remembered.
 	pod *corev1.Pod
-	// seen is when it was last known to exist.
+	// seen is when it was last known to exist, or written to.
 	seen time.Time
 	// released is true once nothing of ours keeps the pod in the API.
 	released bool
@@ -86,7 +86,8 @@ func (m *memory) rememberPod(pod *corev1.Pod, now time.Time) {
 func (m *memory) rememberStopped(uid types.UID, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.podEntry(uid).stopped = now
+	known := m.podEntry(uid)
+	known.stopped, known.seen = now, now
 }
 
 func (m *memory) rememberReleased(uid types.UID, now time.Time) {
@@ -143,6 +144,9 @@ func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (po
 		pods = append(pods, seen)
 	}
 	for uid, known := range m.pods {
+		if known.pod == nil && now.Sub(known.seen) > forgetAfter {
+			delete(m.pods, uid)
+		}
 		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
 			continue
 		}
@@ -157,6 +161,11 @@ func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (po
 // doubtAfter is how long the cache may take to show a pod that we made. It is far longer than it
 // ever takes, except when the pod came and went while a watch was broken.
 const doubtAfter = 15 * time.Second
+
+// forgetAfter is when nothing of a deletion needs to be remembered any more: the cache has long shown
+// it. Most are forgotten when it shows the end of the pod, but that may come before the answer to the
+// write that we remember.
+const forgetAfter = time.Hour
 
 func ownedBy(pod *corev1.Pod, uid types.UID) bool {
 	for i := range pod.OwnerReferences {
