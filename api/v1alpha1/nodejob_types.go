@@ -112,7 +112,7 @@ type NodeJobSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="task.template.spec.containers is empty: name at least one container with its image"
 type TaskSpec struct {
 	// script runs on the node as root, in the node's own namespaces, by the node's interpreter.
-	// At most 65536 characters.
+	// At most 65536 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
@@ -160,7 +160,7 @@ type TaskSpec struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of verify.script and verify.scriptFrom"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="verify.script is empty: write the commands that check the result, or leave verify out"
 type VerifySpec struct {
-	// script runs like task.script, with the same environment. At most 65536 characters.
+	// script runs like task.script, with the same environment. At most 65536 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`

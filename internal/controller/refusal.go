@@ -66,7 +66,7 @@ func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) bool {
 		wait = min(2*known.wait, longestRefusalWait)
 	}
 	message := fmt.Sprintf("the API server refuses the task's pod in namespace %s: %s. %s",
-		job.Namespace, outcome.Clean(head(withoutPodName(err), maxRefusalBytes), maxRefusalBytes), fmt.Sprintf(remedy, job.Namespace))
+		job.Namespace, beginning(withoutPodName(err)), fmt.Sprintf(remedy, job.Namespace))
 	r.jobs[job.UID] = refusal{
 		generation: job.Generation,
 		wait:       wait,
@@ -87,7 +87,14 @@ func withoutPodName(err error) string {
 	return text
 }
 
-// head keeps the beginning of a text: the API server says first what is wrong, and then where.
+// beginning is what is shown of a refusal: the API server says first what is wrong, and then where.
+// It is cut before it is cleaned, and again for what the escapes have added, of which each takes at
+// most four times the room: Clean itself would keep the end.
+func beginning(s string) string {
+	return head(outcome.Clean(head(s, maxRefusalBytes), 4*maxRefusalBytes), maxRefusalBytes)
+}
+
+// head keeps the beginning of a text.
 func head(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -32,6 +32,11 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 
 func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, inline string, from *v1alpha1.ScriptSource) (string, *plan.Obstacle, error) {
 	if from == nil {
+		if len(inline) > task.MaxScriptBytes { // the API bounds it in characters, not in bytes
+			return "", &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
+				"spec.%s.script has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
+				field, len(inline), task.MaxScriptBytes)}, nil
+		}
 		return inline, nil, nil
 	}
 	ref := from.ConfigMapKeyRef
