@@ -52,13 +52,18 @@ func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 			return fmt.Errorf("writing the manager's kubeconfig: %w\n%s", err, out)
 		}
 	}
+	// The simulated node pretends to run the manager: there must be only one.
+	if _, err := Kubectl(ctx, c, "", "-n", Namespace, "scale", "deployment", Deployment, "--replicas=0"); err != nil {
+		return err
+	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	manager := exec.Command(binary, "--kubeconfig", kubeconfig, "--runner-image", RunnerImage,
+	manager := exec.Command(binary, "--runner-image", RunnerImage,
 		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	manager.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	manager.Stdout, manager.Stderr = log, log
 	manager.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := manager.Start(); err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,7 +106,7 @@ func (d *demo) watch(ctx context.Context, nodes int32) error {
 	shown := map[string]string{}
 	for {
 		var jobs v1alpha1.NodeJobList
-		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil {
+		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listing NodeJobs: %w", err)
 		}
 		complete := len(jobs.Items) > 0
@@ -122,7 +124,7 @@ func (d *demo) watch(ctx context.Context, nodes int32) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %d nodes to be done: %w", nodes, ctx.Err())
+			return fmt.Errorf("waiting for %d nodes to be done (%v): %w", nodes, slices.Sorted(maps.Values(shown)), ctx.Err())
 		case <-ticker.C:
 		}
 	}
