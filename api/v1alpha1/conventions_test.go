@@ -161,8 +161,7 @@ func TestTypesFollowTheConventions(t *testing.T) {
 				return
 			}
 			seen[kind] = true
-			for i := range kind.NumField() {
-				field := kind.Field(i)
+			for field := range kind.Fields() {
 				if !field.IsExported() {
 					t.Errorf("%s.%s is not exported", where, field.Name)
 				}

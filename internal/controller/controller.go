@@ -63,7 +63,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		Recorder:   recorder,
 		Metrics:    metrics,
 		Options:    opts,
-		Now:        time.Now,
+		Now:        time.Now, //nolint:forbidigo // the one clock of the manager
 		memory:     newMemory(),
 		refusals:   newRefusals(),
 		configMaps: newConfigMaps(),

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -128,6 +129,7 @@ type seenPod struct {
 func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.dropOld(now)
 	inCache := make(map[types.UID]bool, len(cached))
 	for i := range cached {
 		pod := &cached[i]
@@ -144,9 +146,6 @@ func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (po
 		pods = append(pods, seen)
 	}
 	for uid, known := range m.pods {
-		if known.pod == nil && now.Sub(known.seen) > forgetAfter {
-			delete(m.pods, uid)
-		}
 		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
 			continue
 		}
@@ -156,6 +155,13 @@ func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (po
 		}
 	}
 	return pods, doubtful
+}
+
+// dropOld drops deletions of long ago, with the lock held.
+func (m *memory) dropOld(now time.Time) {
+	maps.DeleteFunc(m.pods, func(_ types.UID, known *podMemory) bool {
+		return known.pod == nil && now.Sub(known.seen) > forgetAfter
+	})
 }
 
 // doubtAfter is how long the cache may take to show a pod that we made. It is far longer than it

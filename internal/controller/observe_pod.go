@@ -19,29 +19,21 @@ const maxWaitingBytes = 256
 // viewPod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
 func viewPod(pod seenPod) plan.Pod {
 	view := plan.Pod{
-		Name:          pod.Name,
-		UID:           pod.UID,
-		NodeName:      pod.Spec.NodeName,
-		NodeUID:       types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
-		Machine:       pod.Annotations[v1alpha1.MachineAnnotation],
-		Revision:      pod.Labels[v1alpha1.RevisionLabel],
-		Attempt:       attemptOf(pod.Pod),
-		Created:       pod.CreationTimestamp.Time,
-		Finalized:     !pod.released && slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
-		Phase:         pod.Status.Phase,
-		PastDeadline:  pod.Status.Reason == "DeadlineExceeded",
-		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
-		StatusMessage: outcome.Clean(pod.Status.Message, maxWaitingBytes),
-		Waiting:       waiting(pod.Pod),
-	}
-	view.DeleteRequested = pod.stopped
-	if pod.DeletionTimestamp != nil {
-		// The timestamp is when the grace period ends, not when the deletion was asked for.
-		var grace time.Duration
-		if pod.DeletionGracePeriodSeconds != nil {
-			grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-		}
-		view.DeleteRequested = pod.DeletionTimestamp.Add(-grace)
+		Name:            pod.Name,
+		UID:             pod.UID,
+		NodeName:        pod.Spec.NodeName,
+		NodeUID:         types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
+		Machine:         pod.Annotations[v1alpha1.MachineAnnotation],
+		Revision:        pod.Labels[v1alpha1.RevisionLabel],
+		Attempt:         attemptOf(pod.Pod),
+		Created:         pod.CreationTimestamp.Time,
+		Finalized:       !pod.released && slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
+		Phase:           pod.Status.Phase,
+		PastDeadline:    pod.Status.Reason == "DeadlineExceeded",
+		StatusReason:    outcome.Clean(pod.Status.Reason, 128),
+		StatusMessage:   outcome.Clean(pod.Status.Message, maxWaitingBytes),
+		Waiting:         waiting(pod.Pod),
+		DeleteRequested: deleteRequested(pod),
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
@@ -63,6 +55,19 @@ func viewPod(pod seenPod) plan.Pod {
 		}
 	}
 	return view
+}
+
+// deleteRequested is when the pod's deletion was asked for, by whomever.
+func deleteRequested(pod seenPod) time.Time {
+	if pod.DeletionTimestamp == nil {
+		return pod.stopped
+	}
+	// The timestamp is when the grace period ends.
+	var grace time.Duration
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	return pod.DeletionTimestamp.Add(-grace)
 }
 
 func attemptOf(pod *corev1.Pod) int32 {

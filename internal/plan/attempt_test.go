@@ -174,7 +174,7 @@ func TestAttempt(t *testing.T) {
 // A node whose machine ID changes with each boot would never be done otherwise.
 func TestAMachineMadeAnewInPlaceMayNotMatter(t *testing.T) {
 	node := newNode("n")
-	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = pointer(false) })
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) })
 	rebooted := newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
 	p := Next(see(job, []Node{rebooted}, newPod(node, exited(0))))
 	if diff := cmp.Diff([]string{"record Succeeded on n: attempts 1, disruptions 0"}, told(p)); diff != "" {
@@ -193,35 +193,35 @@ func TestRecordOfAnAttempt(t *testing.T) {
 		"a success with results": {
 			pod: newPod(node, exited(0, func(e *Exit) { e.Reported, e.Results, e.Truncated = true, results, true })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](0),
+				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(0)),
 				Message: "the end", Results: results, Truncated: true, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a failure keeps its results, which may say why": {
 			pod: newPod(node, exited(3, reported(outcome.ReasonTaskFailed), func(e *Exit) { e.Results = results })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](3),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(3)),
 				Reason: "TaskFailed", Message: "the end", Results: results, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"an attempt of an earlier revision is recorded as one": {
 			pod: newPod(node, exited(0), func(p *Pod) { p.Revision = "old" }),
 			want: record.Record{
-				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: pointer[int32](0),
+				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(0)),
 				Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a node's clock that is ahead does not count": {
 			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = now.Add(time.Hour - 7*time.Second) }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, ExitCode: pointer[int32](1),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, ExitCode: new(int32(1)),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a container that could not be started began with its pod": {
 			pod: newPod(node, exited(128, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = time.Time{} }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, ExitCode: pointer[int32](128),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, ExitCode: new(int32(128)),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},

@@ -31,9 +31,9 @@ func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 3},
 		Spec: v1alpha1.NodeJobSpec{
-			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: pointer[int32](60)},
-			Retry:   v1alpha1.RetrySpec{Limit: pointer[int32](1), BackoffSeconds: pointer[int32](10)},
-			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: pointer(intstr.FromInt32(10))},
+			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: new(int32(60))},
+			Retry:   v1alpha1.RetrySpec{Limit: new(int32(1)), BackoffSeconds: new(int32(10))},
+			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(intstr.FromInt32(10))},
 		},
 	}
 	for _, change := range changes {
@@ -41,8 +41,6 @@ func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	}
 	return job
 }
-
-func pointer[T any](v T) *T { return &v }
 
 func newNode(name string, changes ...func(*Node)) Node {
 	node := Node{
@@ -71,7 +69,7 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 		case record.Succeeded:
 			node.On.Label = rev
 		case record.Failed:
-			r.Reason, r.Message, r.ExitCode = "TaskFailed", "line 1\nno space left", pointer[int32](3)
+			r.Reason, r.Message, r.ExitCode = "TaskFailed", "line 1\nno space left", new(int32(3))
 		case record.Disrupted:
 			r.Attempts, r.Disruptions, r.Reason = 0, 1, v1alpha1.ReasonDisrupted
 		}

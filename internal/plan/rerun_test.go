@@ -13,8 +13,8 @@ import (
 // TestStanding asks what the marks on a node still mean for the revision.
 func TestStanding(t *testing.T) {
 	var (
-		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = pointer(false) }
-		keepMachine = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = pointer(false) }
+		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
+		keepMachine = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) }
 		unlabelled  = func(n *Node) { n.On.Label = "" }
 		ofRevision  = func(revision string) func(*record.Record) {
 			return func(r *record.Record) { r.Revision = revision }
@@ -23,24 +23,24 @@ func TestStanding(t *testing.T) {
 			return func(r *record.Record) { r.MachineID = machine }
 		}
 		done = standing{done: true}
-		new  = standing{}
+		anew = standing{}
 	)
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		node Node
 		want standing
 	}{
-		"nothing on the node":                       {node: newNode("n"), want: new},
+		"nothing on the node":                       {node: newNode("n"), want: anew},
 		"a success of this revision":                {node: newNode("n", recorded(record.Succeeded)), want: done},
 		"a label set by hand skips the node":        {node: newNode("n", labelled(rev)), want: done},
-		"a label of another revision set by hand":   {node: newNode("n", labelled("other")), want: new},
-		"a label taken off asks for another run":    {node: newNode("n", recorded(record.Succeeded), unlabelled), want: new},
-		"a label emptied by hand asks for one too":  {node: newNode("n", recorded(record.Succeeded), labelled("")), want: new},
-		"a label that is not the record's":          {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: new},
-		"a success of an earlier revision":          {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: new},
+		"a label of another revision set by hand":   {node: newNode("n", labelled("other")), want: anew},
+		"a label taken off asks for another run":    {node: newNode("n", recorded(record.Succeeded), unlabelled), want: anew},
+		"a label emptied by hand asks for one too":  {node: newNode("n", recorded(record.Succeeded), labelled("")), want: anew},
+		"a label that is not the record's":          {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: anew},
+		"a success of an earlier revision":          {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: anew},
 		"one that is to be kept":                    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
-		"one that was to be kept, without label":    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: new},
-		"a failure of an earlier revision":          {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: new},
+		"one that was to be kept, without label":    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: anew},
+		"a failure of an earlier revision":          {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: anew},
 		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: standing{failures: 1, notBefore: ago(50)}},
 		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: standing{failures: 2, notBefore: ago(40)}},
 		"a failure of the run that a label outruns": {node: newNode("n", recorded(record.Failed), labelled(rev)), want: done},
@@ -53,9 +53,9 @@ func TestStanding(t *testing.T) {
 			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: done,
 		},
 
-		"a success of another machine":           {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: new},
-		"a failure of another machine":           {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: new},
-		"an earlier revision of another machine": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: new},
+		"a success of another machine":           {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: anew},
+		"a failure of another machine":           {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: anew},
+		"an earlier revision of another machine": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: anew},
 		"another machine that does not matter":   {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: done},
 		"a record that names no machine":         {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: done},
 		"a node that names no machine":           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: done},

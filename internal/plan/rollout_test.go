@@ -20,17 +20,17 @@ func TestMaxConcurrent(t *testing.T) {
 		want    int
 	}{
 		"a quarter when nothing is asked for":    {nil, 40, 10},
-		"a number":                               {pointer(number(3)), 40, 3},
-		"a number larger than the cluster":       {pointer(number(300)), 40, 300},
-		"a percentage":                           {pointer(percent("50%")), 40, 20},
-		"a percentage is rounded down":           {pointer(percent("50%")), 5, 2},
-		"but one may always run":                 {pointer(percent("1%")), 5, 1},
-		"one may always run, in a cluster of 0":  {pointer(percent("25%")), 0, 1},
-		"all of them":                            {pointer(percent("100%")), 7, 7},
-		"what the API does not let in is one":    {pointer(percent("many")), 40, 1},
-		"a number below one is one":              {pointer(number(0)), 40, 1},
-		"a percentage below one is one":          {pointer(percent("-5%")), 40, 1},
-		"15,000 nodes by percent do not overrun": {pointer(percent("100%")), 15_000, 15_000},
+		"a number":                               {new(number(3)), 40, 3},
+		"a number larger than the cluster":       {new(number(300)), 40, 300},
+		"a percentage":                           {new(percent("50%")), 40, 20},
+		"a percentage is rounded down":           {new(percent("50%")), 5, 2},
+		"but one may always run":                 {new(percent("1%")), 5, 1},
+		"one may always run, in a cluster of 0":  {new(percent("25%")), 0, 1},
+		"all of them":                            {new(percent("100%")), 7, 7},
+		"what the API does not let in is one":    {new(percent("many")), 40, 1},
+		"a number below one is one":              {new(number(0)), 40, 1},
+		"a percentage below one is one":          {new(percent("-5%")), 40, 1},
+		"15,000 nodes by percent do not overrun": {new(percent("100%")), 15_000, 15_000},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestMaxConcurrent(t *testing.T) {
 }
 
 func TestStartWithinLimit(t *testing.T) {
-	two := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromInt32(2)) })
-	third := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromString("34%")) })
+	two := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(2)) })
+	third := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("34%")) })
 	start := func(names ...string) (words []string) {
 		for _, name := range names {
 			words = append(words, fmt.Sprintf("start attempt 1 of rev on %s", name))

@@ -28,8 +28,8 @@ import (
 func TestFiveHundredNodes(t *testing.T) {
 	const size, atOnce = 500, 25
 	rollout := newStory(size, newJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromString("5%"))
-		j.Spec.Retry = v1alpha1.RetrySpec{Limit: pointer[int32](2), BackoffSeconds: pointer[int32](10)}
+		j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("5%"))
+		j.Spec.Retry = v1alpha1.RetrySpec{Limit: new(int32(2)), BackoffSeconds: new(int32(10))}
 	}))
 	var most int
 	for !rollout.over(t) {

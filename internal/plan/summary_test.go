@@ -23,7 +23,7 @@ func TestConditions(t *testing.T) {
 		failed  = func(name string) Node { return newNode(name, recorded(record.Failed, attempts(2))) }
 		tainted = newNode("t", func(n *Node) { n.Taints = []corev1.Taint{busy} })
 		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
-		one     = func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = pointer(intstr.FromInt32(1)) }
+		one     = func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 		pulling = func(name string) Pod {
 			return newPod(newNode(name), func(p *Pod) { p.Phase, p.Waiting = corev1.PodPending, "ImagePullBackOff: image registry.example/x" })
 		}
@@ -195,7 +195,7 @@ func TestStatusIsStable(t *testing.T) {
 func TestFailures(t *testing.T) {
 	failure := func(node string, retrying bool, attempts int32) v1alpha1.NodeFailure {
 		return v1alpha1.NodeFailure{
-			Node: node, Retrying: retrying, Attempts: attempts, ExitCode: pointer[int32](3), Reason: "TaskFailed",
+			Node: node, Retrying: retrying, Attempts: attempts, ExitCode: new(int32(3)), Reason: "TaskFailed",
 			Message: "line 1\nno space left", FinishedAt: metav1.NewTime(ago(60)),
 		}
 	}
@@ -237,7 +237,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	for name, in := range map[string]Input{
 		"while pods do not start": see(newJob(), nodes, pods...),
-		"when all failed":         see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = pointer[int32](0) }), nodes),
+		"when all failed":         see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }), nodes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := Next(in).Status

@@ -118,7 +118,7 @@ func Decode(value string) (Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
-		return Record{}, fmt.Errorf("%w: %v", ErrNoRecord, err)
+		return Record{}, fmt.Errorf("%w: %w", ErrNoRecord, err)
 	}
 	switch r.Outcome {
 	case Succeeded, Failed, Disrupted:

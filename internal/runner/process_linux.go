@@ -97,8 +97,7 @@ func findInterpreter(name, path string) (string, error) {
 
 // errnoOf drops the operation and path that the message says already.
 func errnoOf(err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
 	return err

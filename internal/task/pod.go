@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -125,7 +126,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod.Spec.Tolerations = Tolerations(append(job.Spec.Tolerations[:len(job.Spec.Tolerations):len(job.Spec.Tolerations)], pod.Spec.Tolerations...))
+	pod.Spec.Tolerations = Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations))
 	if pod.Spec.PriorityClassName == "" {
 		pod.Spec.PriorityClassName = opts.PriorityClassName
 	}
@@ -136,7 +137,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 // that nobody asked for.
 func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
 	spec := *t.Spec.DeepCopy()
-	//nolint:staticcheck // a template may name its account by the old field, which the API still takes
+	// A template may name its account by the old field, which the API still takes.
 	named := spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != ""
 	if !named && spec.AutomountServiceAccountToken == nil {
 		no := false

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -234,12 +233,10 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 		Spec: v1alpha1.NodeJobSpec{
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
 			Task:         v1alpha1.TaskSpec{Script: "true"},
-			Retry:        v1alpha1.RetrySpec{BackoffSeconds: ptr[int32](1)},
+			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 		},
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // eventually waits until check returns nil, and fails with its last error.
 func (w *world) eventually(what string, check func() error) {
@@ -350,10 +347,10 @@ func (w *world) gone(o client.Object) {
 	w.t.Helper()
 	w.eventually(o.GetName()+" is gone", func() error {
 		err := admin.Get(w.ctx, client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
-			return nil
+		if err == nil {
+			return errors.New("it is there")
 		}
-		return fmt.Errorf("it is there (%v)", err)
+		return client.IgnoreNotFound(err)
 	})
 }
 

@@ -227,7 +227,7 @@ func TestAFailureIsRetriedAndThenGivenUpWithEventsOnNodeJobAndNode(t *testing.T)
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("fails-1")
-	w.job("fails", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](1) })
+	w.job("fails", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(1)) })
 	for attempt := int32(1); attempt <= 2; attempt++ {
 		pod := w.podOn("fails-1")
 		if got := pod.Annotations[v1alpha1.AttemptAnnotation]; got != fmt.Sprint(attempt) {
