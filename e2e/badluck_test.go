@@ -244,7 +244,7 @@ func TestRebootInMidRunIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	w.job("boot", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
+	w.job("boot", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	first := w.runningPod(node)
 	w.began(node)
 	must(t, real.RebootReady(w.ctx, node))
@@ -259,7 +259,7 @@ func TestRebootInMidRunIsNoFailure(t *testing.T) {
 func TestEvictedTaskIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.job("evicted", w.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
+	w.job("evicted", w.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	first := w.runningPod("node-2")
 	w.began("node-2")
 	must(t, admin.Delete(w.ctx, &first))
@@ -282,10 +282,10 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	w := newWorld(t)
 	began := time.Now()
 	w.job("no-image", "", onNode2, func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{TimeoutSeconds: ptr[int32](8), Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		s.Task = v1alpha1.TaskSpec{TimeoutSeconds: new(int32(8)), Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "x", Image: "registry.local/none:1"}},
 		}}}
-		s.Retry.Limit = ptr[int32](0)
+		s.Retry.Limit = new(int32(0))
 	})
 	// One that works stands beside it, and is not delayed.
 	w.job("works", "true", onNode2)
@@ -306,7 +306,7 @@ func TestScriptsThatMisbehave(t *testing.T) {
 	limits := func(seconds int32) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) {
 			s.Task.TimeoutSeconds = &seconds
-			s.Retry.Limit = ptr[int32](0)
+			s.Retry.Limit = new(int32(0))
 		}
 	}
 	w.job("prints", `head -c 10000000 /dev/zero | tr '\0' x; echo; echo the end`, onNode2, limits(60))
@@ -369,7 +369,7 @@ func TestTemplateWritesTheSameOutcome(t *testing.T) {
 			HostPID: true,
 			Containers: []corev1.Container{{
 				Name: "own", Image: install.RunnerImage,
-				SecurityContext: &corev1.SecurityContext{Privileged: ptr(true)},
+				SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 				// The runner's image is the only one here that can write a file; what it writes is its outcome.
 				Env: []corev1.EnvVar{{Name: "EVERYNODE_SCRIPT", Value: "echo own=image >> $EVERYNODE_RESULTS"}},
 			}},

@@ -235,7 +235,7 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 		Spec: v1alpha1.NodeJobSpec{
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
 			Task:         v1alpha1.TaskSpec{Script: script},
-			Retry:        v1alpha1.RetrySpec{BackoffSeconds: ptr[int32](1)},
+			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout:      v1alpha1.RolloutSpec{MaxConcurrent: &all},
 		},
 	}
@@ -245,8 +245,6 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 	must(w.t, admin.Create(w.ctx, job))
 	return job
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func (w *world) get(name string) v1alpha1.NodeJob {
 	w.t.Helper()

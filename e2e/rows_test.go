@@ -210,7 +210,7 @@ func TestR10_TheTaskHasNoAPIAccess(t *testing.T) {
 func TestR11_EventsTellWhatHappened(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.job("told", "echo the disk is full; exit 9", onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](1) })
+	w.job("told", "echo the disk is full; exit 9", onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(1)) })
 	w.failed("told", "node-2")
 	w.job("fine", "true", onNode2)
 	w.complete("fine")
@@ -279,7 +279,7 @@ func TestR13_TaskEndsWhileContainerdIsAway(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	for i := range 3 {
 		job := fmt.Sprintf("hasty-%d", i)
-		w.job(job, "echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
+		w.job(job, "echo "+job+" >> "+w.markFile()+"; pkill -KILL -x containerd", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 		w.done(job, node)
 		w.complete(job)
 		if got := w.sh(node, "grep -c "+job+" "+w.markFile()); got != "1" {
@@ -325,7 +325,7 @@ func TestR15_ANonZeroExitIsRetried(t *testing.T) {
 	}
 	w.wantRan("node-2", 2)
 
-	w.job("given-up", "exit 3", onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = ptr[int32](0) })
+	w.job("given-up", "exit 3", onNode2, func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
 	if rec := w.failed("given-up", "node-2"); rec.Attempts != 1 || *rec.ExitCode != 3 {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -405,7 +405,7 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 		s.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"node-2", node}},
 		}}
-		s.Retry.Limit = ptr[int32](0)
+		s.Retry.Limit = new(int32(0))
 	}
 	w.job("mixed", `echo "here on $(hostname)"; [ "$(hostname)" = node-2 ]`, both)
 	c := w.condition("mixed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)

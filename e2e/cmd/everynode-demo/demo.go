@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/e2e/install"
@@ -109,17 +108,7 @@ func (d *demo) watch(ctx context.Context, nodes int32) error {
 		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listing NodeJobs: %w", err)
 		}
-		complete := len(jobs.Items) > 0
-		for i := range jobs.Items {
-			job := &jobs.Items[i]
-			n := job.Status.Nodes
-			if line := progress(job); n.Matched > 0 && shown[job.Name] != line {
-				shown[job.Name] = line
-				d.say("%s", line)
-			}
-			complete = complete && n.Matched == nodes && n.Done == nodes
-		}
-		if complete {
+		if d.showProgress(jobs.Items, nodes, shown) {
 			return nil
 		}
 		select {
@@ -130,14 +119,29 @@ func (d *demo) watch(ctx context.Context, nodes int32) error {
 	}
 }
 
+// showProgress prints what is not shown yet. It is true when all NodeJobs are done.
+func (d *demo) showProgress(jobs []v1alpha1.NodeJob, nodes int32, shown map[string]string) bool {
+	complete := len(jobs) > 0
+	for i := range jobs {
+		job := &jobs[i]
+		n := job.Status.Nodes
+		if line := progress(job); n.Matched > 0 && shown[job.Name] != line {
+			shown[job.Name] = line
+			d.say("%s", line)
+		}
+		complete = complete && n.Matched == nodes && n.Done == nodes
+	}
+	return complete
+}
+
 func progress(job *v1alpha1.NodeJob) string {
 	n := job.Status.Nodes
 	bar := strings.Repeat("#", int(n.Done)) + strings.Repeat(">", int(n.Running)) + strings.Repeat(".", int(n.Waiting)) + strings.Repeat("!", int(n.Failed))
-	line := fmt.Sprintf("%-14s [%s] %d of %d done", job.Name, bar, n.Done, n.Matched)
+	parts := []string{fmt.Sprintf("%-14s [%s] %d of %d done", job.Name, bar, n.Done, n.Matched)}
 	for _, f := range job.Status.Failures {
-		line += fmt.Sprintf("; %s: %s %s", f.Node, f.Reason, strings.ReplaceAll(f.Message, "\n", " | "))
+		parts = append(parts, fmt.Sprintf("%s: %s %s", f.Node, f.Reason, strings.ReplaceAll(f.Message, "\n", " | ")))
 	}
-	return line
+	return strings.Join(parts, "; ")
 }
 
 // show prints what is there now, and what to try.

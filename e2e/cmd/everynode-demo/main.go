@@ -45,9 +45,26 @@ func usage() {
 	os.Exit(2)
 }
 
-func down(ctx context.Context) error {
-	c, err := cluster.Open(clusterName)
+// running is the demo's cluster, half-built ones included; nil when there is none.
+func running() (*cluster.Cluster, error) {
+	clusters, err := cluster.List()
 	if err != nil {
+		return nil, err
+	}
+	for _, c := range clusters {
+		if c.Name() == clusterName {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+func down(ctx context.Context) error {
+	c, err := running()
+	if err != nil {
+		return err
+	}
+	if c == nil {
 		fmt.Println("there is no demo cluster")
 		return nil
 	}
@@ -61,7 +78,11 @@ func down(ctx context.Context) error {
 // up is the whole demo. Where it fails, what it started is left for a look, and it says how to take
 // it away.
 func up(ctx context.Context) error {
-	if _, err := cluster.Open(clusterName); err == nil {
+	earlier, err := running()
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
 		fmt.Println("a demo cluster is there: it is taken down first")
 		if err := down(ctx); err != nil {
 			return err
