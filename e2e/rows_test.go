@@ -220,7 +220,7 @@ func TestR11_EventsTellWhatHappened(t *testing.T) {
 		{"NodeJob", "told", v1alpha1.ReasonRetriesExhausted},
 		{"Node", "node-2", v1alpha1.ReasonRetriesExhausted},
 		{"NodeJob", "told", v1alpha1.ReasonNodesFailed},
-		{"NodeJob", "fine", v1alpha1.ConditionComplete},
+		{"NodeJob", "fine", v1alpha1.ReasonAllNodesDone},
 	} {
 		w.eventually(fmt.Sprintf("%+v is told", want), func() error {
 			var list eventsv1.EventList

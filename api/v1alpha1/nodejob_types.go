@@ -123,8 +123,8 @@ type TaskSpec struct {
 	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
 
 	// template is a whole pod, for a task that brings its own image. Everynode sets where it runs,
-	// its tolerations and its restart policy; it mounts no service account token unless the template
-	// names a service account.
+	// its tolerations, its restart policy and its activeDeadlineSeconds; it mounts no service account
+	// token unless the template names a service account or asks for the token.
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
@@ -282,7 +282,7 @@ type NodeJobStatus struct {
 
 	// nodes counts the nodes by their state.
 	// +optional
-	Nodes NodeCounts `json:"nodes,omitzero"`
+	Nodes NodeCounts `json:"nodes,omitempty"`
 
 	// failures are at most 10 nodes on which the last attempt of this revision failed or was disrupted,
 	// those that are not tried again first.
@@ -302,10 +302,10 @@ type NodeJobStatus struct {
 
 // NodeCounts counts the matching nodes. matched = done + running + waiting + failed.
 type NodeCounts struct {
-	// matched nodes are selected and have no untolerated taint.
+	// matched nodes are selected and have no untolerated taint, or have run or run the task in spite of it.
 	// +optional
 	Matched int32 `json:"matched"`
-	// done with the current revision.
+	// done with the current revision; with rerun.onChange false, with any.
 	// +optional
 	Done int32 `json:"done"`
 	// running an attempt.

@@ -1,6 +1,7 @@
 package v1alpha1
 
-// Condition types of a NodeJob. kstatus (Flux, Argo CD, kubectl wait) reads Reconciling and Stalled.
+// Condition types of a NodeJob. kstatus (Flux, kpt) reads Reconciling and Stalled. At
+// most one of the three is True.
 const (
 	// ConditionComplete is True when every matching node is done with the current revision.
 	ConditionComplete = "Complete"
@@ -24,14 +25,12 @@ const (
 	ReasonNodesFailed = "NodesFailed"
 	// ReasonNotStalled : nothing needs help.
 	ReasonNotStalled = "NotStalled"
-	// ReasonDeleting : the NodeJob is being deleted.
-	ReasonDeleting = "Deleting"
 
 	// ReasonInvalidSelector : spec.nodeSelector cannot be used.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonConfigMapNotFound : a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
-	// ReasonInvalidScript : the referenced script is empty or too long.
+	// ReasonInvalidScript : a script is empty or too long.
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPodForbidden : the API server forbids the task's pod (Pod Security, quota, a policy).
 	ReasonPodForbidden = "PodForbidden"
@@ -63,13 +62,12 @@ const (
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
 
-	// ReasonSucceeded : the attempt succeeded.
-	ReasonSucceeded = "Succeeded"
 	// ReasonAttemptFailed : an attempt failed; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"
 	// ReasonDeadlineExceeded : the attempt took longer than task.timeoutSeconds.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
-	// ReasonDisrupted : the attempt was ended by something else than itself; it does not count.
+	// ReasonDisrupted : the attempt was ended by something else than itself; it does not count. As the
+	// reason of Stalled: all that is left to do was disrupted many times in a row.
 	ReasonDisrupted = "Disrupted"
 	// ReasonRetriesExhausted : retry.limit is reached; the node has failed.
 	ReasonRetriesExhausted = "RetriesExhausted"

@@ -84,7 +84,7 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	err := r.write(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
-		r.refusals.clear(seen.job.UID)
+		r.refusals.clear(client.ObjectKeyFromObject(seen.job))
 		r.memory.rememberPod(stripPod(pod), r.now())
 		return nil
 	case apierrors.IsAlreadyExists(err):
@@ -99,7 +99,8 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod) error {
 	var live corev1.Pod
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
-		return fmt.Errorf("getting pod %s, which exists already: %w", pod.Name, client.IgnoreNotFound(err))
+		// Not found: it went in between, and the next pass makes it.
+		return fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
 	}
 	if !ownedBy(&live, job.UID) {
 		return fmt.Errorf("pod %s exists already and is not of this NodeJob: delete it", pod.Name)
@@ -111,7 +112,12 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	if err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record, a.DropLabel)); err != nil {
+	err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record, a.DropLabel))
+	switch {
+	case apierrors.IsNotFound(err):
+		// Nothing to record on: once the cache shows that, the pod is let go.
+		return nil
+	case err != nil:
 		return fmt.Errorf("recording on node %s: %w", a.Node, err)
 	}
 	r.recorded(seen, a)
@@ -120,21 +126,21 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 
 func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	if err := r.patchNode(ctx, a.Node, record.ForgetPatch(a.UID, key)); err != nil {
+	if err := r.patchNode(ctx, a.Node, record.ForgetPatch(a.UID, key)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("taking the record off node %s: %w", a.Node, err)
 	}
 	return nil
 }
 
 // patchNode writes to the node of the patch's UID, and remembers the result until the cache shows
-// it. A node that is gone, or is another one by now, needs nothing: its deletion wakes us again.
+// it.
 func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := r.write(verbPatch, resourceNodes, func() error {
 		return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 	})
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	r.memory.rememberNode(stripNode(node))
 	return nil

@@ -124,6 +124,7 @@ func (r *Reconciler) hold(ctx context.Context, job *v1alpha1.NodeJob) (bool, err
 func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.Metrics.forget(name)
 	r.reports.forget(name)
+	r.refusals.clear(name)
 	_, strangers, err := r.podsOf(ctx, name, "")
 	if err != nil {
 		return err

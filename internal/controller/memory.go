@@ -32,6 +32,8 @@ type podMemory struct {
 	released bool
 	// stopped is when we asked for its deletion.
 	stopped time.Time
+	// waiting is why it did not start, when it was last seen: a pod that has ended no longer says.
+	waiting string
 }
 
 func newMemory() *memory {
@@ -99,6 +101,21 @@ func (m *memory) rememberReleased(uid types.UID, now time.Time) {
 	if known.stopped.IsZero() {
 		known.stopped = now
 	}
+}
+
+// waiting returns why a pod does not or did not start, given what it says now.
+func (m *memory) waiting(uid types.UID, says string, now time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if says != "" {
+		known := m.podEntry(uid)
+		known.waiting, known.seen = says, now
+		return says
+	}
+	if known, ok := m.pods[uid]; ok {
+		return known.waiting
+	}
+	return ""
 }
 
 func (m *memory) podEntry(uid types.UID) *podMemory {

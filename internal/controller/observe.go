@@ -23,7 +23,7 @@ type observation struct {
 	input  plan.Input
 	// strangers are pods under the NodeJob's name that are not its own.
 	strangers []corev1.Pod
-	// joining are the nodes without a record, for the metric.
+	// joining are the nodes that are not done yet, for the metric.
 	joining map[string]joiningNode
 }
 
@@ -58,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		node := r.memory.node(&nodes.Items[i])
 		view, readySince := viewNode(node, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
-		if view.On.Record == nil {
+		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
 			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
 		}
 	}
@@ -68,7 +68,9 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		return seen, err
 	}
 	for _, pod := range pods {
-		seen.input.Pods = append(seen.input.Pods, viewPod(pod))
+		view := viewPod(pod)
+		view.Waiting = r.memory.waiting(view.UID, view.Waiting, now)
+		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	seen.strangers = strangers
 	return seen, nil

@@ -31,7 +31,7 @@ func viewPod(pod seenPod) plan.Pod {
 		Phase:           pod.Status.Phase,
 		PastDeadline:    pod.Status.Reason == "DeadlineExceeded",
 		StatusReason:    outcome.Clean(pod.Status.Reason, 128),
-		StatusMessage:   outcome.Clean(pod.Status.Message, maxWaitingBytes),
+		StatusMessage:   cleanHead(pod.Status.Message, maxWaitingBytes),
 		Waiting:         waiting(pod.Pod),
 		DeleteRequested: deleteRequested(pod),
 	}
@@ -154,9 +154,9 @@ func waiting(pod *corev1.Pod) string {
 				if reason == "ErrImagePull" {
 					reason = "ImagePullBackOff"
 				}
-				return outcome.Clean(reason+": image "+statuses[i].Image, maxWaitingBytes)
+				return cleanHead(reason+": image "+statuses[i].Image, maxWaitingBytes)
 			default:
-				return outcome.Clean(w.Reason+": "+w.Message, maxWaitingBytes)
+				return cleanHead(w.Reason+": "+w.Message, maxWaitingBytes)
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 )
 
@@ -25,32 +25,38 @@ const (
 // found out again by one try.
 type refusals struct {
 	mu   sync.Mutex
-	jobs map[types.UID]refusal
+	jobs map[client.ObjectKey]refusal
 }
 
 type refusal struct {
+	uid        types.UID
 	generation int64
 	wait       time.Duration
 	obstacle   plan.Obstacle
 }
 
-func newRefusals() refusals { return refusals{jobs: map[types.UID]refusal{}} }
+// isOf is true when the refusal is of the NodeJob as it is now: a change of its spec may have mended it.
+func (r *refusal) isOf(job *v1alpha1.NodeJob) bool {
+	return r.uid == job.UID && r.generation == job.Generation
+}
+
+func newRefusals() refusals { return refusals{jobs: map[client.ObjectKey]refusal{}} }
 
 // obstacle is what was last found; nil when nothing was, or the NodeJob has changed since.
 func (r *refusals) obstacle(job *v1alpha1.NodeJob) *plan.Obstacle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.jobs[job.UID]
-	if !ok || known.generation != job.Generation {
+	known, ok := r.jobs[client.ObjectKeyFromObject(job)]
+	if !ok || !known.isOf(job) {
 		return nil
 	}
 	return &known.obstacle
 }
 
-func (r *refusals) clear(uid types.UID) {
+func (r *refusals) clear(name client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.jobs, uid)
+	delete(r.jobs, name)
 }
 
 // note keeps err if it means that no pod of this NodeJob can be made, whichever node it is for.
@@ -62,12 +68,13 @@ func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait := firstRefusalWait
-	if known, ok := r.jobs[job.UID]; ok && known.generation == job.Generation {
+	if known, ok := r.jobs[client.ObjectKeyFromObject(job)]; ok && known.isOf(job) {
 		wait = min(2*known.wait, longestRefusalWait)
 	}
 	message := fmt.Sprintf("the API server refuses the task's pod in namespace %s: %s. %s",
-		job.Namespace, beginning(withoutPodName(err)), fmt.Sprintf(remedy, job.Namespace))
-	r.jobs[job.UID] = refusal{
+		job.Namespace, cleanHead(withoutPodName(err), maxRefusalBytes), fmt.Sprintf(remedy, job.Namespace))
+	r.jobs[client.ObjectKeyFromObject(job)] = refusal{
+		uid:        job.UID,
 		generation: job.Generation,
 		wait:       wait,
 		obstacle:   plan.Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
@@ -85,21 +92,6 @@ func withoutPodName(err error) string {
 		}
 	}
 	return text
-}
-
-// beginning is what is shown of a refusal: the API server says first what is wrong, and then where.
-// It is cut before it is cleaned, and again for what the escapes have added, of which each takes at
-// most four times the room: Clean itself would keep the end.
-func beginning(s string) string {
-	return head(outcome.Clean(head(s, maxRefusalBytes), 4*maxRefusalBytes), maxRefusalBytes)
-}
-
-// head keeps the beginning of a text.
-func head(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
 func refusalOf(err error) (reason, remedy string) {

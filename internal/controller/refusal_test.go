@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -89,7 +91,7 @@ func TestRefusalsAreTriedAgainLessAndLessOften(t *testing.T) {
 	if got := r.obstacle(changed).RetryAt.Sub(noon); got != firstRefusalWait {
 		t.Errorf("it waits %v after the change, want %v", got, firstRefusalWait)
 	}
-	r.clear("job-uid")
+	r.clear(client.ObjectKeyFromObject(job))
 	if got := r.obstacle(changed); got != nil {
 		t.Errorf("a pod was made, and the NodeJob is still held back by %+v", got)
 	}

@@ -59,11 +59,10 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.now()
 	next := untilWake(p.WakeAt, now)
-	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil {
-		if seen.input.Obstacle == nil {
-			// Found in this very pass; the next one says so in the status.
-			next = soonest(next, statusInterval/10)
-		}
+	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil && seen.input.Obstacle == nil {
+		// Found in this very pass; the next one says so in the status.
+		next = soonest(next, statusInterval/10)
+	} else if obstacle != nil && obstacle.RetryAt.After(now) {
 		next = soonest(next, untilWake(obstacle.RetryAt, now))
 	}
 	if !seen.job.DeletionTimestamp.IsZero() {
@@ -109,7 +108,7 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
-			fmt.Sprintf("revision %s begins on %d nodes", status.Revision, status.Nodes.Matched-status.Nodes.Done))
+			fmt.Sprintf("revision %s begins; nodes to do: %d", status.Revision, status.Nodes.Matched-status.Nodes.Done))
 		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
 	}
 	for _, c := range status.Conditions {
@@ -119,7 +118,7 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 		}
 		switch c.Type {
 		case v1alpha1.ConditionComplete:
-			r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ConditionComplete, "Rollout", c.Message)
+			r.event(job, nil, corev1.EventTypeNormal, c.Reason, "Rollout", c.Message)
 		case v1alpha1.ConditionStalled:
 			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", c.Message)
 		default:
@@ -163,5 +162,5 @@ func node(a plan.Record) *corev1.Node {
 }
 
 func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
-	r.Recorder.Eventf(regarding, related, kind, reason, action, "%s", outcome.Clean(note, maxNoteBytes))
+	r.Recorder.Eventf(regarding, related, kind, reason, action, "%s", cleanHead(note, maxNoteBytes))
 }

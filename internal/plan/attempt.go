@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// StopSlack is how long after the end of its grace period a deleted pod may still be there before
 	// its kubelet is taken to be dead, though the node does not say so.
 	StopSlack = 60 * time.Second
+
+	// slowStart is how long a pod may take to start before the status says so.
+	slowStart = 30 * time.Second
 )
 
 // fate is what becomes of a pod.
@@ -61,7 +65,11 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 
 	deadline := s.deadline(pod)
 	if s.in.Now.Before(deadline) {
-		return verdict{fate: fateRuns, until: deadline, message: pod.Waiting}
+		message, until := s.notStarting(pod)
+		if until.IsZero() || deadline.Before(until) {
+			until = deadline
+		}
+		return verdict{fate: fateRuns, until: until, message: message}
 	}
 	// Too late. A kubelet that answers is asked to stop it and reports how it ended; one that does
 	// not must not hold the slot for ever, and an attempt that took its node away has failed.
@@ -81,6 +89,20 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 			message: "the attempt took too long, and its kubelet did not end it"})
 	}
+}
+
+// notStarting is why a pod has not started, or when that is to be asked again. A volume or a network
+// that is missing has no reason in the pod's status, only events.
+func (s *survey) notStarting(pod *Pod) (string, time.Time) {
+	slow := pod.Created.Add(slowStart)
+	switch {
+	case pod.Waiting != "" || !pod.Started.IsZero():
+		return pod.Waiting, time.Time{}
+	case s.in.Now.Before(slow):
+		return "", slow
+	}
+	return fmt.Sprintf("not started for %d s: kubectl -n %s describe pod %s says why",
+		slowStart/time.Second, s.in.Job.Namespace, pod.Name), time.Time{}
 }
 
 func (s *survey) deadline(pod *Pod) time.Time {
@@ -121,7 +143,7 @@ func (s *survey) judgeEnd(pod *Pod, node *Node) end {
 		return e
 	}
 	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(s.timeout)) {
-		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(exitMessage(exit), pod.Waiting, "the attempt took longer than its time limit")}
+		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
 		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why}
@@ -217,6 +239,14 @@ func (s *survey) byOurClock(started, finished time.Time) (time.Time, time.Time) 
 		return started, s.in.Now
 	}
 	return started.Add(-ahead), s.in.Now
+}
+
+// ownMessage is what the task itself said.
+func ownMessage(exit *Exit) string {
+	if exit == nil || exit.Lost {
+		return ""
+	}
+	return exit.Message
 }
 
 func exitMessage(exit *Exit) string {

@@ -40,6 +40,7 @@ func (s *survey) startWithinLimit(p *Plan) {
 			continue
 		}
 		slots--
+		s.starts++
 		p.Nodes[i].set(Running, v1alpha1.ReasonStarting, "")
 		p.Actions = append(p.Actions, Start{Attempt: s.attempts[i]})
 	}

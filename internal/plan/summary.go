@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	for _, c := range s.conditions(status.Nodes) {
+	for _, c := range s.conditions(status.Nodes, p.Nodes) {
 		c.ObservedGeneration = s.in.Job.Generation
 		c.LastTransitionTime = metav1.NewTime(s.in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -60,84 +59,6 @@ func count(nodes []NodeState) v1alpha1.NodeCounts {
 		c.Matched++
 	}
 	return c
-}
-
-// conditions are Complete, Reconciling and Stalled, in every pass.
-func (s *survey) conditions(n v1alpha1.NodeCounts) []metav1.Condition {
-	progress := fmt.Sprintf("%d of %d nodes are done", n.Done, n.Matched)
-	if n.Failed > 0 {
-		progress += fmt.Sprintf(", %d failed", n.Failed)
-	}
-	complete := condition(v1alpha1.ConditionComplete, false, v1alpha1.ReasonInProgress, progress)
-	reconciling := condition(v1alpha1.ConditionReconciling, false, v1alpha1.ReasonInProgress, progress)
-	stalled := condition(v1alpha1.ConditionStalled, false, v1alpha1.ReasonNotStalled, "nothing needs help")
-	unfinished := n.Running + n.Waiting
-
-	switch {
-	case s.obstacle != nil:
-		stalled = condition(v1alpha1.ConditionStalled, true, s.obstacle.Reason, s.obstacle.Message)
-		complete.Reason = s.obstacle.Reason
-		reconciling.Reason = s.obstacle.Reason
-	case n.Matched == 0:
-		message := "no node matches spec.nodeSelector without a taint that is not tolerated; the task runs as soon as one does"
-		complete.Reason, complete.Message = v1alpha1.ReasonNoMatchingNodes, message
-		reconciling.Reason, reconciling.Message = v1alpha1.ReasonNoMatchingNodes, message
-	case n.Done == n.Matched:
-		complete = condition(v1alpha1.ConditionComplete, true, v1alpha1.ReasonAllNodesDone, progress)
-		reconciling.Reason = v1alpha1.ReasonAllNodesDone
-	case n.Failed > 0 && unfinished == 0:
-		stalled = condition(v1alpha1.ConditionStalled, true, v1alpha1.ReasonNodesFailed, s.failedMessage(n.Failed))
-		complete.Reason = v1alpha1.ReasonNodesFailed
-		reconciling.Reason = v1alpha1.ReasonNodesFailed
-	case s.in.Job.Spec.Suspend:
-		complete.Reason = v1alpha1.ReasonSuspended
-		reconciling.Reason = v1alpha1.ReasonSuspended
-		reconciling.Message = "spec.suspend keeps new attempts from starting; " + progress
-	default:
-		reconciling.Status = metav1.ConditionTrue
-		if len(s.notStarted) > 0 {
-			complete.Reason = v1alpha1.ReasonPodNotStarting
-			reconciling.Reason = v1alpha1.ReasonPodNotStarting
-			reconciling.Message = s.notStartedMessage()
-		}
-	}
-	return []metav1.Condition{complete, reconciling, stalled}
-}
-
-func condition(kind string, is bool, reason, message string) metav1.Condition {
-	status := metav1.ConditionFalse
-	if is {
-		status = metav1.ConditionTrue
-	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-}
-
-// failedMessage names up to three nodes with what they said last, and what to do.
-func (s *survey) failedMessage(failed int32) string {
-	var named []string
-	for _, f := range s.boundedFailures() {
-		if len(named) == maxNamed {
-			break
-		}
-		text := f.Node + ": " + f.Reason
-		if f.ExitCode != nil {
-			text += fmt.Sprintf(", exit code %d", *f.ExitCode)
-		}
-		if line := lastLine(f.Message); line != "" {
-			text += ": " + line
-		}
-		named = append(named, text)
-	}
-	key := v1alpha1.RecordKey(s.in.Job.Namespace, s.in.Job.Name)
-	return fmt.Sprintf("every attempt failed on %d nodes (%s). Correct the task, or have it tried again on a node with: kubectl annotate node NAME %s-",
-		failed, strings.Join(named, "; "), key)
-}
-
-func (s *survey) notStartedMessage() string {
-	slices.Sort(s.notStarted)
-	named := s.notStarted[:min(len(s.notStarted), maxNamed)]
-	return fmt.Sprintf("on %d nodes the pod does not start (%s). Check the image's name and that the nodes can pull it",
-		len(s.notStarted), outcome.Clean(strings.Join(named, "; "), maxFailureMessage))
 }
 
 // boundedFailures are the nodes that need help first, then those that try again, by name.

@@ -16,6 +16,12 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
+// refused is an input in which the API server has just refused a pod.
+func refused(in Input) Input {
+	in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: in.Now.Add(time.Second)}
+	return in
+}
+
 // TestConditions shows what people read, whole.
 func TestConditions(t *testing.T) {
 	var (
@@ -25,23 +31,24 @@ func TestConditions(t *testing.T) {
 		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
 		one     = func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 		pulling = func(name string) Pod {
-			return newPod(newNode(name), func(p *Pod) { p.Phase, p.Waiting = corev1.PodPending, "ImagePullBackOff: image registry.example/x" })
+			return newPod(newNode(name), func(p *Pod) { p.Phase, p.Started, p.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/x" })
 		}
 		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
-	const noNode = "no node matches spec.nodeSelector without a taint that is not tolerated; the task runs as soon as one does"
+	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
+	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
 		in   Input
 		want []string
 	}{
 		"it runs": {see(newJob(one), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=False InProgress: 1 of 3 nodes are done",
-			"Reconciling=True InProgress: 1 of 3 nodes are done",
+			"Complete=False InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
+			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Stalled=False NotStalled: nothing needs help",
 		}},
 		"it goes on beside nodes that failed": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
-			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed",
-			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed",
+			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
+			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Stalled=False NotStalled: nothing needs help",
 		}},
 		"every node is done": {see(newJob(), []Node{done("a"), done("b"), tainted}), []string{
@@ -50,13 +57,13 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: nothing needs help",
 		}},
 		"every node is done, and it is suspended": {see(newJob(suspend), []Node{done("a")}), []string{
-			"Complete=True AllNodesDone: 1 of 1 nodes are done",
-			"Reconciling=False AllNodesDone: 1 of 1 nodes are done",
+			"Complete=True AllNodesDone: 1 of 1 node is done",
+			"Reconciling=False AllNodesDone: 1 of 1 node is done",
 			"Stalled=False NotStalled: nothing needs help",
 		}},
-		"no node matches": {see(newJob(), []Node{tainted}), []string{
-			"Complete=False NoMatchingNodes: " + noNode,
-			"Reconciling=False NoMatchingNodes: " + noNode,
+		"no node matches for a taint": {see(newJob(), []Node{tainted}), []string{
+			"Complete=False NoMatchingNodes: " + tooTainted,
+			"Reconciling=False NoMatchingNodes: " + tooTainted,
 			"Stalled=False NotStalled: nothing needs help",
 		}},
 		"there are no nodes": {see(newJob(), nil), []string{
@@ -67,7 +74,7 @@ func TestConditions(t *testing.T) {
 		"nodes failed and nothing else is left": {see(newJob(), []Node{done("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
-			"Stalled=True NodesFailed: every attempt failed on 1 nodes (b: TaskFailed, exit code 3: no space left). " +
+			"Stalled=True NodesFailed: every attempt failed on 1 node (b: TaskFailed, exit code 3: no space left). " +
 				"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
@@ -81,23 +88,23 @@ func TestConditions(t *testing.T) {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
 				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeLost, "", nil
 			}))}), []string{
-				"Complete=False NodesFailed: 0 of 1 nodes are done, 1 failed",
-				"Reconciling=False NodesFailed: 0 of 1 nodes are done, 1 failed",
-				"Stalled=True NodesFailed: every attempt failed on 1 nodes (a: NodeLost). " +
+				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
+				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
+				"Stalled=True NodesFailed: every attempt failed on 1 node (a: NodeLost). " +
 					"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
 			},
 		},
 		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
-			"Complete=False Suspended: 1 of 2 nodes are done",
-			"Reconciling=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done",
+			"Complete=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
+			"Reconciling=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
 			"Stalled=False NotStalled: nothing needs help",
 		}},
 		"pods do not start": {
 			see(newJob(), []Node{done("a"), newNode("b"), newNode("c"), newNode("d"), newNode("e")}, pulling("e"), pulling("d"), pulling("c"), pulling("b")), []string{
-				"Complete=False PodNotStarting: 1 of 5 nodes are done",
+				"Complete=False PodNotStarting: 1 of 5 nodes are done, 4 running",
 				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
 					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
-					"Check the image's name and that the nodes can pull it",
+					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: nothing needs help",
 			},
 		},
@@ -107,9 +114,58 @@ func TestConditions(t *testing.T) {
 				in.Obstacle = missing
 				return in
 			}(), []string{
-				"Complete=False ConfigMapNotFound: 1 of 2 nodes are done",
-				"Reconciling=False ConfigMapNotFound: 1 of 2 nodes are done",
+				"Complete=False ConfigMapNotFound: 1 of 2 nodes are done; waiting: 1 ConfigMapNotFound (b)",
+				"Reconciling=False ConfigMapNotFound: 1 of 2 nodes are done; waiting: 1 ConfigMapNotFound (b)",
 				"Stalled=True ConfigMapNotFound: " + missing.Message,
+			},
+		},
+		"a pod says nothing and does not start": {
+			see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), func(p *Pod) {
+				p.Name, p.Phase, p.Started, p.Created = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart)
+			})), []string{
+				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
+				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: kubectl -n ns describe pod job-x says why). " +
+					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
+				"Stalled=False NotStalled: nothing needs help",
+			},
+		},
+		"a refusal while attempts run may pass by itself": {
+			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
+				"Complete=False PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
+				"Reconciling=True PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b); exceeded quota",
+				"Stalled=False NotStalled: nothing needs help",
+			},
+		},
+		"a refusal while nothing runs": {
+			refused(see(newJob(), []Node{done("a"), newNode("b")})), []string{
+				"Complete=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
+				"Reconciling=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
+				"Stalled=True PodForbidden: exceeded quota",
+			},
+		},
+		"a refusal that matters to no node any more": {
+			refused(see(newJob(), []Node{done("a")})), []string{
+				"Complete=True AllNodesDone: 1 of 1 node is done",
+				"Reconciling=False AllNodesDone: 1 of 1 node is done",
+				"Stalled=False NotStalled: nothing needs help",
+			},
+		},
+		"a lost node does not hide that others failed": {
+			see(newJob(), []Node{failed("a"), newNode("b", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
+				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
+				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
+				"Stalled=True NodesFailed: every attempt failed on 1 node (a: TaskFailed, exit code 3: no space left). " +
+					"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+			},
+		},
+		"a node is disrupted again and again": {
+			see(newJob(), []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) {
+				r.Attempts, r.Disruptions, r.Message, r.FinishedAt = 0, manyDisruptions, "OutOfcpu: node is full", now
+			}))}), []string{
+				"Complete=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
+				"Reconciling=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
+				"Stalled=True Disrupted: attempts on 1 node were disrupted 5 times in a row or more (a: OutOfcpu: node is full). " +
+					"They go on, and count as no failures; see what ends them",
 			},
 		},
 		"the selector cannot be used": {
@@ -180,8 +236,7 @@ func TestStatusIsStable(t *testing.T) {
 		t.Errorf("status of the same state, five seconds later (-first +second):\n%s", diff)
 	}
 
-	turned.Job = later.DeepCopy()
-	turned.Job.Spec.Suspend = false
+	turned.Pods = nil // the attempt that kept it going is over
 	for _, c := range Next(turned).Status.Conditions {
 		switch {
 		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):

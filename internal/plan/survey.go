@@ -26,6 +26,10 @@ type survey struct {
 	attempts   map[int]task.Attempt
 	failures   []v1alpha1.NodeFailure
 	notStarted []string
+	// disrupted are nodes that were disrupted many times in a row.
+	disrupted []string
+	// starts counts the attempts that this pass starts.
+	starts int32
 }
 
 func newSurvey(in Input) *survey {
@@ -86,17 +90,25 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
-			if pod.Waiting != "" {
-				s.notStarted = append(s.notStarted, node.Name+": "+pod.Waiting)
+			if v.message != "" && pod.Started.IsZero() {
+				s.notStarted = append(s.notStarted, node.Name+": "+v.message)
 			}
 		}
 		running = true
 		*st = NodeState{Name: node.Name, State: Running, Reason: v1alpha1.ReasonRunning, Message: v.message, Until: v.until}
 		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
-			s.failures = append(s.failures, failureOf(node, true))
+			s.retrying(node)
 		}
 	}
 	return running, leaving
+}
+
+// retrying notes a node whose last attempt failed or was disrupted, and that goes on.
+func (s *survey) retrying(node *Node) {
+	s.failures = append(s.failures, failureOf(node, true))
+	if rec := node.On.Record; rec.Disruptions >= manyDisruptions {
+		s.disrupted = append(s.disrupted, node.Name+": "+lastLine(rec.Message))
+	}
 }
 
 func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
@@ -132,7 +144,7 @@ func (s *survey) settleIdle(node *Node, leaving bool, st *NodeState, index int) 
 		return
 	}
 	if !standing.notBefore.IsZero() {
-		s.failures = append(s.failures, failureOf(node, true))
+		s.retrying(node)
 	}
 	if s.mustWait(node, leaving, standing, st) {
 		return

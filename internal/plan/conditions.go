@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// manyDisruptions in a row are no accident any more: somebody should look, though it goes on.
+const manyDisruptions = 5
+
+// situation is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
+type situation struct {
+	holds   string
+	reason  string
+	message string
+}
+
+// conditions are Complete, Reconciling and Stalled, in every pass. At most one of them is True.
+func (s *survey) conditions(n v1alpha1.NodeCounts, nodes []NodeState) []metav1.Condition {
+	is := s.situation(n, nodes)
+	conditions := make([]metav1.Condition, 0, 3)
+	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: progress(n, nodes)}
+		switch {
+		case kind == is.holds:
+			c.Status, c.Message = metav1.ConditionTrue, is.message
+		case kind == v1alpha1.ConditionStalled:
+			c.Reason, c.Message = v1alpha1.ReasonNotStalled, "nothing needs help"
+		case is.holds == "":
+			c.Message = is.message
+		}
+		conditions = append(conditions, c)
+	}
+	return conditions
+}
+
+// situation asks in order of urgency: first what only the user can mend, last what goes on by itself.
+func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	moving := n.Running + movable(nodes)
+	switch {
+	case s.blocked(n):
+		return situation{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
+	case n.Matched == 0:
+		return situation{"", v1alpha1.ReasonNoMatchingNodes, noMatchMessage(nodes)}
+	case n.Done == n.Matched:
+		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
+	case n.Failed > 0 && moving == 0:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
+	case s.in.Job.Spec.Suspend:
+		is := situation{"", v1alpha1.ReasonSuspended, "spec.suspend keeps new attempts from starting; " + progress(n, nodes)}
+		if n.Running > 0 {
+			is.holds = v1alpha1.ConditionReconciling
+		}
+		return is
+	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
+	case s.obstacle != nil && s.obstructs(n):
+		return situation{v1alpha1.ConditionReconciling, s.obstacle.Reason, progress(n, nodes) + "; " + s.obstacle.Message}
+	case len(s.notStarted) > 0:
+		return situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonPodNotStarting, s.notStartedMessage()}
+	}
+	return situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
+}
+
+// blocked is true when the obstacle stops everything: one that only a change by the user removes, or
+// a refusal while no attempt runs whose end could make room.
+func (s *survey) blocked(n v1alpha1.NodeCounts) bool {
+	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs(n) && s.starts == n.Running))
+}
+
+// obstructs is true when there are nodes for which the obstacle matters.
+func (s *survey) obstructs(n v1alpha1.NodeCounts) bool { return n.Waiting > 0 || s.starts > 0 }
+
+// movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
+// being deleted may never do so.
+func movable(nodes []NodeState) int32 {
+	var n int32
+	for i := range nodes {
+		if nodes[i].State != Waiting {
+			continue
+		}
+		switch nodes[i].Reason {
+		case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// progress is how far it is, and what the rest waits for.
+func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
+	text := fmt.Sprintf("%d of %s done", n.Done, areNodes(n.Matched))
+	if n.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", n.Failed)
+	}
+	if n.Running > 0 {
+		text += fmt.Sprintf(", %d running", n.Running)
+	}
+	type group struct {
+		count int
+		first string
+	}
+	groups := map[string]group{}
+	for i := range nodes {
+		if node := &nodes[i]; node.State == Waiting {
+			g := groups[node.Reason]
+			if g.count++; g.first == "" || node.Name < g.first {
+				g.first = node.Name
+			}
+			groups[node.Reason] = g
+		}
+	}
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[reason]
+		part := fmt.Sprintf("%d %s (%s", g.count, reason, g.first)
+		if g.count > 1 {
+			part += ", …"
+		}
+		parts = append(parts, part+")")
+	}
+	if len(parts) > 0 {
+		text += "; waiting: " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// noMatchMessage names a taint, if there is one, as it is what people forget.
+func noMatchMessage(nodes []NodeState) string {
+	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
+	tainted, first := 0, -1
+	for i := range nodes {
+		if nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
+			if tainted++; first < 0 || nodes[i].Name < nodes[first].Name {
+				first = i
+			}
+		}
+	}
+	if tainted > 0 {
+		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
+			areNodes(int32(tainted)), nodes[first].Name, nodes[first].Message)
+	}
+	return message
+}
+
+// failedMessage names up to three nodes with what they said last, and what to do.
+func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
+	var named []string
+	for _, f := range s.boundedFailures() {
+		if len(named) == maxNamed || f.Retrying {
+			break
+		}
+		text := f.Node + ": " + f.Reason
+		if f.ExitCode != nil {
+			text += fmt.Sprintf(", exit code %d", *f.ExitCode)
+		}
+		if line := lastLine(f.Message); line != "" {
+			text += ": " + line
+		}
+		named = append(named, text)
+	}
+	key := v1alpha1.RecordKey(s.in.Job.Namespace, s.in.Job.Name)
+	return fmt.Sprintf("every attempt failed on %s (%s). Correct the task, or have it tried again on a node with: kubectl annotate node NAME %s-",
+		plural(n.Failed), strings.Join(named, "; "), key)
+}
+
+func (s *survey) disruptedMessage() string {
+	return fmt.Sprintf("attempts on %s were disrupted %d times in a row or more (%s). They go on, and count as no failures; see what ends them",
+		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
+}
+
+func (s *survey) notStartedMessage() string {
+	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
+		plural(int32(len(s.notStarted))), named(s.notStarted))
+}
+
+// named lists up to three of the texts, in their order.
+func named(texts []string) string {
+	slices.Sort(texts)
+	list := strings.Join(texts[:min(len(texts), maxNamed)], "; ")
+	return outcome.Clean(list, maxFailureMessage)
+}
+
+func plural(n int32) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+func areNodes(n int32) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return plural(n) + " are"
+}
