@@ -123,34 +123,41 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 	err = poll(ctx, func() (string, error) {
 		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
-			return "listing nodes: " + err.Error(), nil // the API server may be restarting
+			return "listing nodes: " + err.Error(), nil //nolint:nilerr // the API server may be restarting
 		}
-		found := map[string]*corev1.Node{}
-		for i := range list.Items {
-			found[list.Items[i].Name] = &list.Items[i]
+		name, missing := firstLate(names, list.Items, condition)
+		if missing == "" {
+			return "", nil
 		}
-		for _, name := range names {
-			node := found[name]
-			late = name
-			if node == nil {
-				if err := c.nodeFailure(name); err != nil {
-					return "", err
-				}
-				return "node " + name + " has not registered", nil
-			}
-			if missing := condition(node); missing != "" {
-				if err := c.nodeFailure(name); err != nil {
-					return "", err
-				}
-				return "node " + name + ": " + missing, nil
-			}
+		late = name
+		if err := c.nodeFailure(name); err != nil {
+			return "", err
 		}
-		return "", nil
+		return missing, nil
 	})
 	if err != nil {
 		return c.withNodeLogs(fmt.Errorf("waiting for nodes: %w", err), late)
 	}
 	return nil
+}
+
+// firstLate finds the first node that has not registered or does not meet the condition, and says
+// what is missing; nothing when there is none.
+func firstLate(names []string, nodes []corev1.Node, condition func(*corev1.Node) string) (name, missing string) {
+	found := map[string]*corev1.Node{}
+	for i := range nodes {
+		found[nodes[i].Name] = &nodes[i]
+	}
+	for _, name := range names {
+		node := found[name]
+		if node == nil {
+			return name, "node " + name + " has not registered"
+		}
+		if missing := condition(node); missing != "" {
+			return name, "node " + name + ": " + missing
+		}
+	}
+	return "", ""
 }
 
 // NodeNames lists the nodes that the API server knows.

@@ -147,25 +147,13 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	}
 	defer unlock()
 	dir := filepath.Join(root, options.Name)
-	if old, err := load(dir); err == nil {
-		return nil, fmt.Errorf("it exists since %s; take it down first: everynode-local down --name %s",
-			old.state.Created.Format(time.DateTime), options.Name)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	ports, err := freePorts(4)
-	if err != nil {
+	if err := refuseExisting(dir, options.Name); err != nil {
 		return nil, err
 	}
 	s.Name, s.ID, s.Created = options.Name, clusterID(dir), time.Now()
-	s.APIPort, s.EtcdPort, s.EtcdPeerPort, s.KwokPort = ports[0], ports[1], ports[2], ports[3]
 	s.AuditPolicy, s.MonitorGrace = options.AuditPolicy, options.NodeMonitorGracePeriod
-	if s.Real {
-		// Each cluster has an address of its own, so the port can be the usual one.
-		s.APIPort = 6443
-		if s.Slot, err = freeSlot(); err != nil {
-			return nil, err
-		}
+	if err := s.choosePlace(); err != nil {
+		return nil, err
 	}
 	c := &Cluster{dir: dir, state: s, progress: options.Progress, prepared: s.Real && options.Nodes > 0}
 	for _, folder := range []string{"logs", "processes", "nodes", "images"} {
@@ -180,6 +168,36 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 		return c, c.setUpNetwork()
 	}
 	return c, nil
+}
+
+// refuseExisting returns an error when there is a cluster in the folder, or what cannot be read as one.
+func refuseExisting(dir, name string) error {
+	old, err := load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("it exists since %s; take it down first: everynode-local down --name %s",
+		old.state.Created.Format(time.DateTime), name)
+}
+
+// choosePlace finds ports and, for real nodes, addresses that are free; callers hold the lock of all
+// clusters.
+func (s *state) choosePlace() error {
+	ports, err := freePorts(4)
+	if err != nil {
+		return err
+	}
+	s.APIPort, s.EtcdPort, s.EtcdPeerPort, s.KwokPort = ports[0], ports[1], ports[2], ports[3]
+	if !s.Real {
+		return nil
+	}
+	// Each cluster has an address of its own, so the port can be the usual one.
+	s.APIPort = 6443
+	s.Slot, err = freeSlot()
+	return err
 }
 
 // ensurePrograms checks the machine and builds, before anything is started.

@@ -169,8 +169,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		if err == nil {
 			return "", nil
 		}
-		var wrongCertificate *tls.CertificateVerificationError
-		if errors.As(err, &wrongCertificate) {
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			return "", fmt.Errorf("another program answers at %s: %w", c.apiURL(), err)
 		}
 		return err.Error(), c.died(apiServerName)

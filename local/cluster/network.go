@@ -14,10 +14,6 @@ const (
 	maxRealNodes   = 250
 )
 
-func slotNet(slot int) *net.IPNet {
-	return &net.IPNet{IP: net.IPv4(10, byte(firstSlotOctet+slot), 0, 0).To4(), Mask: net.CIDRMask(16, 32)}
-}
-
 func (c *Cluster) prefix() string { return fmt.Sprintf("10.%d", firstSlotOctet+c.state.Slot) }
 
 // apiAddress is where the API server listens: never beyond the machine, and where nodes reach it.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,6 +68,10 @@ func freeSlot() (int, error) {
 		}
 	}
 	return 0, errors.New("finding an address range: all of 10.128.0.0 to 10.223.255.255 is in use on this machine")
+}
+
+func slotNet(slot int) *net.IPNet {
+	return &net.IPNet{IP: net.IPv4(10, byte(firstSlotOctet+slot), 0, 0).To4(), Mask: net.CIDRMask(16, 32)}
 }
 
 func usedNets() ([]*net.IPNet, error) {
@@ -173,7 +178,7 @@ func (c *Cluster) unplug(node *realNode) error {
 	}
 	link, err := netlink.LinkByName(node.spec.HostLink)
 	if err != nil {
-		return nil // gone with the node's namespace
+		return nil //nolint:nilerr // the link went with the node's namespace
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("removing link %s: %w", node.spec.HostLink, err)
@@ -251,10 +256,9 @@ func (c *Cluster) mounts() []string {
 
 func (c *Cluster) unmountAll() error {
 	var errs []error
-	mounts := c.mounts()
-	for i := len(mounts) - 1; i >= 0; i-- {
-		if err := unix.Unmount(mounts[i], unix.MNT_DETACH); err != nil {
-			errs = append(errs, fmt.Errorf("unmounting %s: %w", mounts[i], err))
+	for _, mount := range slices.Backward(c.mounts()) {
+		if err := unix.Unmount(mount, unix.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmounting %s: %w", mount, err))
 		}
 	}
 	return errors.Join(errs...)

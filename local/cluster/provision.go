@@ -40,6 +40,31 @@ func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
 // certificates and a new machine ID.
 func (c *Cluster) provision(node *realNode) error {
 	dir := node.spec.Dir
+	if err := emptyMachine(dir); err != nil {
+		return err
+	}
+	upper := filepath.Join(dir, nodespec.UpperDir)
+	if err := hideRuntimes(upper); err != nil {
+		return err
+	}
+	if err := linkClient(upper); err != nil {
+		return err
+	}
+	node.spec.Services = c.services(node)
+	if err := node.spec.Save(); err != nil {
+		return err
+	}
+	if err := c.certify(node, filepath.Join(upper, "etc/kubernetes")); err != nil {
+		return err
+	}
+	if err := c.configure(node, upper); err != nil {
+		return err
+	}
+	return newSystemUUID(dir)
+}
+
+// emptyMachine clears a node's file system, and makes the empty folders that its mounts need.
+func emptyMachine(dir string) error {
 	for _, name := range []string{nodespec.UpperDir, nodespec.WorkDir, nodespec.RootDir, nodespec.DataDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("clearing the node's file system: %w", err)
@@ -54,8 +79,12 @@ func (c *Cluster) provision(node *realNode) error {
 			return fmt.Errorf("making the node's file system: %w", err)
 		}
 	}
-	// The host may have a runtime, a kubelet or an old cluster's leavings: no node shall see them.
-	upper := filepath.Join(dir, nodespec.UpperDir)
+	return nil
+}
+
+// hideRuntimes makes the folders of a runtime and a kubelet empty in the node's upper layer. The host
+// may have one, or an old cluster's leavings: no node shall see them.
+func hideRuntimes(upper string) error {
 	for _, name := range []string{
 		"etc/cni/net.d", "etc/containerd", "etc/kubernetes", "var/lib/cni", "var/lib/containerd", "var/lib/kubelet",
 		"var/log/pods", "var/log/containers", "opt/cni/bin",
@@ -67,20 +96,22 @@ func (c *Cluster) provision(node *realNode) error {
 			return err
 		}
 	}
-	// Scripts expect the runtime's client on the usual path.
+	return nil
+}
+
+// linkClient puts the runtime's client on the usual path, where scripts expect it.
+func linkClient(upper string) error {
 	if err := os.MkdirAll(filepath.Join(upper, "usr/local/bin"), 0o755); err != nil {
 		return fmt.Errorf("making the node's file system: %w", err)
 	}
 	if err := os.Symlink(nodespec.ProgramsPath+"/ctr", filepath.Join(upper, "usr/local/bin/ctr")); err != nil {
 		return fmt.Errorf("making the node's file system: %w", err)
 	}
-	node.spec.Services = c.services(node)
-	if err := node.spec.Save(); err != nil {
-		return err
-	}
-	if err := c.certify(node, filepath.Join(upper, "etc/kubernetes")); err != nil {
-		return err
-	}
+	return nil
+}
+
+// configure writes the configuration of the node's daemons.
+func (c *Cluster) configure(node *realNode, upper string) error {
 	files, err := c.nodeFiles(node)
 	if err != nil {
 		return err
@@ -90,6 +121,11 @@ func (c *Cluster) provision(node *realNode) error {
 			return fmt.Errorf("writing the node's configuration: %w", err)
 		}
 	}
+	return nil
+}
+
+// newSystemUUID gives the node's machine the UUID that its firmware would name.
+func newSystemUUID(dir string) error {
 	uuid := randomHex(16)
 	uuid = strings.Join([]string{uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]}, "-")
 	if err := os.WriteFile(filepath.Join(dir, nodespec.UUIDFile), []byte(uuid+"\n"), 0o444); err != nil {

@@ -22,8 +22,7 @@ func main() {
 		return
 	}
 	// A command run on a node decides about our exit code as if it had run here.
-	var exit *cluster.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*cluster.ExitError](err); ok {
 		os.Exit(exit.Code)
 	}
 	fmt.Fprintf(os.Stderr, "everynode-local: %v\n", err)

@@ -108,20 +108,40 @@ func loadImageCommand() *cobra.Command {
 	}
 }
 
-// nodeCommands are the verbs that take the names of nodes and nothing else.
+// waitLimit is for a node to come back.
+const waitLimit = 2 * time.Minute
+
+// nodeVerb takes the names of nodes and nothing else.
+type nodeVerb struct {
+	name, short string
+	do          func(*cluster.Cluster, context.Context, string) error
+	// limit is the time for one node, of a verb that waits for it; 0 is none.
+	limit time.Duration
+}
+
+// run does it to one node.
+func (v nodeVerb) run(ctx context.Context, c *cluster.Cluster, node string) error {
+	if v.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, v.limit)
+		defer cancel()
+	}
+	return v.do(c, ctx, node)
+}
+
 func nodeCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, verb := range []struct {
-		name, short string
-		do          func(*cluster.Cluster, context.Context, string) error
-	}{
-		{"stop-kubelet", "Kill a node's kubelet and keep it down", (*cluster.Cluster).StopKubelet},
-		{"start-kubelet", "Start a node's kubelet again", (*cluster.Cluster).StartKubelet},
-		{"kill-runtime", "Kill a node's containerd; its supervisor starts it again", (*cluster.Cluster).KillRuntime},
-		{"reboot", "Reboot a node and wait until it is Ready with a new boot ID", reboot},
-		{"reimage", "Give a node a fresh file system and a new machine ID under its name", reimage},
-		{"install-cni", "Give the pod network to a node that joined without", (*cluster.Cluster).InstallCNI},
-		{"remove", "Take a node away, with its Node object", (*cluster.Cluster).Remove},
+	for _, verb := range []nodeVerb{
+		{"stop-kubelet", "Kill a node's kubelet and keep it down", (*cluster.Cluster).StopKubelet, 0},
+		{"start-kubelet", "Start a node's kubelet again", (*cluster.Cluster).StartKubelet, 0},
+		{"kill-runtime", "Kill a node's containerd; its supervisor starts it again", (*cluster.Cluster).KillRuntime, 0},
+		{"reboot", "Reboot a node and wait until it is Ready with a new boot ID", (*cluster.Cluster).RebootReady, waitLimit},
+		{
+			"reimage", "Give a node a fresh file system and a new machine ID under its name",
+			(*cluster.Cluster).ReimageReady, waitLimit,
+		},
+		{"install-cni", "Give the pod network to a node that joined without", (*cluster.Cluster).InstallCNI, 0},
+		{"remove", "Take a node away, with its Node object", (*cluster.Cluster).Remove, 0},
 	} {
 		commands = append(commands, &cobra.Command{
 			Use: verb.name + " NODE...", Short: verb.short, Args: cobra.MinimumNArgs(1),
@@ -131,7 +151,7 @@ func nodeCommands() []*cobra.Command {
 					return err
 				}
 				for _, node := range nodes {
-					if err := verb.do(c, cmd.Context(), node); err != nil {
+					if err := verb.run(cmd.Context(), c, node); err != nil {
 						return err
 					}
 				}
@@ -140,19 +160,4 @@ func nodeCommands() []*cobra.Command {
 		})
 	}
 	return commands
-}
-
-// waitLimit is for a node to come back.
-const waitLimit = 2 * time.Minute
-
-func reboot(c *cluster.Cluster, ctx context.Context, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	return c.RebootReady(ctx, node)
-}
-
-func reimage(c *cluster.Cluster, ctx context.Context, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	return c.ReimageReady(ctx, node)
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,7 +67,7 @@ func Create(group string) error {
 	}
 	for _, h := range all {
 		current := h.mount
-		for _, part := range strings.Split(group+"/"+System, "/") {
+		for part := range strings.SplitSeq(group+"/"+System, "/") {
 			if h.unified {
 				if err := delegate(current); err != nil {
 					return err
@@ -94,7 +95,7 @@ func delegate(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading the controllers of a control group: %w", err)
 	}
-	for _, controller := range strings.Fields(string(data)) {
+	for controller := range strings.FieldsSeq(string(data)) {
 		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
 		// Some controllers cannot be delegated (rdma, misc, cpu with real-time tasks about); the
 		// kubelet names the one it misses, if it needs it.
@@ -147,7 +148,7 @@ func Kill(group string) error {
 				return ignoreGone(err)
 			}
 			data, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-			for _, text := range strings.Fields(string(data)) {
+			for text := range strings.FieldsSeq(string(data)) {
 				if pid, err := strconv.Atoi(text); err == nil && pid > 1 && pid != os.Getpid() {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
@@ -217,9 +218,9 @@ func remove(group string) (left []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("removing control groups: %w", err)
 		}
-		for i := len(dirs) - 1; i >= 0; i-- {
-			if err := syscall.Rmdir(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				left = append(left, dirs[i])
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				left = append(left, dir)
 			}
 		}
 	}

@@ -88,28 +88,37 @@ func (k *keeper) keep() error {
 		id, ended, process, err := k.boot()
 		if reply != nil {
 			reply <- id
-			reply = nil
 		}
 		if err != nil {
 			return err
 		}
-		select {
-		case status := <-ended:
-			log.Printf("the node ended: %v", status)
-			// The kernel shows reboot(2) from inside as the end of process 1 by SIGHUP for a restart
-			// and by SIGINT for a halt. What is off stays off until someone asks for a boot.
-			if status.Signaled() && status.Signal() == syscall.SIGINT {
-				reply = <-k.requests
-			}
-			if status.Exited() && status.ExitStatus() != 0 {
-				return errors.New("the node's process 1 gave up")
-			}
-		case reply = <-k.requests:
-			if err := process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				log.Printf("ending the node: %v", err)
-			}
-			<-ended
+		if reply, err = k.untilNextBoot(ended, process); err != nil {
+			return err
 		}
+	}
+}
+
+// untilNextBoot returns when the node has ended and is to start again, with the channel of who asked
+// for that; nil when the node itself did.
+func (k *keeper) untilNextBoot(ended <-chan syscall.WaitStatus, process *os.Process) (reply chan string, err error) {
+	select {
+	case status := <-ended:
+		log.Printf("the node ended: %v", status)
+		if status.Exited() && status.ExitStatus() != 0 {
+			return nil, errors.New("the node's process 1 gave up")
+		}
+		// The kernel shows reboot(2) from inside as the end of process 1 by SIGHUP for a restart
+		// and by SIGINT for a halt. What is off stays off until someone asks for a boot.
+		if status.Signaled() && status.Signal() == syscall.SIGINT {
+			return <-k.requests, nil
+		}
+		return nil, nil
+	case reply := <-k.requests:
+		if err := process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			log.Printf("ending the node: %v", err)
+		}
+		<-ended
+		return reply, nil
 	}
 }
 

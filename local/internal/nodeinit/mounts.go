@@ -74,10 +74,15 @@ func kernelMounts(spec *nodespec.Spec, root string) error {
 	if err := unix.Mount(filepath.Join(spec.Dir, nodespec.BootIDFile), bootID, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("setting the node's boot ID: %w", err)
 	}
-	// Machines with firmware tables name one UUID for all nodes; the kubelet reports it.
+	return coverUUID(spec, root)
+}
+
+// coverUUID gives the node a system UUID of its own: machines with firmware tables name one for all
+// nodes, and the kubelet reports it.
+func coverUUID(spec *nodespec.Spec, root string) error {
 	uuid := filepath.Join(root, "sys/class/dmi/id/product_uuid")
 	if _, err := os.Stat(uuid); err != nil {
-		return nil
+		return nil //nolint:nilerr // a machine without firmware tables has nothing to cover
 	}
 	if err := unix.Mount(filepath.Join(spec.Dir, nodespec.UUIDFile), uuid, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("setting the node's system UUID: %w", err)
@@ -92,17 +97,7 @@ func deviceMounts(_ *nodespec.Spec, root string) error {
 		return err
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "kmsg", "fuse", "net/tun"} {
-		if _, err := os.Stat("/dev/" + name); err != nil {
-			continue
-		}
-		target := filepath.Join(dev, name)
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return fmt.Errorf("making device %s: %w", name, err)
-		}
-		if err := os.WriteFile(target, nil, 0o666); err != nil {
-			return fmt.Errorf("making device %s: %w", name, err)
-		}
-		if err := unix.Mount("/dev/"+name, target, "", unix.MS_BIND, ""); err != nil {
+		if err := bindDevice(dev, name); err != nil {
 			return fmt.Errorf("making device %s: %w", name, err)
 		}
 	}
@@ -125,6 +120,21 @@ func deviceMounts(_ *nodespec.Spec, root string) error {
 		}
 	}
 	return nil
+}
+
+// bindDevice shows a device of the host, where it has it, in the node's folder of devices.
+func bindDevice(dev, name string) error {
+	if _, err := os.Stat("/dev/" + name); err != nil {
+		return nil //nolint:nilerr // not every machine has every device
+	}
+	target := filepath.Join(dev, name)
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(target, nil, 0o666); err != nil {
+		return err
+	}
+	return unix.Mount("/dev/"+name, target, "", unix.MS_BIND, "")
 }
 
 // ownMounts are the node's volatile folders and those that must be on a plain file system.

@@ -26,20 +26,41 @@ func configureNetwork(spec *nodespec.Spec) error {
 	if err != nil {
 		return fmt.Errorf("finding the node's link: %w", err)
 	}
+	if err := connect(link, spec.Address); err != nil {
+		return err
+	}
+	if err := addRoutes(link, spec.Routes); err != nil {
+		return err
+	}
+	// The bridge plugin does so too, but only with the first pod: packets for a service's address
+	// that come from outside the node would be lost until then.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		return fmt.Errorf("switching forwarding on: %w", err)
+	}
+	return nil
+}
+
+// connect gives the node's link the name that a machine's first one has, and the node's address.
+func connect(link netlink.Link, address string) error {
 	if err := netlink.LinkSetName(link, "eth0"); err != nil {
 		return fmt.Errorf("naming the node's link: %w", err)
 	}
-	address, err := netlink.ParseAddr(spec.Address)
+	parsed, err := netlink.ParseAddr(address)
 	if err != nil {
 		return fmt.Errorf("reading the node's address: %w", err)
 	}
-	if err := netlink.AddrAdd(link, address); err != nil {
+	if err := netlink.AddrAdd(link, parsed); err != nil {
 		return fmt.Errorf("setting the node's address: %w", err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("setting the node's link up: %w", err)
 	}
-	for _, r := range spec.Routes {
+	return nil
+}
+
+// addRoutes adds the routes to the other nodes' pods and to services; the link must be up.
+func addRoutes(link netlink.Link, routes []nodespec.Route) error {
+	for _, r := range routes {
 		_, to, err := net.ParseCIDR(r.To)
 		if err != nil {
 			return fmt.Errorf("reading a route: %w", err)
@@ -53,11 +74,6 @@ func configureNetwork(spec *nodespec.Spec) error {
 		if err := netlink.RouteReplace(&route); err != nil {
 			return fmt.Errorf("adding the route to %s: %w", r.To, err)
 		}
-	}
-	// The bridge plugin does so too, but only with the first pod: packets for a service's address
-	// that come from outside the node would be lost until then.
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
-		return fmt.Errorf("switching forwarding on: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func Marked(variable, value string) []Record {
 		if err != nil {
 			continue // gone, or another user's
 		}
-		for _, entry := range bytes.Split(data, []byte{0}) {
+		for entry := range bytes.SplitSeq(data, []byte{0}) {
 			if !bytes.Equal(entry, want) {
 				continue
 			}
