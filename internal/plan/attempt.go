@@ -71,24 +71,25 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 		}
 		return verdict{fate: fateRuns, until: until, message: message}
 	}
-	// Too late. A kubelet that answers is asked to stop it and reports how it ended; one that does
-	// not must not hold the slot for ever, and an attempt that took its node away has failed.
-	giveUp := deadline
-	if !pod.DeleteRequested.IsZero() {
-		giveUp = later(deadline, pod.DeleteRequested).Add(StopSlack)
-	}
-	switch {
-	case node.lost():
+	return s.judgeOverdue(pod, node, deadline)
+}
+
+// judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
+// and reports how it ended; one that does not must not hold the slot for ever, and an attempt that
+// took its node away has failed.
+func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict {
+	if node.lost() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeLost,
 			message: "the node was lost during the attempt and did not come back before its deadline"})
-	case pod.DeleteRequested.IsZero():
-		return verdict{fate: fateOverdue, message: pod.Waiting}
-	case s.in.Now.Before(giveUp):
-		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
-	default:
-		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
-			message: "the attempt took too long, and its kubelet did not end it"})
 	}
+	if pod.DeleteRequested.IsZero() {
+		return verdict{fate: fateOverdue, message: pod.Waiting}
+	}
+	if giveUp := later(deadline, pod.DeleteRequested).Add(StopSlack); s.in.Now.Before(giveUp) {
+		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
+	}
+	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
+		message: "the attempt took too long, and its kubelet did not end it"})
 }
 
 // notStarting is why a pod has not started, or when that is to be asked again. A volume or a network

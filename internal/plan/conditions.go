@@ -54,19 +54,31 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	case n.Failed > 0 && moving == 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
 	case s.in.Job.Spec.Suspend:
-		is := situation{"", v1alpha1.ReasonSuspended, "spec.suspend keeps new attempts from starting; " + progress(n, nodes)}
-		if n.Running > 0 {
-			is.holds = v1alpha1.ConditionReconciling
-		}
-		return is
+		return suspended(n, nodes)
 	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
-	case s.obstacle != nil && s.obstructs(n):
-		return situation{v1alpha1.ConditionReconciling, s.obstacle.Reason, progress(n, nodes) + "; " + s.obstacle.Message}
-	case len(s.notStarted) > 0:
-		return situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonPodNotStarting, s.notStartedMessage()}
 	}
-	return situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
+	return s.underWay(n, nodes)
+}
+
+// underWay is the situation of a rollout that goes on by itself.
+func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
+	switch {
+	case s.obstacle != nil && s.obstructs(n):
+		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
+	case len(s.notStarted) > 0:
+		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
+	}
+	return is
+}
+
+func suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	is := situation{"", v1alpha1.ReasonSuspended, "spec.suspend keeps new attempts from starting; " + progress(n, nodes)}
+	if n.Running > 0 {
+		is.holds = v1alpha1.ConditionReconciling
+	}
+	return is
 }
 
 // blocked is true when the obstacle stops everything: one that only a change by the user removes, or

@@ -31,7 +31,9 @@ func TestConditions(t *testing.T) {
 		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
 		one     = func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 		pulling = func(name string) Pod {
-			return newPod(newNode(name), func(p *Pod) { p.Phase, p.Started, p.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/x" })
+			return newPod(newNode(name), func(p *Pod) {
+				p.Phase, p.Started, p.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/x"
+			})
 		}
 		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)

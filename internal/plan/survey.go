@@ -90,17 +90,22 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
-			if v.message != "" && pod.Started.IsZero() {
-				s.notStarted = append(s.notStarted, node.Name+": "+v.message)
-			}
 		}
 		running = true
+		s.noteRunning(node, pod, v)
 		*st = NodeState{Name: node.Name, State: Running, Reason: v1alpha1.ReasonRunning, Message: v.message, Until: v.until}
-		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
-			s.retrying(node)
-		}
 	}
 	return running, leaving
+}
+
+// noteRunning notes what the status says of a node on which an attempt runs.
+func (s *survey) noteRunning(node *Node, pod *Pod, v verdict) {
+	if v.fate == fateRuns && v.message != "" && pod.Started.IsZero() {
+		s.notStarted = append(s.notStarted, node.Name+": "+v.message)
+	}
+	if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
+		s.retrying(node)
+	}
 }
 
 // retrying notes a node whose last attempt failed or was disrupted, and that goes on.
