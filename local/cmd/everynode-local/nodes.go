@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -77,7 +78,14 @@ func execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stdout, stderr, err := c.Exec(cmd.Context(), args[0], args[1:]...)
+			node, command := args[0], args[1:]
+			if command[0] == "--" { // flags end at the node's name, so the separator is still there
+				command = command[1:]
+			}
+			if len(command) == 0 {
+				return errors.New("the command to run is missing")
+			}
+			stdout, stderr, err := c.Exec(cmd.Context(), node, command...)
 			fmt.Fprint(cmd.OutOrStdout(), stdout)
 			fmt.Fprint(cmd.ErrOrStderr(), stderr)
 			return err
