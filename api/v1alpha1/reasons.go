@@ -36,6 +36,8 @@ const (
 	ReasonPodForbidden = "PodForbidden"
 	// ReasonPodInvalid : the API server finds the task's pod invalid.
 	ReasonPodInvalid = "PodInvalid"
+	// ReasonPodNotCreated : the API server cannot create the task's pod, as when a webhook is away.
+	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonPodNotStarting : a pod waits for its image or another thing that it cannot start without.
 	ReasonPodNotStarting = "PodNotStarting"
 

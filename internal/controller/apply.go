@@ -24,16 +24,18 @@ import (
 // and fairness does the rest: client-side throttling is off, and 429 is obeyed.
 const maxParallelWrites = 16
 
-// errRefused says that no pod of the NodeJob can be made now. It is no error of the pass: the status
+// refusedError says that no pod of the NodeJob can be made now. It is no error of the pass: the status
 // shows it, and the refusal says when to try again.
-var errRefused = errors.New("pod refused")
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
 
 // apply does what the plan says. Actions are independent, except that one refused pod means that
-// the others would be refused too: so the first is made alone.
-func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) error {
+// the others would be refused too: so the first is made alone. refused is true when one was.
+func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (refused bool, err error) {
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
-	starts := make([]plan.Start, 0, len(p.Actions))
+	var starts []plan.Start
 	for _, action := range p.Actions {
 		if start, ok := action.(plan.Start); ok {
 			starts = append(starts, start)
@@ -41,24 +43,37 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) e
 		}
 		group.Go(func() error { return r.act(ctx, seen, action) })
 	}
-	var refused error
+	startErrs := make([]error, len(starts))
 	for i, start := range starts {
 		if i > 0 {
-			group.Go(func() error { return ignoreRefused(r.start(ctx, seen, start)) })
+			group.Go(func() error { startErrs[i] = r.start(ctx, seen, start); return nil })
 			continue
 		}
-		if refused = r.start(ctx, seen, start); refused != nil {
+		if startErrs[0] = r.start(ctx, seen, start); startErrs[0] != nil {
 			break
 		}
 	}
-	return errors.Join(group.Wait(), ignoreRefused(refused))
+	err = group.Wait()
+	refused, startErr := r.judgeStarts(seen.job, startErrs)
+	return refused, errors.Join(err, startErr)
 }
 
-func ignoreRefused(err error) error {
-	if errors.Is(err, errRefused) {
-		return nil
+// judgeStarts notes a refusal, once for all pods that were refused, or that there is none any more.
+func (r *Reconciler) judgeStarts(job *v1alpha1.NodeJob, errs []error) (refused bool, err error) {
+	for _, startErr := range errs {
+		var refusal *refusedError
+		switch {
+		case !errors.As(startErr, &refusal):
+			err = errors.Join(err, startErr)
+		case !refused:
+			refused = true
+			r.refusals.note(job, refusal.err, r.now())
+		}
 	}
-	return err
+	if len(errs) > 0 && !refused && err == nil {
+		r.refusals.clear(client.ObjectKeyFromObject(job))
+	}
+	return refused, err
 }
 
 func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Action) error {
@@ -68,7 +83,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.Release:
-		return r.release(ctx, seen.job.Namespace, a.Pod)
+		return r.releaseOwn(ctx, seen.job, a.Pod)
 	case plan.Forget:
 		return r.forget(ctx, seen.job, a)
 	case plan.Finish:
@@ -84,13 +99,12 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	err := r.write(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
-		r.refusals.clear(client.ObjectKeyFromObject(seen.job))
 		r.memory.rememberPod(stripPod(pod), r.now())
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return r.adopt(ctx, seen.job, pod)
-	case r.refusals.note(seen.job, err, r.now()):
-		return errRefused
+	case isRefusal(err):
+		return &refusedError{err}
 	}
 	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
 }
@@ -121,7 +135,7 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 		return fmt.Errorf("recording on node %s: %w", a.Node, err)
 	}
 	r.recorded(seen, a)
-	return r.release(ctx, seen.job.Namespace, a.Pod)
+	return r.releaseOwn(ctx, seen.job, a.Pod)
 }
 
 func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
@@ -175,6 +189,15 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 		}
 	}
 	r.memory.rememberReleased(pod.UID, r.now())
+	return nil
+}
+
+// releaseOwn releases a pod of this NodeJob, which may make room under a quota.
+func (r *Reconciler) releaseOwn(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
+	if err := r.release(ctx, job.Namespace, pod); err != nil {
+		return err
+	}
+	r.refusals.soon(client.ObjectKeyFromObject(job), r.now())
 	return nil
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,7 +29,16 @@ func CacheOptions() (cache.Options, error) {
 			Transform:             func(o any) (any, error) { return strip(o), nil },
 			UnsafeDisableDeepCopy: &shared,
 		},
-	}}, nil
+	}, DefaultTransform: func(o any) (any, error) { return stripMetadata(o), nil }}, nil
+}
+
+// stripMetadata drops what is large and never read of the ConfigMaps' metadata, of which the cache
+// holds the whole cluster's.
+func stripMetadata(o any) any {
+	if meta, ok := o.(*metav1.PartialObjectMetadata); ok {
+		meta.ManagedFields, meta.Annotations, meta.Labels, meta.OwnerReferences = nil, nil, nil, nil
+	}
+	return o
 }
 
 func strip(o any) any {

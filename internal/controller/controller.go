@@ -46,10 +46,11 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	memory     *memory
-	refusals   refusals
-	configMaps configMaps
-	reports    reports
+	memory   *memory
+	refusals refusals
+	scripts  scripts
+	records  records
+	reports  reports
 
 	primed   sync.Mutex
 	isPrimed bool
@@ -58,16 +59,17 @@ type Reconciler struct {
 // New returns a Reconciler that is ready to be set up with a manager.
 func New(c client.Client, reader client.Reader, recorder events.EventRecorder, metrics *Metrics, opts task.Options) *Reconciler {
 	return &Reconciler{
-		Client:     c,
-		Reader:     reader,
-		Recorder:   recorder,
-		Metrics:    metrics,
-		Options:    opts,
-		Now:        time.Now, //nolint:forbidigo // the one clock of the manager
-		memory:     newMemory(),
-		refusals:   newRefusals(),
-		configMaps: newConfigMaps(),
-		reports:    newReports(),
+		Client:   c,
+		Reader:   reader,
+		Recorder: recorder,
+		Metrics:  metrics,
+		Options:  opts,
+		Now:      time.Now, //nolint:forbidigo // the one clock of the manager
+		memory:   newMemory(),
+		refusals: newRefusals(),
+		scripts:  newScripts(),
+		records:  newRecords(),
+		reports:  newReports(),
 	}
 }
 
@@ -91,7 +93,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
-	applyErr := errors.Join(r.apply(ctx, seen, p), r.releaseStrangers(ctx, seen.strangers))
+	refused, applyErr := r.apply(ctx, seen, p)
+	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
+	if refused {
+		// What was to start does not run: the status must not say so.
+		if seen, err = r.observe(ctx, job); err != nil {
+			return ctrl.Result{}, errors.Join(applyErr, err)
+		}
+		p = plan.Next(seen.input)
+	}
 	wait, err := r.report(ctx, seen, p)
 	if applyErr != nil {
 		return ctrl.Result{}, applyErr
@@ -125,6 +135,8 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.Metrics.forget(name)
 	r.reports.forget(name)
 	r.refusals.clear(name)
+	r.scripts.forget(name)
+	r.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
 	_, strangers, err := r.podsOf(ctx, name, "")
 	if err != nil {
 		return err

@@ -139,6 +139,8 @@ type seenPod struct {
 	*corev1.Pod
 	released bool
 	stopped  time.Time
+	// unseen is true when the cache does not show it.
+	unseen bool
 }
 
 // podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the
@@ -166,7 +168,7 @@ func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (po
 		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
 			continue
 		}
-		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped})
+		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped, unseen: true})
 		if now.Sub(known.seen) > doubtAfter {
 			doubtful = append(doubtful, known.pod)
 		}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,8 @@ type observation struct {
 	job    *v1alpha1.NodeJob
 	source task.Source
 	input  plan.Input
+	// unseen is true when a pod is remembered that the cache does not show.
+	unseen bool
 	// strangers are pods under the NodeJob's name that are not its own.
 	strangers []corev1.Pod
 	// joining are the nodes that are not done yet, for the metric.
@@ -56,7 +59,8 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
 		node := r.memory.node(&nodes.Items[i])
-		view, readySince := viewNode(node, key)
+		view, readySince := viewNode(node)
+		view.On = r.records.read(node, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
 		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
 			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
@@ -68,11 +72,13 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		return seen, err
 	}
 	for _, pod := range pods {
+		seen.unseen = seen.unseen || pod.unseen
 		view := viewPod(pod)
 		view.Waiting = r.memory.waiting(view.UID, view.Waiting, now)
 		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	seen.strangers = strangers
+	seen.input.Occupied = occupied(job, strangers)
 	return seen, nil
 }
 
@@ -103,6 +109,21 @@ func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner ty
 	return own, strangers, nil
 }
 
+// occupied are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
+// somebody deleted it and made it anew. Two runs at once on a node are never wanted.
+func occupied(job *v1alpha1.NodeJob, strangers []corev1.Pod) map[string]bool {
+	nodes := map[string]bool{}
+	for i := range strangers {
+		pod := &strangers[i]
+		owner := metav1.GetControllerOf(pod)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
+			nodes[pod.Spec.NodeName] = true
+		}
+	}
+	return nodes
+}
+
 // lookAgain asks the API server for a pod that the cache should show and does not.
 func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	var live corev1.Pod
@@ -127,25 +148,45 @@ func (r *Reconciler) prime(ctx context.Context) error {
 		return nil
 	}
 	var nodes corev1.NodeList
-	if err := r.Reader.List(ctx, &nodes); err != nil {
+	err := r.eachPage(ctx, &nodes, func() {
+		for i := range nodes.Items {
+			r.memory.rememberNode(stripNode(nodes.Items[i].DeepCopy()))
+		}
+	})
+	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	var pods corev1.PodList
-	if err := r.Reader.List(ctx, &pods, client.HasLabels{v1alpha1.NodeJobLabel}); err != nil {
+	err = r.eachPage(ctx, &pods, func() {
+		for i := range pods.Items {
+			r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.now())
+		}
+	}, client.HasLabels{v1alpha1.NodeJobLabel})
+	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
-	}
-	for i := range nodes.Items {
-		r.memory.rememberNode(stripNode(&nodes.Items[i]))
-	}
-	for i := range pods.Items {
-		r.memory.rememberPod(stripPod(&pods.Items[i]), r.now())
 	}
 	r.isPrimed = true
 	return nil
 }
 
-// viewNode is the node as the plan reads it, and when it became Ready.
-func viewNode(node *corev1.Node, key string) (plan.Node, time.Time) {
+// eachPage lists in pages: whole nodes with their images are large, and only a little of them is kept.
+func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
+	opts = append(opts, client.Limit(pageSize))
+	for next := ""; ; {
+		if err := r.Reader.List(ctx, list, append(opts, client.Continue(next))...); err != nil {
+			return err
+		}
+		do()
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
+
+const pageSize = 500
+
+// viewNode is the node as the plan reads it, but for its record, and when it became Ready.
+func viewNode(node *corev1.Node) (plan.Node, time.Time) {
 	view := plan.Node{
 		Name:      node.Name,
 		UID:       node.UID,
@@ -154,7 +195,6 @@ func viewNode(node *corev1.Node, key string) (plan.Node, time.Time) {
 		Deleting:  !node.DeletionTimestamp.IsZero(),
 		BootID:    node.Status.NodeInfo.BootID,
 		MachineID: node.Status.NodeInfo.MachineID,
-		On:        record.Read(node.Labels, node.Annotations, key),
 	}
 	var since time.Time
 	for i := range node.Status.Conditions {

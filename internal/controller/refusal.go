@@ -59,17 +59,30 @@ func (r *refusals) clear(name client.ObjectKey) {
 	delete(r.jobs, name)
 }
 
-// note keeps err if it means that no pod of this NodeJob can be made, whichever node it is for.
-func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) bool {
-	reason, remedy := refusalOf(err)
-	if reason == "" {
-		return false
+// soon lets the next try come at once: something has changed that may have made room.
+func (r *refusals) soon(name client.ObjectKey, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.jobs[name]; ok && known.obstacle.RetryAt.After(now) {
+		known.wait, known.obstacle.RetryAt = 0, now
+		r.jobs[name] = known
 	}
+}
+
+// isRefusal is true when err means that no pod of this NodeJob can be made, whichever node it is for.
+func isRefusal(err error) bool {
+	reason, _ := refusalOf(err)
+	return reason != ""
+}
+
+// note keeps a refusal.
+func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) {
+	reason, remedy := refusalOf(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait := firstRefusalWait
 	if known, ok := r.jobs[client.ObjectKeyFromObject(job)]; ok && known.isOf(job) {
-		wait = min(2*known.wait, longestRefusalWait)
+		wait = max(min(2*known.wait, longestRefusalWait), firstRefusalWait)
 	}
 	message := fmt.Sprintf("the API server refuses the task's pod in namespace %s: %s. %s",
 		job.Namespace, cleanHead(withoutPodName(err), maxRefusalBytes), fmt.Sprintf(remedy, job.Namespace))
@@ -79,7 +92,6 @@ func (r *refusals) note(job *v1alpha1.NodeJob, err error, now time.Time) bool {
 		wait:       wait,
 		obstacle:   plan.Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
 	}
-	return true
 }
 
 // withoutPodName drops `pods "name" is forbidden: `, which differs from node to node: the message
@@ -96,6 +108,9 @@ func withoutPodName(err error) string {
 
 func refusalOf(err error) (reason, remedy string) {
 	switch {
+	case apierrors.IsInternalError(err):
+		return v1alpha1.ReasonPodNotCreated,
+			"Nothing is wrong with the NodeJob: see what answers for pods in namespace %s, such as an admission webhook that is away. It goes on by itself"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
 		return v1alpha1.ReasonPodForbidden,
 			"A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite"

@@ -49,14 +49,20 @@ func TestRefusals(t *testing.T) {
 		"too many requests pass by themselves":    {apierrors.NewTooManyRequests("slow down", 1), nil},
 		"a time-out says nothing of the pod":      {apierrors.NewTimeoutError("etcd", 1), nil},
 		"an API server that is away says nothing": {errors.New("connection refused"), nil},
-		"an error of the API server's own":        {apierrors.NewInternalError(errors.New("webhook")), nil},
+		"a webhook that is away": {
+			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
+			&plan.Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
+				"Nothing is wrong with the NodeJob: see what answers for pods in namespace ns, such as an admission webhook that is away. It goes on by itself"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1}}
 			r := newRefusals()
-			if got, want := r.note(job, tt.err, noon), tt.want != nil; got != want {
-				t.Errorf("refused: %v, want %v", got, want)
+			if got, want := isRefusal(tt.err), tt.want != nil; got != want {
+				t.Fatalf("refused: %v, want %v", got, want)
+			} else if got {
+				r.note(job, tt.err, noon)
 			}
 			if tt.want != nil {
 				tt.want.RetryAt = noon.Add(firstRefusalWait)
@@ -147,6 +153,8 @@ func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
 		"the longest that fits": {script: strings.Repeat("#", 65536), verify: strings.Repeat("#", 65536)},
 		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
+		"a zero byte": {script: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script contains a zero byte, which no environment can hold. Take it out"}},
 		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 	}
@@ -182,8 +190,8 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 
 	node := watchedNode()
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
-	wantNode, wantSince := viewNode(node.DeepCopy(), "ns.everynode.dev/job")
-	gotNode, gotSince := viewNode(strip(node).(*corev1.Node), "ns.everynode.dev/job")
+	wantNode, wantSince := viewNode(node.DeepCopy())
+	gotNode, gotSince := viewNode(strip(node).(*corev1.Node))
 	if diff := cmp.Diff(wantNode, gotNode); diff != "" || !gotSince.Equal(wantSince) {
 		t.Errorf("the plan sees another node (-before +after):\n%s", diff)
 	}
@@ -192,5 +200,45 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	}
 	if other := (&corev1.Secret{}); strip(other) != any(other) {
 		t.Error("an object of another kind is not left alone")
+	}
+}
+
+// What was decoded is kept until the annotation, the NodeJob or the node is another.
+func TestRecordsAreDecodedOnce(t *testing.T) {
+	const key = "ns.everynode.dev/job"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Labels: map[string]string{key: "rev"},
+		Annotations: map[string]string{key: `{"revision":"rev","outcome":"Succeeded","attempts":1}`},
+	}}
+	r := newRecords()
+	first := r.read(node, key)
+	if again := r.read(node, key); again.Record != first.Record || again.Label != "rev" || !again.Present {
+		t.Errorf("read again it is %+v, want the same record", again)
+	}
+	delete(node.Labels, key)
+	if got := r.read(node, key); got.Record != first.Record || got.Label != "" {
+		t.Errorf("without its label it is %+v", got)
+	}
+	node.Annotations[key] = `{"revision":"other","outcome":"Failed","attempts":2}`
+	if got := r.read(node, key); got.Record == nil || got.Record.Revision != "other" {
+		t.Errorf("with another annotation it is %+v", got.Record)
+	}
+	node.Annotations[key] = "nonsense"
+	for range 2 {
+		if got := r.read(node, key); got.Record != nil || !got.Present {
+			t.Errorf("with nonsense it is %+v", got)
+		}
+	}
+	delete(node.Annotations, key)
+	if got := r.read(node, key); got.Present {
+		t.Errorf("with nothing it is %+v", got)
+	}
+	for name, forget := range map[string]func(){"the NodeJob": func() { r.forget(key) }, "the node": func() { r.forgetNode("n") }} {
+		node.Annotations[key] = "nonsense"
+		r.read(node, key)
+		forget()
+		if len(r.seen[key]) != 0 {
+			t.Errorf("%s is gone, and %v is kept", name, r.seen)
+		}
 	}
 }

@@ -59,11 +59,9 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.now()
 	next := untilWake(p.WakeAt, now)
-	if obstacle := r.refusals.obstacle(seen.job); obstacle != nil && seen.input.Obstacle == nil {
-		// Found in this very pass; the next one says so in the status.
-		next = soonest(next, statusInterval/10)
-	} else if obstacle != nil && obstacle.RetryAt.After(now) {
-		next = soonest(next, untilWake(obstacle.RetryAt, now))
+	if seen.unseen {
+		// Should the cache never show the pod, no event will wake us to look for it.
+		next = soonest(next, doubtAfter+time.Second)
 	}
 	if !seen.job.DeletionTimestamp.IsZero() {
 		return next, nil

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -32,18 +34,13 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 
 func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, inline string, from *v1alpha1.ScriptSource) (string, *plan.Obstacle, error) {
 	if from == nil {
-		if len(inline) > task.MaxScriptBytes { // the API bounds it in characters, not in bytes
-			return "", &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
-				"spec.%s.script has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
-				field, len(inline), task.MaxScriptBytes)}, nil
-		}
-		return inline, nil, nil
+		return inline, unusable(inline, fmt.Sprintf("spec.%s.script", field)), nil
 	}
 	ref := from.ConfigMapKeyRef
 	obstacle := func(reason, format string, args ...any) *plan.Obstacle {
 		return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", field) + fmt.Sprintf(format, args...)}
 	}
-	data, err := r.configMaps.get(ctx, r, types.NamespacedName{Namespace: job.Namespace, Name: ref.Name})
+	script, ok, err := r.scripts.get(ctx, r, scriptField{client.ObjectKeyFromObject(job), field}, ref)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
@@ -51,7 +48,6 @@ func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, i
 	case err != nil:
 		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
 	}
-	script, ok := data[ref.Key]
 	switch {
 	case !ok:
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
@@ -59,61 +55,83 @@ func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, i
 	case strings.TrimSpace(script) == "":
 		return "", obstacle(v1alpha1.ReasonInvalidScript,
 			"key %q of ConfigMap %s/%s is empty. Write the commands to run on each node into it", ref.Key, job.Namespace, ref.Name), nil
-	case len(script) > task.MaxScriptBytes:
-		return "", obstacle(v1alpha1.ReasonInvalidScript,
-			"key %q of ConfigMap %s/%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
-			ref.Key, job.Namespace, ref.Name, len(script), task.MaxScriptBytes), nil
 	}
-	return script, nil, nil
+	return script, unusable(script, fmt.Sprintf("spec.%s.scriptFrom: key %q of ConfigMap %s/%s", field, ref.Key, job.Namespace, ref.Name)), nil
 }
 
-// configMaps keeps the contents of the ConfigMaps that NodeJobs refer to. All ConfigMaps of the
-// cluster are watched by their metadata only; the few that are referred to are fetched when their
-// resource version changes.
-type configMaps struct {
+// unusable is why a script cannot be handed to a container, or nil. The API bounds an inline script in
+// characters, not in bytes, and lets a zero byte in.
+func unusable(script, where string) *plan.Obstacle {
+	obstacle := &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
+	switch {
+	case len(script) > task.MaxScriptBytes:
+		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
+			where, len(script), task.MaxScriptBytes)
+	case strings.ContainsRune(script, 0):
+		obstacle.Message = where + " contains a zero byte, which no environment can hold. Take it out"
+	default:
+		return nil
+	}
+	return obstacle
+}
+
+// scripts keeps the scripts that NodeJobs take from ConfigMaps. All ConfigMaps of the cluster are
+// watched by their metadata only; the few that are referred to are fetched when their resource version
+// changes, and of those only the key that is asked for is kept.
+type scripts struct {
 	mu   sync.Mutex
-	seen map[types.NamespacedName]configMapData
+	seen map[scriptField]fetchedScript
 }
 
-type configMapData struct {
+// scriptField is a field of a NodeJob: there is one script for it, whatever it referred to before.
+type scriptField struct {
+	job   client.ObjectKey
+	field string
+}
+
+type fetchedScript struct {
+	ref             v1alpha1.ConfigMapKeyRef
+	uid             types.UID
 	resourceVersion string
-	data            map[string]string
+	content         string
+	found           bool
 }
 
-func newConfigMaps() configMaps {
-	return configMaps{seen: map[types.NamespacedName]configMapData{}}
-}
+func newScripts() scripts { return scripts{seen: map[scriptField]fetchedScript{}} }
 
-func (c *configMaps) get(ctx context.Context, r *Reconciler, name types.NamespacedName) (map[string]string, error) {
+// get returns the content of a key, or false when the ConfigMap has no such key. It returns the API
+// server's NotFound when there is no such ConfigMap.
+func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
+	name := client.ObjectKey{Namespace: field.job.Namespace, Name: ref.Name}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	if err := r.Client.Get(ctx, name, meta); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.forget(name)
-		}
-		return nil, err
+		return "", false, err
 	}
 	c.mu.Lock()
-	known, ok := c.seen[name]
+	known, ok := c.seen[field]
 	c.mu.Unlock()
-	if ok && known.resourceVersion == meta.ResourceVersion {
-		return known.data, nil
+	if ok && known.ref == ref && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion {
+		return known.content, known.found, nil
 	}
 	var live corev1.ConfigMap
 	if err := r.Reader.Get(ctx, name, &live); err != nil {
-		return nil, err
+		return "", false, err
 	}
+	// Kept under the version that was fetched: when the cache is behind, the next pass fetches again.
+	fetched := fetchedScript{ref: ref, uid: live.UID, resourceVersion: live.ResourceVersion}
+	fetched.content, fetched.found = live.Data[ref.Key]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Kept under the version that was fetched: when the cache is behind, the next pass fetches again.
-	c.seen[name] = configMapData{resourceVersion: live.ResourceVersion, data: live.Data}
-	return live.Data, nil
+	c.seen[field] = fetched
+	return fetched.content, fetched.found, nil
 }
 
-func (c *configMaps) forget(name types.NamespacedName) {
+// forget drops what was kept for a NodeJob.
+func (c *scripts) forget(job client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.seen, name)
+	maps.DeleteFunc(c.seen, func(f scriptField, _ fetchedScript) bool { return f.job == job })
 }
 
 // configMapNames are the ConfigMaps that a NodeJob refers to.

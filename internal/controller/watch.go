@@ -72,6 +72,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 				r.memory.forgetNode(e.Object.GetName())
+				r.records.forgetNode(e.Object.GetName())
 				r.nodeChanged(ctx, nil, e.Object, q)
 			},
 		}).

@@ -38,6 +38,9 @@ const (
 	fateEnded
 	// fateRecorded : its end is on its node; it is not needed any more.
 	fateRecorded
+	// fateLeaving : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
+	// the user has taken its record off the node meanwhile, to have the task tried again.
+	fateLeaving
 	// fateOrphan : its node is another one now; it is not needed any more.
 	fateOrphan
 )
@@ -57,6 +60,8 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
 	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
 		return verdict{fate: fateRecorded, release: releasable(pod)}
+	case !releasable(pod):
+		return verdict{fate: fateLeaving}
 	case !sameMachine(s.in.Job, pod, node):
 		return verdict{fate: fateOrphan, release: releasable(pod)}
 	case pod.ended():

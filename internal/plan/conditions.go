@@ -65,7 +65,7 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {
-	case s.obstacle != nil && s.obstructs(n):
+	case s.obstacle != nil && s.obstructs():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
@@ -84,11 +84,11 @@ func suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 // blocked is true when the obstacle stops everything: one that only a change by the user removes, or
 // a refusal while no attempt runs whose end could make room.
 func (s *survey) blocked(n v1alpha1.NodeCounts) bool {
-	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs(n) && s.starts == n.Running))
+	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs() && s.starts == n.Running))
 }
 
 // obstructs is true when there are nodes for which the obstacle matters.
-func (s *survey) obstructs(n v1alpha1.NodeCounts) bool { return n.Waiting > 0 || s.starts > 0 }
+func (s *survey) obstructs() bool { return s.obstructed > 0 || s.starts > 0 }
 
 // movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
 // being deleted may never do so.

@@ -492,7 +492,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		node := h.nodes[pod.NodeName]
-		if node != nil && sameMachine(h.job, pod, node) && (node.On.Record == nil || node.On.Record.PodUID != pod.UID) {
+		if node != nil && releasable(pod) && sameMachine(h.job, pod, node) && (node.On.Record == nil || node.On.Record.PodUID != pod.UID) {
 			busy[pod.NodeName] = true
 		}
 	}
@@ -559,7 +559,7 @@ func (h *history) checkStates(in Input, p Plan) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		node := h.nodes[pod.NodeName]
-		open := node != nil && sameMachine(h.job, pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
+		open := node != nil && releasable(pod) && sameMachine(h.job, pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
 		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}

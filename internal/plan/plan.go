@@ -28,6 +28,8 @@ type Input struct {
 	Obstacle *Obstacle
 	Nodes    []Node
 	Pods     []Pod
+	// Occupied are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
+	Occupied map[string]bool
 	Now      time.Time
 }
 

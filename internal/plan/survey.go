@@ -28,8 +28,9 @@ type survey struct {
 	notStarted []string
 	// disrupted are nodes that were disrupted many times in a row.
 	disrupted []string
-	// starts counts the attempts that this pass starts.
-	starts int32
+	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
+	// keeps from starting.
+	starts, obstructed int32
 }
 
 func newSurvey(in Input) *survey {
@@ -65,6 +66,7 @@ func newSurvey(in Input) *survey {
 func (s *survey) settle(node *Node, p *Plan) {
 	st := NodeState{Name: node.Name}
 	running, leaving := s.settlePods(node, &st, p)
+	leaving = leaving || s.in.Occupied[node.Name]
 	if !running {
 		s.settleIdle(node, leaving, &st, len(p.Nodes))
 	}
@@ -79,7 +81,7 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		v := s.judge(pod, node)
 		p.wake(v.until)
 		switch v.fate {
-		case fateOrphan, fateRecorded:
+		case fateOrphan, fateRecorded, fateLeaving:
 			leaving = true
 			if v.release {
 				p.Actions = append(p.Actions, Release{Pod: *pod})
@@ -180,6 +182,7 @@ func (s *survey) mustWait(node *Node, leaving bool, was standing, st *NodeState)
 	case s.in.Job.Spec.Suspend:
 		st.set(Waiting, v1alpha1.ReasonSuspended, "spec.suspend is true")
 	case s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
+		s.obstructed++
 		st.set(Waiting, s.obstacle.Reason, s.obstacle.Message)
 		st.Until = s.obstacle.RetryAt
 	case s.in.Now.Before(was.notBefore):

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -401,16 +402,98 @@ func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
 	w.gone(earlier)
 	w.job("heir", nil)
 	startManager(t, noFaults)
-	w.eventually("the old pod is let go and the new one is there", func() error {
-		var live corev1.Pod
-		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(old), &live); err == nil && len(live.Finalizers) > 0 {
-			return errors.New("the old one is held")
+	w.eventually("the old pod is let go", func() error {
+		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(old), old))
+		if len(old.Finalizers) > 0 || old.DeletionTimestamp.IsZero() {
+			return errors.New("it is held")
 		}
-		for _, pod := range w.pods() {
-			if pod.UID != old.UID {
-				return nil
-			}
-		}
-		return errors.New("there is no new one")
+		return nil
 	})
+	// There is no kubelet here that would end it.
+	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
+	if pod := w.podOn("heir-1"); pod.UID == old.UID {
+		t.Error("the old pod is still there")
+	}
+}
+
+// TestARefusedPodIsNotCalledRunning also shows that the refusal is over when no node waits for it.
+func TestARefusedPodIsNotCalledRunning(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	must(t, admin.Create(w.ctx, quota))
+	quota.Status.Hard = quota.Spec.Hard
+	quota.Status.Used = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+	must(t, admin.Status().Update(w.ctx, quota))
+	node := w.node("quota-1")
+	w.job("quota", nil)
+	w.condition("quota", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	var job v1alpha1.NodeJob
+	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "quota"}, &job))
+	if want := (v1alpha1.NodeCounts{Matched: 1, Waiting: 1}); job.Status.Nodes != want {
+		t.Errorf("the counts are %+v, want %+v", job.Status.Nodes, want)
+	}
+	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,
+		v1alpha1.RecordKey(w.namespace, "quota"), job.Status.Revision))))
+	w.condition("quota", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+}
+
+func TestANodeJobMadeAnewWaitsForThePodOfTheEarlierOne(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("anew-job-1")
+	earlier := w.job("anew-job", nil)
+	old := w.podOn("anew-job-1")
+	must(t, admin.Delete(w.ctx, earlier))
+	w.gone(earlier)
+	// Its pod is being stopped: there is no kubelet here that would end it.
+	w.job("anew-job", nil)
+	w.eventually("the new NodeJob waits for it", func() error {
+		c := w.condition("anew-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+		if !strings.Contains(c.Message, "1 PodLeaving (anew-job-1)") {
+			return errors.New(c.Message)
+		}
+		return nil
+	})
+	if pods := w.pods(); len(pods) != 1 || pods[0].UID != old.UID {
+		t.Fatalf("there are %d pods, want the old one", len(pods))
+	}
+	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
+	if pod := w.podOn("anew-job-1"); pod.UID == old.UID {
+		t.Error("the old pod is still there")
+	}
+}
+
+// TestAFailureThatTheUserTookAwayDoesNotComeBack : the failed attempt's pod has not left its node yet.
+func TestAFailureThatTheUserTookAwayDoesNotComeBack(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	node := w.node("took-1")
+	w.job("took", func(s *v1alpha1.NodeJobSpec) {
+		s.Task.TimeoutSeconds = new(int32(1))
+		s.Retry.Limit = new(int32(0))
+	})
+	pod := w.podOn("took-1")
+	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	must(t, admin.Status().Update(w.ctx, node))
+	w.condition("took", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.eventually("the pod is let go", func() error {
+		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
+		if len(pod.Finalizers) > 0 || pod.DeletionTimestamp.IsZero() {
+			return errors.New("it is held")
+		}
+		return nil
+	})
+	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "took")))))
+	w.condition("took", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonInProgress)
+	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(node), node))
+	node.Status.Conditions[0].Status = corev1.ConditionTrue
+	must(t, admin.Status().Update(w.ctx, node))
+	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	w.end(w.podOn("took-1"), 0, "")
+	w.done("took", "took-1")
 }

@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/record"
+)
+
+// records keeps what was decoded from the nodes' annotations. A pass looks at every node, and nearly
+// all of them are as they were: decoding them anew would be most of what a pass over thousands costs.
+type records struct {
+	mu sync.Mutex
+	// seen holds, by the record's key and the node's name, what a value was decoded to.
+	seen map[string]map[string]decoded
+}
+
+type decoded struct {
+	value string
+	// record is nil when the value is none. It is shared by all passes, and only read.
+	record *record.Record
+}
+
+func newRecords() records { return records{seen: map[string]map[string]decoded{}} }
+
+// read is record.Read with a memory.
+func (r *records) read(node *corev1.Node, key string) record.OnNode {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, annotated := node.Annotations[key]
+	known, ok := r.seen[key][node.Name]
+	if annotated && ok && known.value == value {
+		label, _ := node.Labels[key]
+		return record.OnNode{Label: label, Record: known.record, Present: true}
+	}
+	on := record.Read(node.Labels, node.Annotations, key)
+	if annotated {
+		if r.seen[key] == nil {
+			r.seen[key] = map[string]decoded{}
+		}
+		r.seen[key][node.Name] = decoded{value, on.Record}
+	} else if ok {
+		delete(r.seen[key], node.Name)
+	}
+	return on
+}
+
+// forget drops what was kept for a NodeJob.
+func (r *records) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, key)
+}
+
+// forgetNode drops what was kept for a node.
+func (r *records) forgetNode(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, nodes := range r.seen {
+		delete(nodes, name)
+	}
+}
