@@ -73,6 +73,8 @@ const (
 	ReasonDisrupted = "Disrupted"
 	// ReasonRetriesExhausted : retry.limit is reached; the node has failed.
 	ReasonRetriesExhausted = "RetriesExhausted"
+	// ReasonWriteFailed : a write to the API server failed, and is tried again.
+	ReasonWriteFailed = "WriteFailed"
 	// ReasonRevisionStarted : a new revision begins to roll out.
 	ReasonRevisionStarted = "RevisionStarted"
 )

@@ -95,6 +95,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p := plan.Next(seen.input)
 	refused, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
+	r.writeFailed(job, applyErr)
 	if refused {
 		// What was to start does not run: the status must not say so.
 		if seen, err = r.observe(ctx, job); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,7 +79,11 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	// The whole status, under its resource version: a patch against a cached status that is behind
 	// would leave out what only seems unchanged.
 	err := r.write(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err):
+		// The cache is behind: a moment later it is not.
+		return soonest(next, statusInterval/10), nil
+	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.reports.done(name, now)
@@ -149,6 +154,14 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 			seen.job.Namespace, seen.job.Name, a.Node, rec.Attempts, rec.Reason, code, what, outcome.Clean(rec.Message, 512))
 		r.event(seen.job, node(a), corev1.EventTypeWarning, reason, "Attempt", note)
 		r.event(node(a), seen.job, corev1.EventTypeWarning, reason, "Attempt", note)
+	}
+}
+
+// writeFailed tells of a write that somebody has to look at, such as one that a webhook denies. The pass
+// is repeated; equal events are counted, not repeated.
+func (r *Reconciler) writeFailed(job *v1alpha1.NodeJob, err error) {
+	if err != nil && !apierrors.IsConflict(err) {
+		r.event(job, nil, corev1.EventTypeWarning, v1alpha1.ReasonWriteFailed, "Write", err.Error())
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -182,6 +184,41 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.noPods()
+}
+
+// TestADeniedWriteIsToldByAnEvent : somebody's webhook denies the record. The other nodes go on.
+func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
+	w := newWorld(t)
+	var allowed atomic.Bool
+	startManager(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "denied-1" && !allowed.Load() {
+				return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("denied by policy x"))
+			}
+			return next.Patch(ctx, o, p, opts...)
+		},
+	})
+	w.node("denied-1")
+	w.node("denied-2")
+	w.job("denied", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") })
+	pod := w.podOn("denied-1")
+	w.end(pod, 0, "")
+	w.end(w.podOn("denied-2"), 0, "")
+	w.done("denied", "denied-2")
+	w.eventually("an event tells it", func() error {
+		var list eventsv1.EventList
+		must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
+		for _, e := range list.Items {
+			if e.Reason == v1alpha1.ReasonWriteFailed && strings.Contains(e.Note, "recording on node denied-1") && strings.Contains(e.Note, "denied by policy x") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them", len(list.Items))
+	})
+	allowed.Store(true)
+	if rec := w.done("denied", "denied-1"); rec.PodUID != pod.UID {
+		t.Errorf("the record is %+v", rec)
+	}
 }
 
 func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
