@@ -148,6 +148,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w := newWorld(t)
 	w.job("restart", w.hold(), onNode2)
 	pod := w.runningPod("node-2")
+	before := w.manager()
 	must(t, real.StopAPIServer(w.ctx))
 	// The task ends while nobody can be told.
 	w.letGo("node-2")
@@ -158,7 +159,9 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	}
 	w.complete("restart")
 	w.wantRan("node-2", 1)
-	w.manager()
+	if after := w.manager(); restarts(&after) != restarts(&before) {
+		t.Errorf("the manager was restarted, from %d to %d times: a short absence of the API server should cost nothing", restarts(&before), restarts(&after))
+	}
 }
 
 func TestKubeletStoppedInMidRun(t *testing.T) {

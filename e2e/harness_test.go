@@ -108,6 +108,8 @@ func setUp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	// An API server that was just restarted may leave a request unanswered for a minute: ask again.
+	cfg.Timeout = 15 * time.Second
 	if admin, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
@@ -158,13 +160,15 @@ func newWorld(t *testing.T) *world {
 
 // cleanUp deletes the NodeJobs and waits for their end: a test after which something hangs has failed.
 func (w *world) cleanUp() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	w.ctx = ctx
 	if w.t.Failed() {
 		w.tell()
 	}
-	must(w.t, admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace)))
+	w.eventually("the NodeJobs of the test are deleted", func() error {
+		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace))
+	})
 	w.eventually("the NodeJobs of the test are gone", func() error {
 		var jobs v1alpha1.NodeJobList
 		if err := admin.List(ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
@@ -175,7 +179,9 @@ func (w *world) cleanUp() {
 		}
 		return nil
 	})
-	must(w.t, admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	w.eventually("the namespace of the test is deleted", func() error {
+		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	})
 }
 
 // tell prints what one would look at first.
@@ -249,7 +255,9 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 func (w *world) get(name string) v1alpha1.NodeJob {
 	w.t.Helper()
 	var job v1alpha1.NodeJob
-	must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job))
+	w.eventually("NodeJob "+name+" can be read", func() error {
+		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)
+	})
 	return job
 }
 

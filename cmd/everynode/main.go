@@ -9,10 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -89,15 +93,18 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cacheOptions,
-		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddr},
-		HealthProbeBindAddress:        f.probeAddr,
-		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              "everynode-manager",
-		LeaderElectionReleaseOnCancel: true,
-	})
+	options := ctrl.Options{
+		Scheme:                 scheme,
+		Cache:                  cacheOptions,
+		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
+		HealthProbeBindAddress: f.probeAddr,
+	}
+	if f.leaderElect {
+		if err := electLeader(config, &options); err != nil {
+			return err
+		}
+	}
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -116,6 +123,44 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	log.Info("starting", "version", version(), "runnerImage", f.runnerImage)
 	return mgr.Start(ctx)
 }
+
+// Times of the leader election. An API server that is away for less than the deadline costs nothing;
+// after it the manager ends, and the kubelet starts it again, more slowly each time.
+const (
+	leaseDuration = 30 * time.Second
+	renewDeadline = 20 * time.Second
+	retryPeriod   = 3 * time.Second
+)
+
+// electLeader makes the pod the holder of the lease, not the process: a manager that is killed and
+// started again in its pod goes on at once, since nobody else can be the same pod. Outside of a pod
+// the process is the holder.
+func electLeader(config *rest.Config, options *ctrl.Options) error {
+	duration, deadline, period := leaseDuration, renewDeadline, retryPeriod
+	options.LeaderElection = true
+	options.LeaderElectionID = leaseName
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &duration, &deadline, &period
+	pod, namespace := os.Getenv("POD_NAME"), os.Getenv("POD_NAMESPACE")
+	if pod == "" || namespace == "" {
+		return nil
+	}
+	// A request that hangs must not take all the time that there is to renew the lease.
+	config = rest.CopyConfig(config)
+	config.Timeout = renewDeadline / 2
+	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
+	if err != nil {
+		return fmt.Errorf("making a client for the lease: %w", err)
+	}
+	options.LeaderElectionResourceLockInterface, err = resourcelock.New(resourcelock.LeasesResourceLock, namespace, leaseName,
+		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: pod})
+	if err != nil {
+		return fmt.Errorf("making the lease: %w", err)
+	}
+	return nil
+}
+
+const leaseName = "everynode-manager"
 
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -35,6 +35,10 @@ const (
 	// whose writes hang, delays no other.
 	parallelNodeJobs = 8
 
+	// passTimeout ends a pass whose requests are left unanswered. The longest pass that makes progress
+	// takes seconds.
+	passTimeout = 2 * time.Minute
+
 	// A pass that failed is tried again after these waits. The stock limit of a quarter of an hour is
 	// too long for something that holds nodes.
 	firstErrorWait   = 20 * time.Millisecond
@@ -60,6 +64,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Named("nodejob").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: parallelNodeJobs,
+			ReconciliationTimeout:   passTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
 		}).
 		// Our own status writes change no generation and need no pass.
