@@ -77,11 +77,11 @@ test-api: ## Run the tests against a real API server.
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes.
-	go -C local test ./...
+	go -C local test -v ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes.
-	go -C e2e test -count=1 -timeout=20m -parallel=6 ./...
+	go -C e2e test -v -count=1 -timeout=20m -parallel=6 ./...
 
 $(TOOLS)/%:
 	@echo "building $* (once)"
