@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,107 +120,6 @@ func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 	if rec := w.done("again", "again-1"); rec.PodUID != second.UID {
 		t.Errorf("the record is of pod %s, want %s", rec.PodUID, second.UID)
 	}
-}
-
-func TestAMissingConfigMapIsNamedAndTheTaskGoesOnWhenItIsThere(t *testing.T) {
-	w := newWorld(t)
-	startManager(t, noFaults)
-	w.node("cm-1")
-	w.job("from-cm", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}}
-	})
-	c := w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
-	wantText(t, c.Message, "spec.task.scriptFrom", w.namespace+"/scripts does not exist", "Create it")
-
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}, Data: map[string]string{"other": "x"}}
-	must(t, admin.Create(w.ctx, cm))
-	w.eventually("the missing key is named", func() error {
-		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
-		if !strings.Contains(c.Message, `has no key "setup.sh"`) {
-			return errors.New(c.Message)
-		}
-		return nil
-	})
-
-	cm.Data["setup.sh"] = "echo one"
-	must(t, admin.Update(w.ctx, cm))
-	pod := w.podOn("cm-1")
-	w.end(pod, 0, "")
-	first := w.done("from-cm", "cm-1")
-	w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
-	w.noPods()
-
-	cm.Data["setup.sh"] = "echo two"
-	must(t, admin.Update(w.ctx, cm))
-	pod = w.podOn("cm-1")
-	if pod.Labels[v1alpha1.RevisionLabel] == first.Revision {
-		t.Errorf("the content changed and the revision did not")
-	}
-	w.end(pod, 0, "")
-	w.eventually("the second revision is recorded", func() error {
-		if rec := w.done("from-cm", "cm-1"); rec.Revision == first.Revision {
-			return errors.New("it is the first")
-		}
-		return nil
-	})
-}
-
-func TestANamespaceThatForbidsThePodIsNamedAndTheTaskGoesOnWhenItAllows(t *testing.T) {
-	w := newWorld(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
-	startManager(t, noFaults)
-	w.node("ps-1")
-	w.node("ps-2")
-	w.job("forbidden", nil)
-	c := w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
-	wantText(t, c.Message, "violates PodSecurity", "kubectl label namespace "+w.namespace+" pod-security.kubernetes.io/enforce=privileged")
-
-	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
-	w.end(w.podOn("ps-1"), 0, "")
-	w.end(w.podOn("ps-2"), 0, "")
-	w.done("forbidden", "ps-2")
-	w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
-}
-
-func TestASelectorThatCannotBeUsedIsNamed(t *testing.T) {
-	w := newWorld(t)
-	startManager(t, noFaults)
-	w.node("sel-1")
-	w.job("bad-selector", func(s *v1alpha1.NodeJobSpec) {
-		s.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like", Values: []string{"b"}}}
-	})
-	c := w.condition("bad-selector", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
-	wantText(t, c.Message, "spec.nodeSelector", "Like")
-}
-
-func TestAnImageThatCannotBePulledIsNamedWithinSeconds(t *testing.T) {
-	w := newWorld(t)
-	startManager(t, noFaults)
-	w.node("pull-1")
-	w.job("no-image", nil)
-	pod := w.podOn("pull-1")
-	pod.Status.Phase = corev1.PodPending
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: pod.Spec.Containers[0].Name, Image: "registry.test/none:1",
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host \x1b[31m"}},
-	}}
-	must(t, admin.Status().Update(w.ctx, pod))
-	c := w.condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
-	wantText(t, c.Message, "pull-1: ImagePullBackOff: image registry.test/none:1", "Check the image's name")
-}
-
-func TestANodeJobThatCannotWorkDelaysNoOther(t *testing.T) {
-	w := newWorld(t)
-	startManager(t, noFaults)
-	w.node("two-1")
-	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "none", Key: "none"}}}
-	})
-	w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
-	w.job("good", nil)
-	w.end(w.podOn("two-1"), 0, "")
-	w.done("good", "two-1")
 }
 
 func TestAFailureIsRetriedAndThenGivenUpWithEventsOnNodeJobAndNode(t *testing.T) {
@@ -368,7 +266,7 @@ func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.
 	}
 }
 
-func TestSomebodyElsesPodUnderOurNameIsNamed(t *testing.T) {
+func TestSomebodyElsesPodIsNotTakenForAnAttempt(t *testing.T) {
 	w := newWorld(t)
 	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "none"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -414,31 +312,6 @@ func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
 	if pod := w.podOn("heir-1"); pod.UID == old.UID {
 		t.Error("the old pod is still there")
 	}
-}
-
-// TestARefusedPodIsNotCalledRunning also shows that the refusal is over when no node waits for it.
-func TestARefusedPodIsNotCalledRunning(t *testing.T) {
-	w := newWorld(t)
-	startManager(t, noFaults)
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
-	}
-	must(t, admin.Create(w.ctx, quota))
-	quota.Status.Hard = quota.Spec.Hard
-	quota.Status.Used = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	must(t, admin.Status().Update(w.ctx, quota))
-	node := w.node("quota-1")
-	w.job("quota", nil)
-	w.condition("quota", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
-	var job v1alpha1.NodeJob
-	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "quota"}, &job))
-	if want := (v1alpha1.NodeCounts{Matched: 1, Waiting: 1}); job.Status.Nodes != want {
-		t.Errorf("the counts are %+v, want %+v", job.Status.Nodes, want)
-	}
-	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,
-		v1alpha1.RecordKey(w.namespace, "quota"), job.Status.Revision))))
-	w.condition("quota", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
 }
 
 func TestANodeJobMadeAnewWaitsForThePodOfTheEarlierOne(t *testing.T) {
