@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -67,7 +67,7 @@ func (r *Reconciler) judgeStarts(job *v1alpha1.NodeJob, errs []error) (refused b
 			err = errors.Join(err, startErr)
 		case !refused:
 			refused = true
-			r.refusals.note(job, refusal.err, r.now())
+			r.refusals.note(job, refusal.err, r.Now())
 		}
 	}
 	if len(errs) > 0 && !refused && err == nil {
@@ -99,7 +99,7 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	err := r.write(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
-		r.memory.rememberPod(stripPod(pod), r.now())
+		r.memory.rememberPod(stripPod(pod), r.Now())
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return r.adopt(ctx, seen.job, pod)
@@ -119,7 +119,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 	if !ownedBy(&live, job.UID) {
 		return fmt.Errorf("pod %s exists already and is not of this NodeJob: delete it", pod.Name)
 	}
-	r.memory.rememberPod(stripPod(&live), r.now())
+	r.memory.rememberPod(stripPod(&live), r.Now())
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) e
 	if err := r.deletePod(ctx, namespace, pod); err != nil {
 		return err
 	}
-	r.memory.rememberStopped(pod.UID, r.now())
+	r.memory.rememberStopped(pod.UID, r.Now())
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 			return err
 		}
 	}
-	r.memory.rememberReleased(pod.UID, r.now())
+	r.memory.rememberReleased(pod.UID, r.Now())
 	return nil
 }
 
@@ -197,7 +197,7 @@ func (r *Reconciler) releaseOwn(ctx context.Context, job *v1alpha1.NodeJob, pod 
 	if err := r.release(ctx, job.Namespace, pod); err != nil {
 		return err
 	}
-	r.refusals.soon(client.ObjectKeyFromObject(job), r.now())
+	r.refusals.soon(client.ObjectKeyFromObject(job), r.Now())
 	return nil
 }
 
@@ -228,10 +228,7 @@ func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod plan.P
 
 // finish lets the NodeJob go.
 func (r *Reconciler) finish(ctx context.Context, job *v1alpha1.NodeJob) error {
-	changed := job.DeepCopy()
-	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == v1alpha1.NodeJobFinalizer })
-	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
-	err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
+	err := r.patchFinalizer(ctx, job, controllerutil.RemoveFinalizer)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("taking the finalizer off: %w", err)
 	}

@@ -19,26 +19,13 @@ func CacheOptions() (cache.Options, error) {
 		return cache.Options{}, err
 	}
 	shared := true
-	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {
-			Label:                 labels.NewSelector().Add(*ours),
-			Transform:             func(o any) (any, error) { return strip(o), nil },
-			UnsafeDisableDeepCopy: &shared,
+	return cache.Options{
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:  {Label: labels.NewSelector().Add(*ours), UnsafeDisableDeepCopy: &shared},
+			&corev1.Node{}: {UnsafeDisableDeepCopy: &shared},
 		},
-		&corev1.Node{}: {
-			Transform:             func(o any) (any, error) { return strip(o), nil },
-			UnsafeDisableDeepCopy: &shared,
-		},
-	}, DefaultTransform: func(o any) (any, error) { return stripMetadata(o), nil }}, nil
-}
-
-// stripMetadata drops what is large and never read of the ConfigMaps' metadata, of which the cache
-// holds the whole cluster's.
-func stripMetadata(o any) any {
-	if meta, ok := o.(*metav1.PartialObjectMetadata); ok {
-		meta.ManagedFields, meta.Annotations, meta.Labels, meta.OwnerReferences = nil, nil, nil, nil
-	}
-	return o
+		DefaultTransform: func(o any) (any, error) { return strip(o), nil },
+	}, nil
 }
 
 func strip(o any) any {
@@ -47,6 +34,9 @@ func strip(o any) any {
 		return stripPod(o)
 	case *corev1.Node:
 		return stripNode(o)
+	case *metav1.PartialObjectMetadata:
+		// The cache holds the metadata of all the cluster's ConfigMaps, of which only the version is read.
+		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences = nil, nil, nil, nil
 	}
 	return o
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -113,21 +113,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // hold puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
 // nothing to do: the NodeJob is being deleted and we have let it go already.
 func (r *Reconciler) hold(ctx context.Context, job *v1alpha1.NodeJob) (bool, error) {
-	if slices.Contains(job.Finalizers, v1alpha1.NodeJobFinalizer) {
+	if controllerutil.ContainsFinalizer(job, v1alpha1.NodeJobFinalizer) {
 		return true, nil
 	}
 	if !job.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	changed := job.DeepCopy()
-	changed.Finalizers = append(changed.Finalizers, v1alpha1.NodeJobFinalizer)
-	// Under the resource version: the list of finalizers has other writers.
-	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
-	if err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) }); err != nil {
+	if err := r.patchFinalizer(ctx, job, controllerutil.AddFinalizer); err != nil {
 		return false, fmt.Errorf("adding the finalizer: %w", err)
 	}
 	// The write wakes us again, with the finalizer in the cache.
 	return false, nil
+}
+
+// patchFinalizer puts our finalizer on a NodeJob or takes it off, under the resource version: the list
+// of finalizers has other writers.
+func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, change func(client.Object, string) bool) error {
+	changed := job.DeepCopy()
+	change(changed, v1alpha1.NodeJobFinalizer)
+	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
+	return r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
 }
 
 // gone lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
@@ -150,11 +155,9 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 func (r *Reconciler) releaseStrangers(ctx context.Context, strangers []corev1.Pod) error {
 	var errs []error
 	for i := range strangers {
-		if pod := &strangers[i]; slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
+		if pod := &strangers[i]; controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer) {
 			errs = append(errs, r.release(ctx, pod.Namespace, viewPod(seenPod{Pod: pod})))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-func (r *Reconciler) now() time.Time { return r.Now() }

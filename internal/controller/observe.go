@@ -38,7 +38,7 @@ type joiningNode struct {
 // observe gathers everything that the plan reads. It copies nothing out of the cache and changes
 // nothing in it.
 func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
-	now := r.now()
+	now := r.Now()
 	seen := observation{job: job, joining: map[string]joiningNode{}}
 	source, obstacle, err := r.source(ctx, job)
 	if err != nil {
@@ -97,14 +97,14 @@ func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner ty
 			strangers = append(strangers, list.Items[i])
 		}
 	}
-	own, doubtful := r.memory.podsOf(owner, cached, r.now())
+	own, doubtful := r.memory.podsOf(owner, cached, r.Now())
 	for _, pod := range doubtful {
 		if err := r.lookAgain(ctx, pod); err != nil {
 			return nil, nil, err
 		}
 	}
 	if len(doubtful) > 0 {
-		own, _ = r.memory.podsOf(owner, cached, r.now())
+		own, _ = r.memory.podsOf(owner, cached, r.Now())
 	}
 	return own, strangers, nil
 }
@@ -135,7 +135,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
 	}
-	r.memory.rememberPod(stripPod(&live), r.now())
+	r.memory.rememberPod(stripPod(&live), r.Now())
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (r *Reconciler) prime(ctx context.Context) error {
 	var pods corev1.PodList
 	err = r.eachPage(ctx, &pods, func() {
 		for i := range pods.Items {
-			r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.now())
+			r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
 		}
 	}, client.HasLabels{v1alpha1.NodeJobLabel})
 	if err != nil {

@@ -31,8 +31,7 @@ func (r *records) read(node *corev1.Node, key string) record.OnNode {
 	value, annotated := node.Annotations[key]
 	known, ok := r.seen[key][node.Name]
 	if annotated && ok && known.value == value {
-		label, _ := node.Labels[key]
-		return record.OnNode{Label: label, Record: known.record, Present: true}
+		return record.OnNode{Label: node.Labels[key], Record: known.record, Present: true}
 	}
 	on := record.Read(node.Labels, node.Annotations, key)
 	if annotated {

@@ -58,7 +58,7 @@ func (r *reports) forget(name client.ObjectKey) {
 // when to look again; zero means when something happens.
 func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) (time.Duration, error) {
 	name := client.ObjectKeyFromObject(seen.job)
-	now := r.now()
+	now := r.Now()
 	next := untilWake(p.WakeAt, now)
 	if seen.unseen {
 		// Should the cache never show the pod, no event will wake us to look for it.

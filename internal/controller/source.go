@@ -47,8 +47,6 @@ func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, i
 			"ConfigMap %s/%s does not exist. Create it; the NodeJob goes on by itself", job.Namespace, ref.Name), nil
 	case err != nil:
 		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
-	}
-	switch {
 	case !ok:
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
 			"ConfigMap %s/%s has no key %q. Add it; the NodeJob goes on by itself", job.Namespace, ref.Name, ref.Key), nil

@@ -36,21 +36,19 @@ const (
 	fateOverdue
 	// fateEnded : its end is known and not recorded.
 	fateEnded
-	// fateRecorded : its end is on its node; it is not needed any more.
+	// fateRecorded : its end is on its node, and it waits for us to let it go.
 	fateRecorded
 	// fateLeaving : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
 	// the user has taken its record off the node meanwhile, to have the task tried again.
 	fateLeaving
-	// fateOrphan : its node is another one now; it is not needed any more.
+	// fateOrphan : its node is another one now, and it waits for us to let it go.
 	fateOrphan
 )
 
 type verdict struct {
 	fate fate
 	// record is set for fateEnded.
-	record record.Record
-	// release is true when the pod waits for us to let it go.
-	release bool
+	record  record.Record
 	message string
 	until   time.Time
 }
@@ -58,12 +56,12 @@ type verdict struct {
 // judge says what a pod that is bound to the node's name means for the node.
 func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
-	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
-		return verdict{fate: fateRecorded, release: releasable(pod)}
 	case !releasable(pod):
 		return verdict{fate: fateLeaving}
+	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
+		return verdict{fate: fateRecorded}
 	case !sameMachine(s.in.Job, pod, node):
-		return verdict{fate: fateOrphan, release: releasable(pod)}
+		return verdict{fate: fateOrphan}
 	case pod.ended():
 		return s.ended(pod, node, s.judgeEnd(pod, node))
 	}

@@ -81,11 +81,12 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 		v := s.judge(pod, node)
 		p.wake(v.until)
 		switch v.fate {
-		case fateOrphan, fateRecorded, fateLeaving:
+		case fateLeaving:
 			leaving = true
-			if v.release {
-				p.Actions = append(p.Actions, Release{Pod: *pod})
-			}
+			continue
+		case fateOrphan, fateRecorded:
+			leaving = true
+			p.Actions = append(p.Actions, Release{Pod: *pod})
 			continue
 		case fateEnded:
 			p.Actions = append(p.Actions, s.recordAction(node, pod, v.record))

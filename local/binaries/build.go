@@ -38,6 +38,19 @@ type job struct {
 	cgo           bool
 }
 
+// locate finds this module's source, and the key of the cache's folder for what is built from it.
+func locate(ctx context.Context, keyOf func(source, goVersion string) (string, error)) (source, key string, err error) {
+	if source, err = SourceDir(); err != nil {
+		return "", "", err
+	}
+	goVersion, err := toolchain(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	key, err = keyOf(source, goVersion)
+	return source, key, err
+}
+
 // Ensure builds those of the named programs (all, without a name) that the cache lacks and returns
 // the folder that holds them. Progress gets one line per program built and none when nothing is
 // missing. Two processes never build at once: the second waits and then finds the work done.
@@ -46,15 +59,7 @@ func Ensure(ctx context.Context, progress io.Writer, names ...string) (string, e
 	if err != nil {
 		return "", err
 	}
-	source, err := SourceDir()
-	if err != nil {
-		return "", err
-	}
-	goVersion, err := toolchain(ctx)
-	if err != nil {
-		return "", err
-	}
-	key, err := pinnedKey(source, goVersion)
+	source, key, err := locate(ctx, pinnedKey)
 	if err != nil {
 		return "", err
 	}
@@ -74,15 +79,7 @@ func Ensure(ctx context.Context, progress io.Writer, names ...string) (string, e
 
 // EnsureHelpers builds this module's own programs: the supervisor of a node and the pause program.
 func EnsureHelpers(ctx context.Context, progress io.Writer) (string, error) {
-	source, err := SourceDir()
-	if err != nil {
-		return "", err
-	}
-	goVersion, err := toolchain(ctx)
-	if err != nil {
-		return "", err
-	}
-	key, err := helperKey(source, goVersion)
+	source, key, err := locate(ctx, helperKey)
 	if err != nil {
 		return "", err
 	}
@@ -99,15 +96,7 @@ func Missing(ctx context.Context, names ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := SourceDir()
-	if err != nil {
-		return nil, err
-	}
-	goVersion, err := toolchain(ctx)
-	if err != nil {
-		return nil, err
-	}
-	key, err := pinnedKey(source, goVersion)
+	_, key, err := locate(ctx, pinnedKey)
 	if err != nil {
 		return nil, err
 	}
