@@ -15,6 +15,17 @@ const (
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 
+	// PhaseLabel, on a task's pod, is "task" or "rollback".
+	PhaseLabel = Group + "/phase"
+
+	// RetryAnnotation, on a NodeJob: a new value, whatever it is, has the task tried again on every node
+	// on which it failed. On a task's pod it is the hash of the value that the pod was made under.
+	RetryAnnotation = Group + "/retry"
+
+	// CordonedAnnotation, on a node, names by their record keys the NodeJobs that the node is cordoned
+	// for, separated by commas. A node that somebody else has cordoned does not have it.
+	CordonedAnnotation = Group + "/cordoned-by"
+
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"
 

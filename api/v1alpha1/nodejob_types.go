@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -17,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.nodes.running`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.rollout.step`,description="The step that the rollout has reached"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -51,6 +53,7 @@ type NodeJobList struct {
 // NodeJobSpec is what the user wants.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script and task.scriptFrom only: with task.template, check the result in the template's own container and end it with another exit code than 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
 	// nodeSelector selects nodes by their labels. Omitted or empty: every node.
 	// +optional
@@ -73,12 +76,22 @@ type NodeJobSpec struct {
 	// +optional
 	Verify *VerifySpec `json:"verify,omitempty"`
 
+	// rollback undoes the task on a node where every attempt failed, in a pod of its own; and, with
+	// deletionPolicy RollBack, on every node when the NodeJob is deleted. It is no part of the revision.
+	// +optional
+	Rollback *RollbackSpec `json:"rollback,omitempty"`
+
 	// retry says how often and when a failed attempt is repeated.
 	// +optional
 	// +kubebuilder:default={}
 	Retry RetrySpec `json:"retry,omitzero"`
 
-	// rollout says how many nodes run at once.
+	// onFailure says what becomes of a node on which every attempt failed.
+	// +optional
+	// +kubebuilder:default={}
+	OnFailure OnFailureSpec `json:"onFailure,omitzero"`
+
+	// rollout says in which steps, how many nodes at once, and how many may fail.
 	// +optional
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
@@ -92,9 +105,10 @@ type NodeJobSpec struct {
 	// +kubebuilder:default={}
 	Rerun RerunSpec `json:"rerun,omitzero"`
 
-	// deletionPolicy says what becomes of the records on the nodes when the NodeJob is deleted.
-	// Forget (the default) takes them away; Retain leaves them, and a NodeJob that is made again under
-	// the same name finds its nodes done.
+	// deletionPolicy says what becomes of the nodes when the NodeJob is deleted. Forget (the default)
+	// takes the records off them; Retain leaves the records, and a NodeJob that is made again under the
+	// same name finds its nodes done; RollBack runs the rollback on every node that the task has run on,
+	// within rollout.maxConcurrent, and then takes the records away.
 	// +optional
 	// +kubebuilder:default=Forget
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -229,16 +243,164 @@ type RetrySpec struct {
 	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
 }
 
-// RolloutSpec says how many nodes run at once.
+// RollbackSpec is a script that undoes the task: exactly one of script and scriptFrom. It runs like
+// task.script, with task.env, and is repeated as spec.retry says when it fails.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of rollback.script and rollback.scriptFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="rollback.script is empty: write the commands that undo the task, or leave rollback out"
+type RollbackSpec struct {
+	// script runs like task.script, and finds how the last attempt ended in its environment
+	// (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON, EVERYNODE_RUN_RESULTS). At most 65536 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Script string `json:"script,omitempty"`
+
+	// scriptFrom takes the script from a ConfigMap of the same namespace.
+	// +optional
+	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+
+	// interpreter is the command on the node that the script is given to, as for the task.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Interpreter []string `json:"interpreter,omitempty"`
+
+	// timeoutSeconds is the time limit of one attempt in seconds, image pull included: 1 to 86400,
+	// 600 when omitted.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// OnFailureSpec says what becomes of a node on which every attempt failed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.node) && self.node == 'Drain')",message="onFailure.drain works with onFailure.node Drain only: set node to Drain, or leave drain out"
+type OnFailureSpec struct {
+	// node is Leave (the default), Cordon, which keeps new pods off it, or Drain, which also evicts
+	// the pods that are there once the rollback has ended. A node that was cordoned for this is
+	// uncordoned when the task succeeds there, and when the NodeJob is not for it any more.
+	// +optional
+	// +kubebuilder:default=Leave
+	Node FailedNodePolicy `json:"node,omitempty"`
+
+	// drain says how pods are evicted.
+	// +optional
+	Drain *DrainSpec `json:"drain,omitempty"`
+}
+
+// FailedNodePolicy says what becomes of a failed node.
+//
+// +kubebuilder:validation:Enum=Leave;Cordon;Drain
+type FailedNodePolicy string
+
+const (
+	// FailedNodeLeave leaves the node as it is.
+	FailedNodeLeave FailedNodePolicy = "Leave"
+	// FailedNodeCordon keeps new pods off the node.
+	FailedNodeCordon FailedNodePolicy = "Cordon"
+	// FailedNodeDrain keeps new pods off the node and evicts those that are there.
+	FailedNodeDrain FailedNodePolicy = "Drain"
+)
+
+// DrainSpec says how the pods of a node are evicted, as kubectl drain does it: through the Eviction
+// API, which heeds PodDisruptionBudgets. Pods of DaemonSets and static pods stay. Pods that nothing would
+// make again hold the drain up, as do those with emptyDir volumes unless deleteEmptyDirData is true.
+type DrainSpec struct {
+	// timeoutSeconds is how long the drain may take, in seconds: 1 to 604800, 600 when omitted. After
+	// it nothing more is evicted; the node stays cordoned.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// gracePeriodSeconds is what an evicted pod has to end: 0 to 86400. The pod's own when omitted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
+
+	// deleteEmptyDirData also evicts pods with emptyDir volumes, whose content is lost.
+	// +optional
+	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
+}
+
+// RolloutSpec says in which steps a revision reaches the nodes, how many run at once, and how many
+// may fail.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxConcurrent) || (type(self.maxConcurrent) == int ? self.maxConcurrent >= 1 : self.maxConcurrent.matches('^(100|[1-9][0-9]?)%$'))",message="rollout.maxConcurrent must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || (type(self.maxFailures) == int ? self.maxFailures >= 0 : self.maxFailures.matches('^(100|[1-9]?[0-9])%$'))",message="rollout.maxFailures must be a number of nodes of at least 0, or a percentage from \"0%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.filter(s, !has(s.nodes) && !has(s.nodeSelector)).size() == 1",message="exactly one of rollout.steps, the last, must have neither nodes nor nodeSelector: it is for all nodes that the steps before leave. Add {name: all} as the last step, or give the others nodes or nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || (!has(self.steps[self.steps.size()-1].nodes) && !has(self.steps[self.steps.size()-1].nodeSelector))",message="the last of rollout.steps must have neither nodes nor nodeSelector, since it is for all nodes that the steps before leave: add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"
+// +kubebuilder:validation:XValidation:rule="!has(self.promoteTo) || !has(self.steps) || self.steps.exists(s, s.name == self.promoteTo)",message="rollout.promoteTo must be the name of one of rollout.steps: without steps of your own these are canary and all"
 type RolloutSpec struct {
 	// maxConcurrent is how many nodes run at once: a number, or a percentage of the matching nodes,
-	// rounded down but never below one node. 25% when omitted.
+	// rounded down but never below one node. 25% when omitted. Nodes that join once the revision is
+	// proven (status.rollout.provenAt) do not count.
 	// +optional
 	// +kubebuilder:default="25%"
 	// +kubebuilder:validation:XIntOrString
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
+
+	// maxFailures is how many nodes may fail: a number, or a percentage of the matching nodes, rounded
+	// down. 0 when omitted. With more, nothing new starts; what runs may end.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:XIntOrString
+	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
+
+	// steps are the order in which a new revision reaches the nodes: at most 16. One node, then all, when
+	// omitted. A node belongs to the first step that takes it. The next step begins when all nodes of
+	// a step are done or have failed, one at least is done, and its soak is over.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:default={{name: "canary", nodes: 1}, {name: "all"}}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Steps []RolloutStep `json:"steps,omitempty"`
+
+	// promoteTo is the name of the furthest step that the rollout may reach: the last when omitted. It is
+	// a ceiling only: each revision begins with the first step.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	PromoteTo string `json:"promoteTo,omitempty"`
+}
+
+// RolloutStep is a group of nodes that a revision reaches together. A step with neither nodes nor
+// nodeSelector, which must be the last, is for all that the steps before leave.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.nodes) || (type(self.nodes) == int ? self.nodes >= 1 : self.nodes.matches('^(100|[1-9][0-9]?)%$'))",message="nodes of a step must be a number of at least 1, or a percentage from \"1%\" to \"100%\": for all that are left, leave it out"
+type RolloutStep struct {
+	// name of the step, as promoteTo and the status name it: lower case letters, digits and dashes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// nodes is how many nodes must have succeeded: a number, or a percentage of the matching nodes (of
+	// those that the step's nodeSelector matches, if it has one), rounded up. All that are left, when
+	// there are fewer. The oldest nodes are taken first, spread over the zones.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	Nodes *intstr.IntOrString `json:"nodes,omitempty"`
+
+	// nodeSelector selects the nodes of the step, among those that spec.nodeSelector selects.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// soakSeconds is how long the nodes of the step must stay Ready after all have succeeded, before
+	// the next step begins: 0 to 604800, 0 when omitted. A node that turns NotReady counts as failed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
 }
 
 // RerunSpec says what makes a node that is done run the task again. Removing the record's label
@@ -259,7 +421,7 @@ type RerunSpec struct {
 
 // DeletionPolicy says what becomes of the records when a NodeJob is deleted.
 //
-// +kubebuilder:validation:Enum=Forget;Retain
+// +kubebuilder:validation:Enum=Forget;Retain;RollBack
 type DeletionPolicy string
 
 const (
@@ -267,6 +429,8 @@ const (
 	DeletionForget DeletionPolicy = "Forget"
 	// DeletionRetain leaves the records on the nodes.
 	DeletionRetain DeletionPolicy = "Retain"
+	// DeletionRollBack undoes the task on the nodes, and takes the records off them.
+	DeletionRollBack DeletionPolicy = "RollBack"
 )
 
 // NodeJobStatus is what has been seen. It is written at most once a second.
@@ -284,6 +448,17 @@ type NodeJobStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
 
+	// rollout is how far the revision has come.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
+	// drains are at most 10 nodes that are being drained, and what holds them up.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	Drains []NodeDrain `json:"drains,omitempty"`
+
 	// failures are at most 10 nodes on which the last attempt of this revision failed or was disrupted,
 	// those that are not tried again first.
 	// +optional
@@ -292,7 +467,7 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Failures []NodeFailure `json:"failures,omitempty"`
 
-	// conditions are Complete, Reconciling and Stalled.
+	// conditions are Complete, Reconciling, Stalled and RollbackFailed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -317,6 +492,132 @@ type NodeCounts struct {
 	// failed for good: not tried again unless asked.
 	// +optional
 	Failed int32 `json:"failed"`
+	// rolledBack are those of the failed on which the rollback has succeeded.
+	// +optional
+	RolledBack int32 `json:"rolledBack"`
+	// rollbackFailed are those of the failed on which every attempt of the rollback failed as well.
+	// +optional
+	RollbackFailed int32 `json:"rollbackFailed"`
+}
+
+// RolloutStatus is how far a revision has come. It begins anew with each revision.
+type RolloutStatus struct {
+	// step is the name of the current step: nodes of later ones wait.
+	// +optional
+	Step string `json:"step,omitempty"`
+	// stepStartedAt is when the current step began. Nodes that joined later do not hold it up.
+	// +optional
+	StepStartedAt metav1.Time `json:"stepStartedAt,omitzero"`
+	// soakingSince is when the soak of the current step began; absent when it has not.
+	// +optional
+	SoakingSince metav1.Time `json:"soakingSince,omitzero"`
+	// provenAt is when the last step was passed. Nodes that join later run the task at once.
+	// +optional
+	ProvenAt metav1.Time `json:"provenAt,omitzero"`
+	// steps are the nodes of each step.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Steps []StepStatus `json:"steps,omitempty"`
+	// casualties are at most 32 nodes that count as failed although no record says so: they turned
+	// NotReady in a soak, or were deleted while failed or NotReady. At 32 the rollout stops, whatever
+	// maxFailures says.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=32
+	Casualties []Casualty `json:"casualties,omitempty"`
+	// atRisk are at most 32 nodes that have run this revision and are failed or not Ready now: deleted,
+	// they become casualties.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=32
+	AtRisk []NodeAtRisk `json:"atRisk,omitempty"`
+	// retry is a hash of the annotation everynode.dev/retry that the casualties are counted since.
+	// +optional
+	Retry string `json:"retry,omitempty"`
+}
+
+// StepStatus counts the nodes of a step.
+type StepStatus struct {
+	// name of the step.
+	// +required
+	Name string `json:"name,omitempty"`
+	// nodes that belong to it.
+	// +optional
+	Nodes int32 `json:"nodes"`
+	// done with the current revision.
+	// +optional
+	Done int32 `json:"done"`
+	// failed for good.
+	// +optional
+	Failed int32 `json:"failed"`
+}
+
+// Casualty is a node that counts as failed although no record says so.
+type Casualty struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// uid of the Node.
+	// +required
+	UID types.UID `json:"uid,omitempty"`
+	// reason is NotReadyInSoak, DeletedFailed or DeletedNotReady.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// at is when it was seen.
+	// +optional
+	At metav1.Time `json:"at,omitzero"`
+}
+
+// NodeAtRisk is a node that has run the revision and is failed or not Ready.
+type NodeAtRisk struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// uid of the Node.
+	// +required
+	UID types.UID `json:"uid,omitempty"`
+	// failed is true for a node that has failed, false for one that is not Ready.
+	// +optional
+	Failed bool `json:"failed,omitempty"`
+}
+
+// NodeDrain is a node that is being drained.
+type NodeDrain struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// since is when the drain began.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// deadline is when it is given up.
+	// +optional
+	Deadline metav1.Time `json:"deadline,omitzero"`
+	// pods that are still to leave.
+	// +optional
+	Pods int32 `json:"pods,omitempty"`
+	// blocked are at most 3 of the pods that cannot be evicted now.
+	// +optional
+	// +listType=map
+	// +listMapKey=pod
+	// +kubebuilder:validation:MaxItems=3
+	Blocked []BlockedPod `json:"blocked,omitempty"`
+}
+
+// BlockedPod is a pod that cannot be evicted.
+type BlockedPod struct {
+	// pod is its namespace and name.
+	// +required
+	Pod string `json:"pod,omitempty"`
+	// since is when it was first found blocked.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// message says by what, such as a PodDisruptionBudget.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // NodeFailure is a node on which the last attempt failed or was disrupted.
@@ -342,4 +643,14 @@ type NodeFailure struct {
 	// finishedAt is when the last attempt ended.
 	// +optional
 	FinishedAt metav1.Time `json:"finishedAt,omitzero"`
+	// rollback is RollbackPending, RollingBack, RolledBack or RollbackFailed; absent when there is none to
+	// run.
+	// +optional
+	Rollback string `json:"rollback,omitempty"`
+	// rollbackMessage is why the last attempt of the rollback failed.
+	// +optional
+	RollbackMessage string `json:"rollbackMessage,omitempty"`
+	// setAside is Cordoned, Draining, Drained or DrainTimedOut; absent when the node is left as it is.
+	// +optional
+	SetAside string `json:"setAside,omitempty"`
 }

@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Condition types of a NodeJob. kstatus (Flux, kpt) reads Reconciling and Stalled. At
-// most one of the three is True.
+// most one of the first three is True.
 const (
 	// ConditionComplete is True when every matching node is done with the current revision.
 	ConditionComplete = "Complete"
@@ -9,6 +9,9 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True when it cannot go on without somebody's help.
 	ConditionStalled = "Stalled"
+	// ConditionRollbackFailed is True while there are nodes on which every attempt of the rollback failed
+	// as well: they are in a state that nobody has planned. It is independent of the other three.
+	ConditionRollbackFailed = "RollbackFailed"
 )
 
 // Reasons. Each is used alike in conditions, events, metrics, logs and the plan's node states.
@@ -23,6 +26,22 @@ const (
 	ReasonSuspended = "Suspended"
 	// ReasonNodesFailed : on some nodes every attempt failed.
 	ReasonNodesFailed = "NodesFailed"
+	// ReasonMaxFailuresExceeded : more nodes failed than rollout.maxFailures; nothing new starts.
+	ReasonMaxFailuresExceeded = "MaxFailuresExceeded"
+	// ReasonAwaitingPromotion : rollout.promoteTo is reached, and there are later steps.
+	ReasonAwaitingPromotion = "AwaitingPromotion"
+	// ReasonStepWithoutNodes : no node is in the current step, so nothing proves the revision.
+	ReasonStepWithoutNodes = "StepWithoutNodes"
+	// ReasonSoaking : the current step is done, and its nodes are watched for rollout.steps[].soakSeconds.
+	ReasonSoaking = "Soaking"
+	// ReasonRollingBack : the rollback runs, or waits to be repeated.
+	ReasonRollingBack = "RollingBack"
+	// ReasonRollbackPending : the rollback waits for a slot, or for the node.
+	ReasonRollbackPending = "RollbackPending"
+	// ReasonRolledBack : the task failed and the rollback succeeded.
+	ReasonRolledBack = "RolledBack"
+	// ReasonRollbackFailed : every attempt of the rollback failed as well.
+	ReasonRollbackFailed = "RollbackFailed"
 	// ReasonNotStalled : nothing needs help.
 	ReasonNotStalled = "NotStalled"
 
@@ -49,6 +68,8 @@ const (
 	ReasonStarting = "Starting"
 	// ReasonWaitingForSlot : rollout.maxConcurrent nodes run already.
 	ReasonWaitingForSlot = "WaitingForSlot"
+	// ReasonWaitingForStep : the node belongs to a later step of the rollout.
+	ReasonWaitingForStep = "WaitingForStep"
 	// ReasonBackingOff : the last attempt failed or was disrupted; the next waits.
 	ReasonBackingOff = "BackingOff"
 	// ReasonNotReported : the node has not reported a Ready condition yet.
@@ -64,6 +85,25 @@ const (
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
 
+	// ReasonNotReadyInSoak : the node turned NotReady in the soak of its step, and counts as failed.
+	ReasonNotReadyInSoak = "NotReadyInSoak"
+	// ReasonDeletedFailed : the node was deleted after it had failed, and still counts.
+	ReasonDeletedFailed = "DeletedFailed"
+	// ReasonDeletedNotReady : the node was deleted while it was not Ready, after the task had run there.
+	ReasonDeletedNotReady = "DeletedNotReady"
+	// ReasonCordoned : the node was cordoned since it has failed.
+	ReasonCordoned = "Cordoned"
+	// ReasonUncordoned : the node was uncordoned, since what it was cordoned for is over.
+	ReasonUncordoned = "Uncordoned"
+	// ReasonDraining : the pods of the node are being evicted.
+	ReasonDraining = "Draining"
+	// ReasonDrained : the pods of the node have left it.
+	ReasonDrained = "Drained"
+	// ReasonDrainTimedOut : the pods of the node have not left it in time.
+	ReasonDrainTimedOut = "DrainTimedOut"
+	// ReasonNamespaceTerminating : the namespace is being deleted, and no pod can be made in it.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+
 	// ReasonAttemptFailed : an attempt failed; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"
 	// ReasonDeadlineExceeded : the attempt took longer than task.timeoutSeconds.
@@ -77,4 +117,6 @@ const (
 	ReasonWriteFailed = "WriteFailed"
 	// ReasonRevisionStarted : a new revision begins to roll out.
 	ReasonRevisionStarted = "RevisionStarted"
+	// ReasonStepStarted : a step of the rollout begins, since the one before has passed.
+	ReasonStepStarted = "StepStarted"
 )

@@ -58,9 +58,11 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
 	case !releasable(pod):
 		return verdict{fate: fateLeaving}
-	case node.On.Record != nil && node.On.Record.PodUID == pod.UID:
+	case onRecord(pod, node):
 		return verdict{fate: fateRecorded}
 	case !sameMachine(s.in.Job, pod, node):
+		return verdict{fate: fateOrphan}
+	case pod.Runs == task.Rollback && !undoable(pod, node) && (pod.ended() || node.lost()):
 		return verdict{fate: fateOrphan}
 	case pod.ended():
 		return s.ended(pod, node, s.judgeEnd(pod, node))
@@ -77,6 +79,15 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	return s.judgeOverdue(pod, node, deadline)
 }
 
+// onRecord is true when the end of the pod is on its node.
+func onRecord(pod *Pod, node *Node) bool {
+	rec := node.On.Record
+	if rec == nil {
+		return false
+	}
+	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
+}
+
 // judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
 // and reports how it ended; one that does not must not hold the slot for ever, and an attempt that
 // took its node away has failed.
@@ -90,6 +101,9 @@ func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict 
 	}
 	if giveUp := later(deadline, pod.DeleteRequested).Add(StopSlack); s.in.Now.Before(giveUp) {
 		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
+	}
+	if pod.Runs == task.Rollback && !undoable(pod, node) {
+		return verdict{fate: fateOrphan}
 	}
 	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 		message: "the attempt took too long, and its kubelet did not end it"})
@@ -109,8 +123,10 @@ func (s *survey) notStarting(pod *Pod) (string, time.Time) {
 		slowStart/time.Second, s.in.Job.Namespace, pod.Name), time.Time{}
 }
 
+func (s *survey) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
+
 func (s *survey) deadline(pod *Pod) time.Time {
-	return pod.Created.Add(s.timeout + DeadlineSlack)
+	return pod.Created.Add(s.timeout(pod) + DeadlineSlack)
 }
 
 // sameMachine is true when what the attempt did is still true for the node: the pod was made for this
@@ -146,7 +162,7 @@ func (s *survey) judgeEnd(pod *Pod, node *Node) end {
 		}
 		return e
 	}
-	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(s.timeout)) {
+	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(s.timeout(pod))) {
 		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
@@ -210,6 +226,7 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 		Message:    e.message,
 		BootID:     node.BootID,
 		MachineID:  node.MachineID,
+		Retry:      pod.Retry,
 		PodUID:     pod.UID,
 	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
@@ -222,6 +239,11 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 	}
 	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
+	}
+	if pod.Runs == task.Rollback {
+		return verdict{fate: fateEnded, record: s.rollbackEnded(pod, node, r), message: e.message}
+	}
+	if e.outcome == record.Disrupted {
 		r.Disruptions = 1
 		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
 			r.Disruptions = prev.Disruptions + 1

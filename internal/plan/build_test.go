@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,14 +27,17 @@ var (
 // ago is a time in seconds before now.
 func ago(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
 
-// newJob is for all nodes, ten at once, with a time limit of 60 seconds and a backoff of 10.
+// newJob is for all nodes in one step, ten at once, however many fail, with a time limit of 60 seconds and a backoff of 10.
 func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 3},
 		Spec: v1alpha1.NodeJobSpec{
-			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: new(int32(60))},
-			Retry:   v1alpha1.RetrySpec{Limit: new(int32(1)), BackoffSeconds: new(int32(10))},
-			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(intstr.FromInt32(10))},
+			Task:  v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: new(int32(60))},
+			Retry: v1alpha1.RetrySpec{Limit: new(int32(1)), BackoffSeconds: new(int32(10))},
+			Rollout: v1alpha1.RolloutSpec{
+				MaxConcurrent: new(intstr.FromInt32(10)), MaxFailures: new(intstr.FromString("100%")),
+				Steps: []v1alpha1.RolloutStep{{Name: "all"}},
+			},
 		},
 	}
 	for _, change := range changes {
@@ -51,6 +55,11 @@ func newNode(name string, changes ...func(*Node)) Node {
 		change(&node)
 	}
 	return node
+}
+
+// askAgain has every failed node tried again.
+func askAgain(j *v1alpha1.NodeJob) {
+	j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "now"}
 }
 
 // labelled puts the record's label on a node.
@@ -84,7 +93,7 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 func newPod(node Node, changes ...func(*Pod)) Pod {
 	pod := Pod{
 		Name: node.Name + "-pod", UID: types.UID(node.Name + "-pod-uid"), NodeName: node.Name, NodeUID: node.UID,
-		Machine: task.Machine(node.MachineID, node.BootID), Revision: rev, Attempt: 1,
+		Machine: task.Machine(node.MachineID, node.BootID), Runs: task.Task, Revision: rev, Attempt: 1,
 		Created: ago(10), Started: ago(9), Finalized: true, Phase: corev1.PodRunning,
 	}
 	for _, change := range changes {
@@ -129,6 +138,9 @@ func told(p Plan) []string {
 func tell(action Action) string {
 	switch a := action.(type) {
 	case Start:
+		if a.Attempt.Phase == task.Rollback {
+			return fmt.Sprintf("start rollback %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
+		}
 		return fmt.Sprintf("start attempt %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
 	case Record:
 		words := fmt.Sprintf("record %s on %s: attempts %d, disruptions %d", a.Record.Outcome, a.Node, a.Record.Attempts, a.Record.Disruptions)
@@ -138,8 +150,23 @@ func tell(action Action) string {
 		if a.DropLabel {
 			words += ", without label"
 		}
+		if rb := a.Record.Rollback; rb != nil {
+			words += fmt.Sprintf(", rollback %s: attempts %d, disruptions %d", rb.Outcome, rb.Attempts, rb.Disruptions)
+		}
 		if a.Final {
 			words += ", for good"
+		}
+		return words + cordoned(a.Cordon)
+	case Mark:
+		words := a.Reason + " " + a.Node
+		if a.Record != nil {
+			words += ", recorded"
+		}
+		return words + cordoned(a.Cordon)
+	case Evict:
+		words := "evict from " + a.Node + ":"
+		for _, pod := range a.Pods {
+			words += " " + pod.Namespace + "/" + pod.Name
 		}
 		return words
 	case Stop:
@@ -147,9 +174,19 @@ func tell(action Action) string {
 	case Release:
 		return "release " + a.Pod.Name
 	case Forget:
-		return "forget " + a.Node
+		return "forget " + a.Node + cordoned(a.Cordon)
 	case Finish:
 		return "finish"
 	}
 	return fmt.Sprintf("%T", action)
+}
+
+func cordoned(c *record.Cordon) string {
+	switch {
+	case c == nil:
+		return ""
+	case len(c.By) == 0:
+		return ", uncordoned"
+	}
+	return ", cordoned by " + strings.Join(c.By, " and ")
 }

@@ -22,12 +22,12 @@ type situation struct {
 	message string
 }
 
-// conditions are Complete, Reconciling and Stalled, in every pass. At most one of them is True.
-func (s *survey) conditions(n v1alpha1.NodeCounts, nodes []NodeState) []metav1.Condition {
-	is := s.situation(n, nodes)
-	conditions := make([]metav1.Condition, 0, 3)
+// conditions are Complete, Reconciling and Stalled, in every pass, of which at most one is True, and
+// RollbackFailed where there is a rollback.
+func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
+	conditions := make([]metav1.Condition, 0, 4)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: progress(n, nodes)}
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
 		switch {
 		case kind == is.holds:
 			c.Status, c.Message = metav1.ConditionTrue, is.message
@@ -38,23 +38,44 @@ func (s *survey) conditions(n v1alpha1.NodeCounts, nodes []NodeState) []metav1.C
 		}
 		conditions = append(conditions, c)
 	}
+	if s.in.Job.Spec.Rollback != nil {
+		conditions = append(conditions, s.rollbackCondition())
+	}
 	return conditions
+}
+
+// rollbackCondition says whether there are nodes that are in a state that nobody has planned.
+func (s *survey) rollbackCondition() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonNotStalled, Message: "no rollback has failed"}
+	if n := len(s.unrecovered); n > 0 {
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
+		c.Message = fmt.Sprintf("the rollback failed as well on %s (%s). See what state they are in; their pods' last lines are in the annotation %s of each node",
+			plural(int32(n)), named(s.unrecovered), s.key)
+	}
+	return c
 }
 
 // situation asks in order of urgency: first what only the user can mend, last what goes on by itself.
 func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	moving := n.Running + movable(nodes)
 	switch {
-	case s.blocked(n):
+	case s.blocked():
 		return situation{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
+	case s.stopped:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
 		return situation{"", v1alpha1.ReasonNoMatchingNodes, noMatchMessage(nodes)}
 	case n.Done == n.Matched:
 		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
+	case s.in.Job.Spec.Suspend && (n.Failed == 0 || moving > 0):
+		return suspended(n, nodes)
+	case moving == 0 && s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
+	case moving == 0 && s.passed && s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
+		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0 && moving == 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.in.Job.Spec.Suspend:
-		return suspended(n, nodes)
 	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
@@ -65,6 +86,8 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {
+	case !s.rollout.SoakingSince.IsZero() && n.Running == 0:
+		is.reason = v1alpha1.ReasonSoaking
 	case s.obstacle != nil && s.obstructs():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.notStarted) > 0:
@@ -83,28 +106,33 @@ func suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 
 // blocked is true when the obstacle stops everything: one that only a change by the user removes, or
 // a refusal while no attempt runs whose end could make room.
-func (s *survey) blocked(n v1alpha1.NodeCounts) bool {
-	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs() && s.starts == n.Running))
+func (s *survey) blocked() bool {
+	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs() && s.starts == s.busy))
 }
 
 // obstructs is true when there are nodes for which the obstacle matters.
 func (s *survey) obstructs() bool { return s.obstructed > 0 || s.starts > 0 }
 
 // movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
-// being deleted may never do so.
+// being deleted may never do so, and those of later steps do when others have.
 func movable(nodes []NodeState) int32 {
 	var n int32
 	for i := range nodes {
-		if nodes[i].State != Waiting {
+		if nodes[i].State != Waiting || away(nodes[i].Reason) {
 			continue
 		}
 		switch nodes[i].Reason {
-		case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting:
+		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded:
 		default:
 			n++
 		}
 	}
 	return n
+}
+
+// waits is true when a node waits for that reason.
+func (s *survey) waits(nodes []NodeState, reason string) bool {
+	return slices.ContainsFunc(nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == reason })
 }
 
 // progress is how far it is, and what the rest waits for.
@@ -163,8 +191,22 @@ func noMatchMessage(nodes []NodeState) string {
 	return message
 }
 
-// failedMessage names up to three nodes with what they said last, and what to do.
+// failedMessage says that nothing is left but nodes that have failed, and what to do.
 func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
+	return fmt.Sprintf("every attempt failed on %s%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
+}
+
+// stoppedMessage says why the rollout has stopped, and what to do.
+func (s *survey) stoppedMessage() string {
+	text := s.budgetMessage()
+	if len(s.rollout.Casualties) >= maxCasualties {
+		text = fmt.Sprintf("%d nodes died of it or were deleted failed", maxCasualties)
+	}
+	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
+}
+
+// namedFailures names up to three nodes with what they said last.
+func (s *survey) namedFailures() string {
 	var named []string
 	for _, f := range s.boundedFailures() {
 		if len(named) == maxNamed || f.Retrying {
@@ -179,9 +221,35 @@ func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
 		}
 		named = append(named, text)
 	}
-	key := v1alpha1.RecordKey(s.in.Job.Namespace, s.in.Job.Name)
-	return fmt.Sprintf("every attempt failed on %s (%s). Correct the task, or have it tried again on a node with: kubectl annotate node NAME %s-",
-		plural(n.Failed), strings.Join(named, "; "), key)
+	for _, c := range s.rollout.Casualties {
+		if len(named) < maxNamed && c.Reason != v1alpha1.ReasonNotReadyInSoak {
+			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(named, "; ") + ")"
+}
+
+// remedy is what a user can do about failed nodes.
+func (s *survey) remedy() string {
+	return fmt.Sprintf("Correct the task; or have it tried again on all of them with: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; on one with: kubectl annotate node NAME %s-; or skip one with: kubectl label node NAME %[4]s=%s --overwrite",
+		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
+}
+
+// promotionMessage says that the ceiling is reached, and what to do.
+func (s *survey) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
+	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
+	return fmt.Sprintf("step %s has passed; the next, %s, waits for spec.rollout.promoteTo: %s; %s",
+		s.steps[s.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
+			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, nodes))
+}
+
+// emptyStepMessage says that nothing can prove the revision, and what to do.
+func (s *survey) emptyStepMessage() string {
+	return fmt.Sprintf("no node is in step %s of the rollout, so nothing shows that the task works there, and the later steps wait. Correct the step's nodeSelector or take the step out",
+		s.steps[s.current].name)
 }
 
 func (s *survey) disruptedMessage() string {

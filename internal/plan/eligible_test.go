@@ -125,7 +125,7 @@ func TestNodeStates(t *testing.T) {
 			}
 			var want []Action
 			if tt.want == starts {
-				want = []Action{Start{Attempt: task.Attempt{Revision: rev, Number: 1, NodeName: "n", NodeUID: "n-uid", MachineID: tt.node.MachineID, BootID: tt.node.BootID}}}
+				want = []Action{Start{Attempt: task.Attempt{Phase: task.Task, Revision: rev, Number: 1, NodeName: "n", NodeUID: "n-uid", MachineID: tt.node.MachineID, BootID: tt.node.BootID}}}
 			}
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

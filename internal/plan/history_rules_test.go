@@ -81,7 +81,7 @@ func (h *history) checkStates(in Input, p Plan) {
 		pod := &in.Pods[i]
 		node := h.nodes[pod.NodeName]
 		open := node != nil && releasable(pod) && sameMachine(h.job, pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
-		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
+		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}
 	}

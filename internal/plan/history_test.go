@@ -107,7 +107,7 @@ func play(seed int64) *history {
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 			Task:         v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: &timeout},
 			Retry:        v1alpha1.RetrySpec{Limit: &retries, BackoffSeconds: &backoff},
-			Rollout:      v1alpha1.RolloutSpec{MaxConcurrent: &limit},
+			Rollout:      v1alpha1.RolloutSpec{MaxConcurrent: &limit, MaxFailures: new(intstr.FromString("100%"))},
 		},
 	}
 	for i := range nodeCount {
@@ -425,7 +425,7 @@ func (h *history) start(a Start) {
 	h.say("attempt %d of %s starts on %s", a.Attempt.Number, a.Attempt.Revision, node.Name)
 	h.pods[name] = &simPod{willSucceed: h.rng.Intn(3) > 0 || !h.faults, Pod: Pod{
 		Name: name, UID: h.nextUID("pod"), NodeName: node.Name, NodeUID: node.UID,
-		Machine:  task.Machine(a.Attempt.MachineID, a.Attempt.BootID),
+		Machine: task.Machine(a.Attempt.MachineID, a.Attempt.BootID), Runs: a.Attempt.Phase,
 		Revision: a.Attempt.Revision, Attempt: a.Attempt.Number, Created: h.now, Finalized: true, Phase: corev1.PodPending,
 	}}
 }
@@ -455,7 +455,7 @@ func (h *history) record(a Record) {
 		node.On.Label = decoded.Revision
 	case record.Failed:
 		h.failures[key]++
-		overdue := !h.now.Before(pod.Created.Add(task.Timeout(h.job)))
+		overdue := !h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)))
 		if ranToFailure := pod.ran && !pod.willSucceed; !ranToFailure && !overdue {
 			h.break_("rule 6", "a failure is recorded for %s, which neither failed nor took too long", pod.Name)
 		}

@@ -1,26 +1,177 @@
 package plan
 
-import "github.com/everynode/everynode/api/v1alpha1"
+import (
+	"fmt"
+	"strings"
 
-// leave plans for a NodeJob that is being deleted: its pods go, and its records too unless they are
-// to be retained. It waits for nothing that may never come, so a deletion cannot hang: a pod is let
-// go whether or not its kubelet answers.
-func leave(in Input) Plan {
-	p := Plan{Status: *in.Job.Status.DeepCopy()}
-	for i := range in.Pods {
-		if releasable(&in.Pods[i]) {
-			p.Actions = append(p.Actions, Release{Pod: in.Pods[i]})
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// leave plans for a NodeJob that is being deleted.
+func (s *survey) leave() Plan {
+	if s.undoes() {
+		return s.undo()
+	}
+	return s.letGo()
+}
+
+// undoes is true when the task is to be rolled back before the NodeJob goes. In a namespace that is
+// being deleted no pod can be made any more, so that would hold it for ever.
+func (s *survey) undoes() bool {
+	gone := s.obstacle != nil && s.obstacle.Reason == v1alpha1.ReasonNamespaceTerminating
+	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
+}
+
+// letGo lets the pods go, and the records too unless they are to be retained. It waits for nothing
+// that may never come, so a deletion cannot hang: a pod is let go whether or not its kubelet answers.
+func (s *survey) letGo() Plan {
+	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
+	for i := range s.in.Pods {
+		if releasable(&s.in.Pods[i]) {
+			p.Actions = append(p.Actions, Release{Pod: s.in.Pods[i]})
 		}
 	}
-	if in.Job.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
-		for i := range in.Nodes {
-			if node := &in.Nodes[i]; node.On.Present {
-				p.Actions = append(p.Actions, Forget{Node: node.Name, UID: node.UID})
-			}
+	if s.in.Job.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
+		for i := range s.in.Nodes {
+			s.forget(&s.in.Nodes[i], &p)
 		}
 	}
 	if len(p.Actions) == 0 {
 		p.Actions = append(p.Actions, Finish{})
 	}
 	return p
+}
+
+// forget takes what is ours off a node, if anything is.
+func (s *survey) forget(node *Node, p *Plan) {
+	if node.On.Present || s.cordonedForUs(node) {
+		p.Actions = append(p.Actions, Forget{Node: node.Name, UID: node.UID, Cordon: s.uncordon(node)})
+	}
+}
+
+// undo rolls the task back on every node that it has run on, within the same limit, and forgets each
+// that is rolled back. A node on which that fails, or that is away, holds the deletion: so whoever
+// deleted the NodeJob learns of it, and the status says how to go on without.
+func (s *survey) undo() Plan {
+	var p Plan
+	for i := range s.in.Nodes {
+		node := &s.in.Nodes[i]
+		w, st := work{node: node, step: noStep}, NodeState{Name: node.Name}
+		leaving := s.settlePods(&w, &st, &p) || s.in.Occupied[node.Name]
+		if !w.slot {
+			s.undoOn(leaving, &w, &st, &p)
+		} else if st.State == Waiting || st.State == Failed {
+			st.State = Running
+		}
+		p.wake(st.Until)
+		p.Nodes = append(p.Nodes, st)
+		s.work = append(s.work, w)
+	}
+	s.releaseOrphans(&p)
+	s.startWithinLimit(&p)
+	for i := range p.Nodes {
+		if s.work[i].slot {
+			p.Nodes[i].State = Running
+		}
+	}
+	if len(p.Actions) == 0 && len(s.in.Pods) == 0 && count(p.Nodes).Matched == 0 {
+		p.Actions = append(p.Actions, Finish{})
+	}
+	p.Status = s.undoStatus(&p)
+	return p
+}
+
+// undoOn gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.
+func (s *survey) undoOn(leaving bool, w *work, st *NodeState, p *Plan) {
+	rec := w.node.On.Record
+	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
+	if rec == nil || s.replaced(w.node) || s.undoing(rec).done {
+		// It never ran here, or on another machine; or it is undone.
+		s.forget(w.node, p)
+		return
+	}
+	st.State = Waiting
+	s.settleRollback(leaving, w, st)
+	if st.State == Failed && st.Reason == v1alpha1.ReasonRollbackPending {
+		st.State = Waiting
+	}
+	if st.State == Failed {
+		f := s.failureOf(w.node, false)
+		f.Rollback, f.RollbackMessage = st.Reason, lastLine(rec.Rollback.Message)
+		s.failures = append(s.failures, f)
+	}
+}
+
+// undoStatus is that of a NodeJob whose task is being rolled back.
+func (s *survey) undoStatus(p *Plan) v1alpha1.NodeJobStatus {
+	status := *s.in.Job.Status.DeepCopy()
+	status.ObservedGeneration = s.in.Job.Generation
+	status.Nodes = count(p.Nodes)
+	status.Failures = s.boundedFailures()
+	status.Drains = nil
+	n := status.Nodes
+	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
+	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
+	held := s.held(p.Nodes)
+	switch {
+	case s.obstacle != nil && n.Matched > 0:
+		is = situation{v1alpha1.ConditionStalled, s.obstacle.Reason, text + ": " + s.obstacle.Message + ". " + s.wayOut()}
+	case held != "" && n.Running == 0:
+		is = situation{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.wayOut()}
+	}
+	s.setConditions(&status, is, text)
+	return status
+}
+
+// held says what keeps the deletion from ending although nothing is to come by itself; "" when
+// something is.
+func (s *survey) held(nodes []NodeState) string {
+	var held []string
+	for i := range nodes {
+		st := &nodes[i]
+		switch {
+		case st.State == Failed:
+			held = append(held, st.Name+": the rollback has failed")
+		case st.State == Waiting && s.work[i].settled:
+			held = append(held, st.Name+": "+st.Message)
+		case st.State == Waiting:
+			return ""
+		}
+	}
+	return named(held)
+}
+
+// wayOut is how a deletion goes on without the rollback.
+func (s *survey) wayOut() string {
+	job := s.in.Job
+	return fmt.Sprintf("Mend that and try again with: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or leave the nodes as they are with: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
+		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
+}
+
+// setConditions gives each condition its answer, of which at most one of the first three is True.
+func (s *survey) setConditions(status *v1alpha1.NodeJobStatus, is situation, otherwise string) {
+	for _, c := range s.conditions(is, otherwise) {
+		c.ObservedGeneration = s.in.Job.Generation
+		c.LastTransitionTime = metav1.NewTime(s.in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	if s.in.Job.Spec.Rollback == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRollbackFailed)
+	}
+}
+
+// rollbackFailure says in a line how a rollback failed.
+func rollbackFailure(node string, rb *record.Rollback) string {
+	text := node + ": " + rb.Reason
+	if rb.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *rb.ExitCode)
+	}
+	if line := lastLine(rb.Message); line != "" {
+		text += ": " + line
+	}
+	return strings.TrimSpace(text)
 }

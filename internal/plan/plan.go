@@ -2,8 +2,9 @@
 // no context, no logger, no clock (a linter keeps it so). What to do comes back as data, so a rollout
 // over hundreds of nodes with failures and a dead manager is a unit test of milliseconds.
 //
-//	Input ──► survey ──► judge each pod ──► a state for each node ──► slots ──► Plan
-//	          (join)     (attempt.go)       (eligible, rerun, retry)  (rollout)  (summary)
+//	Input ──► survey ──► judge each pod ──► a state for each node ──► steps ──► slots ──► Plan
+//	          (join)     (attempt.go)       (rerun, retry, rollback)  (steps,   (rollout)  (summary)
+//	                                                                   budget)
 //
 // One pass is linear in nodes and pods.
 package plan
@@ -28,6 +29,9 @@ type Input struct {
 	Obstacle *Obstacle
 	Nodes    []Node
 	Pods     []Pod
+	// Drains are the pods that are still to leave the nodes that are being drained, by the node's UID.
+	// A node that nobody has looked at yet is not in it.
+	Drains map[types.UID][]DrainPod
 	// Occupied are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
 	Occupied map[string]bool
 	Now      time.Time
@@ -44,10 +48,18 @@ type Obstacle struct {
 
 // Node is what the plan reads of a node.
 type Node struct {
-	Name   string
-	UID    types.UID
-	Labels map[string]string
-	Taints []corev1.Taint
+	Name string
+	UID  types.UID
+	// Created is when the Node was made.
+	Created time.Time
+	// ResourceVersion is what was seen, for writes under a precondition.
+	ResourceVersion string
+	Labels          map[string]string
+	Taints          []corev1.Taint
+	// Unschedulable is true for a node that is cordoned, by whomever.
+	Unschedulable bool
+	// CordonedBy are the record keys of the NodeJobs that Everynode has cordoned it for.
+	CordonedBy []string
 	// Ready is the status of the Ready condition, "" when there is none yet.
 	Ready    corev1.ConditionStatus
 	Deleting bool
@@ -68,10 +80,14 @@ type Pod struct {
 	NodeName string
 	NodeUID  types.UID
 	// Machine is task.Machine of the node when the pod was made.
-	Machine  string
+	Machine string
+	// Runs is the task or the rollback.
+	Runs     task.Phase
 	Revision string
 	Attempt  int32
-	Created  time.Time
+	// Retry is task.RetryToken of the NodeJob when the pod was made.
+	Retry   string
+	Created time.Time
 	// Finalized is true while our finalizer is on it.
 	Finalized bool
 	// DeleteRequested is when its deletion was asked for; zero when it was not.
@@ -116,6 +132,21 @@ type Exit struct {
 	Truncated bool
 }
 
+// DrainPod is a pod that is to leave a node.
+type DrainPod struct {
+	Namespace string
+	Name      string
+	UID       types.UID
+	// Leaving is true once it is being deleted.
+	Leaving bool
+	// Held is why it must not be evicted at all; "" when it may be.
+	Held string
+	// Blocked is why it could not be evicted when that was tried last; "" when it was not, or could.
+	Blocked string
+	// TriedAt is when its eviction was tried last; zero when it was not.
+	TriedAt time.Time
+}
+
 // Plan is what to do, what to say, and when to look again.
 type Plan struct {
 	// Actions are independent of each other and may run in parallel.
@@ -153,7 +184,7 @@ type NodeState struct {
 	Until time.Time
 }
 
-// Action is one of Start, Record, Stop, Release, Forget and Finish.
+// Action is one of Start, Record, Mark, Evict, Stop, Release, Forget and Finish.
 type Action interface{ action() }
 
 // Start makes the pod of an attempt.
@@ -168,8 +199,30 @@ type Record struct {
 	Pod    Pod
 	// DropLabel takes the label off the node: it is not done, whatever it was before.
 	DropLabel bool
-	// Final is true for a failure after which the node is not tried again.
+	// Final is true for a failure after which the attempt's phase is not tried again.
 	Final bool
+	// Cordon is set when the success ends what the node was cordoned for.
+	Cordon *record.Cordon
+}
+
+// Mark writes on a node what becomes of it after a failure.
+type Mark struct {
+	Node string
+	UID  types.UID
+	// Reason is Cordoned, Uncordoned, Draining, Drained or DrainTimedOut.
+	Reason  string
+	Message string
+	// Record is nil when it stays as it is.
+	Record *record.Record
+	Cordon *record.Cordon
+}
+
+// Evict asks for the eviction of pods from a node that is being drained.
+type Evict struct {
+	Node string
+	Pods []DrainPod
+	// GracePeriodSeconds is nil for the pods' own.
+	GracePeriodSeconds *int64
 }
 
 // Stop deletes a running pod; its end is recorded later.
@@ -181,10 +234,12 @@ type Stop struct {
 // Release lets a pod go that needs no record, or has one.
 type Release struct{ Pod Pod }
 
-// Forget takes the record off a node.
+// Forget takes the record off a node, and what else the NodeJob has put there.
 type Forget struct {
 	Node string
 	UID  types.UID
+	// Cordon is set when the node was cordoned for the NodeJob.
+	Cordon *record.Cordon
 }
 
 // Finish takes the finalizer off the NodeJob: nothing of it is left.
@@ -192,6 +247,8 @@ type Finish struct{}
 
 func (Start) action()   {}
 func (Record) action()  {}
+func (Mark) action()    {}
+func (Evict) action()   {}
 func (Stop) action()    {}
 func (Release) action() {}
 func (Forget) action()  {}
@@ -199,16 +256,19 @@ func (Finish) action()  {}
 
 // Next returns the plan for what is seen.
 func Next(in Input) Plan {
-	if !in.Job.DeletionTimestamp.IsZero() {
-		return leave(in)
-	}
 	s := newSurvey(in)
+	if !in.Job.DeletionTimestamp.IsZero() {
+		return s.leave()
+	}
 	var p Plan
 	for i := range in.Nodes {
 		s.settle(&in.Nodes[i], &p)
 	}
 	s.releaseOrphans(&p)
+	s.advance(&p)
+	s.hold(&p)
 	s.startWithinLimit(&p)
+	s.setAside(&p)
 	p.Status = s.status(&p)
 	return p
 }

@@ -14,6 +14,11 @@ type standing struct {
 	failures int32
 	// notBefore is when the next attempt may start.
 	notBefore time.Time
+	// touched is true when the revision has run there, since when at the earliest.
+	touched bool
+	since   time.Time
+	// proof is true when the revision has succeeded there.
+	proof bool
 }
 
 // standing reads the node's record. The label is the user's handle on it: taking it off a node that
@@ -23,25 +28,34 @@ func (s *survey) standing(node *Node) standing {
 	if s.replaced(node) {
 		return standing{}
 	}
-	if label != "" && label == s.in.Revision {
-		return standing{done: true}
+	var was standing
+	if rec != nil && rec.Revision == s.in.Revision {
+		was.touched, was.since = true, rec.StartedAt
 	}
-	if label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true) {
-		return standing{done: true}
-	}
-	if rec == nil || rec.Revision != s.in.Revision {
-		return standing{}
+	switch {
+	case label != "" && label == s.in.Revision:
+		was.done = true
+		was.proof = was.touched && rec.Outcome == record.Succeeded
+		return was
+	case label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true):
+		was.done = true
+		return was
+	case !was.touched || s.void(rec):
+		return was
 	}
 	switch rec.Outcome {
 	case record.Failed:
-		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Attempts))}
+		was.failures, was.notBefore = rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Attempts))
 	case record.Disrupted:
-		return standing{failures: rec.Attempts, notBefore: rec.FinishedAt.Add(s.backoff(rec.Disruptions))}
+		was.failures, was.notBefore = rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Disruptions))
 	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.
 	}
-	return standing{}
+	return was
 }
+
+// void is true when the user has asked for another try since the attempt on record.
+func (s *survey) void(rec *record.Record) bool { return s.retry != "" && rec.Retry != s.retry }
 
 // replaced is true when the record was written by another machine behind the same node name.
 func (s *survey) replaced(node *Node) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // TestStanding asks what the marks on a node still mean for the revision.
@@ -24,42 +25,66 @@ func TestStanding(t *testing.T) {
 		}
 		done = standing{done: true}
 		anew = standing{}
+		// ran says besides that this revision has run there before.
+		ran = func(was standing) standing {
+			was.touched, was.since = true, ago(61)
+			return was
+		}
+		proof = ran(standing{done: true, proof: true})
 	)
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		node Node
 		want standing
 	}{
+		"a success with a label by hand of another": {
+			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled(rev)), want: done,
+		},
+		"a failure from before the user asked for another try": {
+			job: newJob(askAgain), node: newNode("n", recorded(record.Failed, attempts(9))), want: ran(anew),
+		},
+		"a failure since the user asked for another try": {
+			job:  newJob(askAgain),
+			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
+			want: ran(standing{failures: 1, notBefore: ago(50)}),
+		},
+		"a failure from a try that was asked for, where the annotation is gone": {
+			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
+			want: ran(standing{failures: 1, notBefore: ago(50)}),
+		},
+		"a success from before the user asked for another try": {
+			job: newJob(askAgain), node: newNode("n", recorded(record.Succeeded)), want: proof,
+		},
 		"nothing on the node":                       {node: newNode("n"), want: anew},
-		"a success of this revision":                {node: newNode("n", recorded(record.Succeeded)), want: done},
+		"a success of this revision":                {node: newNode("n", recorded(record.Succeeded)), want: proof},
 		"a label set by hand skips the node":        {node: newNode("n", labelled(rev)), want: done},
 		"a label of another revision set by hand":   {node: newNode("n", labelled("other")), want: anew},
-		"a label taken off asks for another run":    {node: newNode("n", recorded(record.Succeeded), unlabelled), want: anew},
-		"a label emptied by hand asks for one too":  {node: newNode("n", recorded(record.Succeeded), labelled("")), want: anew},
-		"a label that is not the record's":          {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: anew},
+		"a label taken off asks for another run":    {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(anew)},
+		"a label emptied by hand asks for one too":  {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(anew)},
+		"a label that is not the record's":          {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(anew)},
 		"a success of an earlier revision":          {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: anew},
 		"one that is to be kept":                    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
 		"one that was to be kept, without label":    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: anew},
 		"a failure of an earlier revision":          {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: anew},
-		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: standing{failures: 1, notBefore: ago(50)}},
-		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: standing{failures: 2, notBefore: ago(40)}},
-		"a failure of the run that a label outruns": {node: newNode("n", recorded(record.Failed), labelled(rev)), want: done},
-		"a disruption counts as nothing and waits":  {node: newNode("n", recorded(record.Disrupted)), want: standing{notBefore: ago(50)}},
+		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: ran(standing{failures: 1, notBefore: ago(50)})},
+		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(standing{failures: 2, notBefore: ago(40)})},
+		"a failure of the run that a label outruns": {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
+		"a disruption counts as nothing and waits":  {node: newNode("n", recorded(record.Disrupted)), want: ran(standing{notBefore: ago(50)})},
 		"the third in a row waits longer": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Attempts, r.Disruptions = 1, 3 })),
-			want: standing{failures: 1, notBefore: ago(20)},
+			want: ran(standing{failures: 1, notBefore: ago(20)}),
 		},
 		"a disruption of a revision that is kept": {
-			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: done,
+			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: ran(done),
 		},
 
 		"a success of another machine":           {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: anew},
 		"a failure of another machine":           {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: anew},
 		"an earlier revision of another machine": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: anew},
-		"another machine that does not matter":   {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: done},
-		"a record that names no machine":         {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: done},
-		"a node that names no machine":           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: done},
-		"the same machine after a reboot":        {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: done},
+		"another machine that does not matter":   {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
+		"a record that names no machine":         {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
+		"a node that names no machine":           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
+		"the same machine after a reboot":        {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

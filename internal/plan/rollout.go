@@ -8,42 +8,76 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
 var defaultMaxConcurrent = intstr.FromString("25%")
 
-// startWithinLimit starts candidates by name while slots are free. Nodes run in the order of their
-// names so that the same cluster always rolls out in the same order.
+// startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step
+// and name, so that the same cluster always rolls out in the same order. A node that joined after the
+// revision was proven takes no slot.
 func (s *survey) startWithinLimit(p *Plan) {
-	matched, running := 0, 0
+	matched, taken := 0, 0
+	var candidates []int
 	for i := range p.Nodes {
-		switch p.Nodes[i].State {
-		case Running:
-			running++
+		if p.Nodes[i].State != Excluded || s.work[i].slot {
 			matched++
-		case Waiting, Done, Failed:
-			matched++
-		case Excluded:
+		}
+		if s.work[i].slot {
+			s.busy++
+			if !s.joined(s.work[i].node) {
+				taken++
+			}
+		}
+		if s.work[i].start != nil {
+			candidates = append(candidates, i)
 		}
 	}
-	limit := maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	slots := limit - running
-	if s.obstacle != nil {
-		// One start shows whether the obstacle is still there.
-		slots = min(slots, 1)
-	}
-	slices.SortFunc(s.candidates, func(a, b int) int { return cmp.Compare(p.Nodes[a].Name, p.Nodes[b].Name) })
-	for _, i := range s.candidates {
-		if slots <= 0 {
-			p.Nodes[i].Message = fmt.Sprintf("rollout.maxConcurrent allows %d at once", limit)
+	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
+	slices.SortFunc(candidates, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(p.Nodes[a].Name, p.Nodes[b].Name))
+	})
+	for _, i := range candidates {
+		w, st := &s.work[i], &p.Nodes[i]
+		free := taken < s.slots || s.joined(w.node)
+		if s.obstacle != nil && s.starts > 0 {
+			// One start shows whether the obstacle is still there.
+			free = false
+		}
+		if !free {
+			st.Message = fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)
+			w.start = nil
 			continue
 		}
-		slots--
-		s.starts++
-		p.Nodes[i].set(Running, v1alpha1.ReasonStarting, "")
-		p.Actions = append(p.Actions, Start{Attempt: s.attempts[i]})
+		s.begin(i, p)
+		if !s.joined(w.node) {
+			taken++
+		}
 	}
+}
+
+// begin starts the attempt of a node.
+func (s *survey) begin(i int, p *Plan) {
+	w, st := &s.work[i], &p.Nodes[i]
+	s.starts++
+	s.busy++
+	w.slot = true
+	p.Actions = append(p.Actions, Start{Attempt: *w.start})
+	if w.start.Phase == task.Rollback {
+		st.set(Failed, v1alpha1.ReasonRollingBack, "")
+		return
+	}
+	w.touched = true
+	st.set(Running, v1alpha1.ReasonStarting, "")
+}
+
+// rank orders the candidates: what is to be put right comes before what is new.
+func (s *survey) rank(i int) int {
+	if s.work[i].start.Phase == task.Rollback {
+		return -1
+	}
+	return s.work[i].step
 }
 
 // maxConcurrent is how many of the matched nodes may run at once: at least one, or nothing would

@@ -59,39 +59,39 @@ func TestStartWithinLimit(t *testing.T) {
 	}{
 		"nodes start in the order of their names": {
 			in: see(two, []Node{d, b, a, c}), want: start("a", "b"),
-			wantWaiting: map[string]string{"c": "rollout.maxConcurrent allows 2 at once", "d": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"c": "it waits for one of 2 slots (rollout.maxConcurrent)", "d": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"what runs holds its slot": {
 			in: see(two, []Node{a, b, c}, newPod(c)), want: start("a"),
-			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"what ended holds it until that is recorded": {
 			in:          see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
 			want:        []string{"record Succeeded on c: attempts 1, disruptions 0"},
-			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once", "b": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)", "b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"a node that is lost while it runs holds its slot": {
 			in:          see(two, []Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}, newPod(b), newPod(newNode("c"))),
-			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"a pod of an earlier revision holds its slot": {
 			in:          see(two, []Node{a, b, c}, newPod(a, func(p *Pod) { p.Revision = "old" }), newPod(b, func(p *Pod) { p.Revision = "old" })),
-			wantWaiting: map[string]string{"c": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"c": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"more run than may, since the limit was lowered": {
 			in:          see(two, []Node{a, b, c, d}, newPod(a), newPod(b), newPod(c)),
-			wantWaiting: map[string]string{"d": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"d": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"done and failed nodes hold none": {
 			in: see(two, []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d}), want: start("c", "d"),
 		},
 		"a percentage is one of the nodes that it is for": {
 			in: see(third, []Node{a, b, c, tainted, tainted, tainted}), want: start("a"),
-			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 1 at once", "c": "rollout.maxConcurrent allows 1 at once"},
+			wantWaiting: map[string]string{"b": "it waits for one of 1 slots (rollout.maxConcurrent)", "c": "it waits for one of 1 slots (rollout.maxConcurrent)"},
 		},
 		"a node that is not selected any more holds its slot while it runs": {
 			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
-			wantWaiting: map[string]string{"a": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 		"one try shows whether the API server still refuses": {
 			in: func() Input {
@@ -99,7 +99,7 @@ func TestStartWithinLimit(t *testing.T) {
 				in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
 				return in
 			}(), want: start("a"),
-			wantWaiting: map[string]string{"b": "rollout.maxConcurrent allows 2 at once"},
+			wantWaiting: map[string]string{"b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
 		},
 	}
 	for name, tt := range tests {

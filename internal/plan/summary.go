@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -29,16 +28,37 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 		Revision:           s.in.Revision,
 		Nodes:              count(p.Nodes),
 		Failures:           s.boundedFailures(),
+		Drains:             s.drains,
 	}
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	for _, c := range s.conditions(status.Nodes, p.Nodes) {
-		c.ObservedGeneration = s.in.Job.Generation
-		c.LastTransitionTime = metav1.NewTime(s.in.Now)
-		meta.SetStatusCondition(&status.Conditions, c)
+	s.setConditions(&status, s.situation(status.Nodes, p.Nodes), progress(status.Nodes, p.Nodes))
+	if s.in.Revision != "" {
+		s.noteRisks()
+		s.rollout.Steps = s.stepCounts(p.Nodes)
+		status.Rollout = &s.rollout
 	}
 	return status
+}
+
+// stepCounts is how far each step is.
+func (s *survey) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
+	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
+	for i := range s.steps {
+		c := v1alpha1.StepStatus{Name: s.steps[i].name, Nodes: int32(len(s.steps[i].nodes))}
+		for _, n := range s.steps[i].nodes {
+			switch nodes[n].State {
+			case Done:
+				c.Done++
+			case Failed:
+				c.Failed++
+			case Excluded, Waiting, Running:
+			}
+		}
+		counts = append(counts, c)
+	}
+	return counts
 }
 
 func count(nodes []NodeState) v1alpha1.NodeCounts {
@@ -55,6 +75,12 @@ func count(nodes []NodeState) v1alpha1.NodeCounts {
 			c.Waiting++
 		case Failed:
 			c.Failed++
+			switch nodes[i].Reason {
+			case v1alpha1.ReasonRolledBack:
+				c.RolledBack++
+			case v1alpha1.ReasonRollbackFailed:
+				c.RollbackFailed++
+			}
 		}
 		c.Matched++
 	}
@@ -75,7 +101,7 @@ func (s *survey) boundedFailures() []v1alpha1.NodeFailure {
 	return s.failures[:min(len(s.failures), maxFailures)]
 }
 
-func failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
+func (s *survey) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 	r := node.On.Record
 	return v1alpha1.NodeFailure{
 		Node:       node.Name,
@@ -85,6 +111,7 @@ func failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 		Reason:     outcome.Clean(r.Reason, 128),
 		Message:    outcome.Clean(r.Message, maxFailureMessage),
 		FinishedAt: metav1.NewTime(r.FinishedAt),
+		SetAside:   s.setAsideState(node),
 	}
 }
 

@@ -77,14 +77,14 @@ func TestConditions(t *testing.T) {
 			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Stalled=True NodesFailed: every attempt failed on 1 node (b: TaskFailed, exit code 3: no space left). " +
-				"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
 			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Stalled=True NodesFailed: every attempt failed on 4 nodes (a: TaskFailed, exit code 3: no space left; " +
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
-				"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"a node was lost and nothing else is known of it": {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
@@ -93,7 +93,7 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Stalled=True NodesFailed: every attempt failed on 1 node (a: NodeLost). " +
-					"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
@@ -157,7 +157,7 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
 				"Stalled=True NodesFailed: every attempt failed on 1 node (a: TaskFailed, exit code 3: no space left). " +
-					"Correct the task, or have it tried again on a node with: kubectl annotate node NAME ns.everynode.dev/job-",
+					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"a node is disrupted again and again": {

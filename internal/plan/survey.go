@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,70 +16,123 @@ import (
 // survey joins nodes and pods, and gathers what a pass over the nodes finds.
 type survey struct {
 	in          Input
+	key         string
+	retry       string
 	selector    labels.Selector
+	steps       []step
 	tolerations []corev1.Toleration
-	timeout     time.Duration
 	obstacle    *Obstacle
 	// podsOn holds the pods by the name of the node that they are bound to.
 	podsOn map[string][]*Pod
-	// candidates are indexes into Plan.Nodes of nodes that may start now.
-	candidates []int
-	attempts   map[int]task.Attempt
+	// work has an entry for each of Plan.Nodes.
+	work []work
+	// rollout is how far the revision has come, as this pass finds it.
+	rollout v1alpha1.RolloutStatus
+	// provenAt is when the revision was proven, by the status that was seen: zero when it was not.
+	provenAt time.Time
+	// current and ceiling are indexes into steps.
+	current, ceiling int
+	// passed is true when the current step is, and only the ceiling holds the rollout.
+	passed bool
+	// failed counts the nodes that count against maxFailures, of which at most mayFail may.
+	failed, mayFail int
+	// stopped is true when too many have failed.
+	stopped bool
+	// slots is what rollout.maxConcurrent allows at once.
+	slots int
+	// busy counts the nodes with an attempt that runs or starts.
+	busy int32
+
 	failures   []v1alpha1.NodeFailure
+	drains     []v1alpha1.NodeDrain
 	notStarted []string
 	// disrupted are nodes that were disrupted many times in a row.
 	disrupted []string
+	// unrecovered are nodes on which the rollback failed as well.
+	unrecovered []string
 	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
 	// keeps from starting.
 	starts, obstructed int32
 }
 
+// work is what a pass finds out about a node beside its state.
+type work struct {
+	node *Node
+	// touched is true when this revision has run on the node or runs there, since when at the earliest.
+	touched bool
+	since   time.Time
+	// proof is true when this revision has succeeded there.
+	proof bool
+	// failed is true when the node counts against rollout.maxFailures.
+	failed bool
+	// exhausted is true when its record says so: no attempt is left.
+	exhausted bool
+	// settled is true when no rollback is to come any more.
+	settled bool
+	// slot is true while a pod of ours on it has an end that is not on record.
+	slot bool
+	// step that takes it; noStep when none does.
+	step int
+	// start is the attempt that may start now; nil when none may.
+	start *task.Attempt
+}
+
+const noStep = -1
+
 func newSurvey(in Input) *survey {
 	s := &survey{
 		in:          in,
+		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
+		retry:       task.RetryToken(in.Job),
 		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
-		timeout:     task.Timeout(in.Job),
 		obstacle:    in.Obstacle,
 		podsOn:      make(map[string][]*Pod, len(in.Pods)),
-		attempts:    map[int]task.Attempt{},
+		work:        make([]work, 0, len(in.Nodes)),
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
-	s.selector = labels.Everything()
-	if ns := in.Job.Spec.NodeSelector; ns != nil {
-		selector, err := metav1.LabelSelectorAsSelector(ns)
-		if err != nil {
-			s.selector = labels.Nothing()
-			s.obstacle = &Obstacle{
-				Reason:  v1alpha1.ReasonInvalidSelector,
-				Message: "spec.nodeSelector cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
-			}
-		} else {
-			s.selector = selector
-		}
-	}
+	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.readSteps()
+	s.carryOver()
 	return s
+}
+
+// selectorOf reads a label selector; one that cannot be used selects nothing and is an obstacle.
+func (s *survey) selectorOf(spec *metav1.LabelSelector, field string) labels.Selector {
+	if spec == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if err != nil {
+		s.obstacle = &Obstacle{
+			Reason:  v1alpha1.ReasonInvalidSelector,
+			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
+		}
+		return labels.Nothing()
+	}
+	return selector
 }
 
 // settle gives the node its state and plans what its pods need.
 func (s *survey) settle(node *Node, p *Plan) {
 	st := NodeState{Name: node.Name}
-	running, leaving := s.settlePods(node, &st, p)
-	leaving = leaving || s.in.Occupied[node.Name]
-	if !running {
-		s.settleIdle(node, leaving, &st, len(p.Nodes))
+	w := work{node: node, step: noStep}
+	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
+	if !w.slot {
+		s.settleIdle(leaving, &w, &st)
 	}
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
+	s.work = append(s.work, w)
 }
 
 // settlePods plans for each pod on the node. An attempt holds its node, and its slot, until its end
-// is on record: the state is Running until then.
-func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leaving bool) {
-	for _, pod := range s.podsOn[node.Name] {
-		v := s.judge(pod, node)
+// is on record.
+func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
+	for _, pod := range s.podsOn[w.node.Name] {
+		v := s.judge(pod, w.node)
 		p.wake(v.until)
 		switch v.fate {
 		case fateLeaving:
@@ -89,62 +143,77 @@ func (s *survey) settlePods(node *Node, st *NodeState, p *Plan) (running, leavin
 			p.Actions = append(p.Actions, Release{Pod: *pod})
 			continue
 		case fateEnded:
-			p.Actions = append(p.Actions, s.recordAction(node, pod, v.record))
+			p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
 		}
-		running = true
-		s.noteRunning(node, pod, v)
-		*st = NodeState{Name: node.Name, State: Running, Reason: v1alpha1.ReasonRunning, Message: v.message, Until: v.until}
+		w.slot = true
+		if pod.Runs == task.Rollback {
+			s.noteRollback(w, pod, v, st)
+		} else {
+			s.noteRunning(w, pod, v, st)
+		}
 	}
-	return running, leaving
+	return leaving
 }
 
-// noteRunning notes what the status says of a node on which an attempt runs.
-func (s *survey) noteRunning(node *Node, pod *Pod, v verdict) {
-	if v.fate == fateRuns && v.message != "" && pod.Started.IsZero() {
-		s.notStarted = append(s.notStarted, node.Name+": "+v.message)
+// noteRunning notes what is said of a node on which an attempt of the task runs.
+func (s *survey) noteRunning(w *work, pod *Pod, v verdict, st *NodeState) {
+	st.set(Running, v1alpha1.ReasonRunning, v.message)
+	st.Until = v.until
+	if pod.Revision == s.in.Revision {
+		w.touched, w.since = true, pod.Created
 	}
-	if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
-		s.retrying(node)
+	if v.fate == fateRuns && v.message != "" && pod.Started.IsZero() {
+		s.notStarted = append(s.notStarted, w.node.Name+": "+v.message)
+	}
+	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
+		s.retrying(w.node)
 	}
 }
 
 // retrying notes a node whose last attempt failed or was disrupted, and that goes on.
 func (s *survey) retrying(node *Node) {
-	s.failures = append(s.failures, failureOf(node, true))
+	s.failures = append(s.failures, s.failureOf(node, true))
 	if rec := node.On.Record; rec.Disruptions >= manyDisruptions {
 		s.disrupted = append(s.disrupted, node.Name+": "+lastLine(rec.Message))
 	}
 }
 
 func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
+	a := Record{Node: node.Name, UID: node.UID, Record: r, Pod: *pod}
 	failed := r.Outcome == record.Failed
-	return Record{
-		Node: node.Name, UID: node.UID, Record: r, Pod: *pod,
-		// A disruption says nothing about the node, and leaves the label of an earlier revision. But one
-		// that another machine has left behind would make this one look done.
-		DropLabel: failed || (r.Outcome == record.Disrupted && s.replaced(node)),
-		Final:     failed && r.Attempts > s.retryLimit(),
+	// A disruption says nothing about the node, and leaves the label of an earlier revision. But one
+	// that another machine has left behind would make this one look done.
+	a.DropLabel = failed || (r.Outcome == record.Disrupted && s.replaced(node))
+	if pod.Runs == task.Rollback {
+		a.Final = r.Rollback.Outcome == record.Failed && r.Rollback.Attempts > s.retryLimit()
+		return a
 	}
+	a.Final = failed && r.Attempts > s.retryLimit()
+	if r.Outcome == record.Succeeded {
+		a.Cordon = s.uncordon(node)
+	}
+	return a
 }
 
 // settleIdle gives a state to a node on which no attempt runs. The order of the questions is part
 // of the behaviour: what a node has on record counts before what keeps it from running.
-func (s *survey) settleIdle(node *Node, leaving bool, st *NodeState, index int) {
+func (s *survey) settleIdle(leaving bool, w *work, st *NodeState) {
+	node := w.node
 	if !s.selector.Matches(labels.Set(node.Labels)) {
 		st.set(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels")
 		return
 	}
 	standing := s.standing(node)
+	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
 	switch {
 	case standing.done:
 		st.set(Done, v1alpha1.ReasonDone, "")
 		return
 	case standing.failures > s.retryLimit():
-		st.set(Failed, v1alpha1.ReasonRetriesExhausted, node.On.Record.Message)
-		s.failures = append(s.failures, failureOf(node, false))
+		s.settleFailed(leaving, w, st)
 		return
 	}
 	if taint := task.Untolerated(node.Taints, s.tolerations); taint != nil {
@@ -154,23 +223,28 @@ func (s *survey) settleIdle(node *Node, leaving bool, st *NodeState, index int) 
 	if !standing.notBefore.IsZero() {
 		s.retrying(node)
 	}
-	if s.mustWait(node, leaving, standing, st) {
+	if s.mustWait(node, leaving, standing.notBefore, st) {
 		return
 	}
 	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, "")
-	s.candidates = append(s.candidates, index)
-	s.attempts[index] = task.Attempt{
-		Revision:  s.in.Revision,
-		Number:    standing.failures + 1,
+	w.start = s.attempt(node, task.Task, s.in.Revision, standing.failures+1)
+}
+
+func (s *survey) attempt(node *Node, phase task.Phase, revision string, number int32) *task.Attempt {
+	return &task.Attempt{
+		Phase:     phase,
+		Revision:  revision,
+		Number:    number,
 		NodeName:  node.Name,
 		NodeUID:   node.UID,
 		MachineID: node.MachineID,
 		BootID:    node.BootID,
+		Retry:     s.retry,
 	}
 }
 
-// mustWait says what keeps an unfinished node from starting now, if anything.
-func (s *survey) mustWait(node *Node, leaving bool, was standing, st *NodeState) bool {
+// mustWait says what keeps a node from starting an attempt now, if anything.
+func (s *survey) mustWait(node *Node, leaving bool, notBefore time.Time, st *NodeState) bool {
 	switch {
 	case node.Deleting:
 		st.set(Waiting, v1alpha1.ReasonNodeDeleting, "the node is being deleted")
@@ -180,15 +254,15 @@ func (s *survey) mustWait(node *Node, leaving bool, was standing, st *NodeState)
 		st.set(Waiting, v1alpha1.ReasonNodeLost, "nothing is heard from the node (Ready=Unknown)")
 	case leaving:
 		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
-	case s.in.Job.Spec.Suspend:
+	case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():
 		st.set(Waiting, v1alpha1.ReasonSuspended, "spec.suspend is true")
 	case s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
 		s.obstructed++
 		st.set(Waiting, s.obstacle.Reason, s.obstacle.Message)
 		st.Until = s.obstacle.RetryAt
-	case s.in.Now.Before(was.notBefore):
+	case s.in.Now.Before(notBefore):
 		st.set(Waiting, v1alpha1.ReasonBackingOff, "the next attempt waits after one that failed or was disrupted")
-		st.Until = was.notBefore
+		st.Until = notBefore
 	default:
 		return false
 	}
@@ -208,6 +282,9 @@ func (s *survey) releaseOrphans(p *Plan) {
 		}
 	}
 }
+
+// cordonedForUs is true when Everynode has cordoned the node, for this NodeJob among others.
+func (s *survey) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, s.key) }
 
 func (st *NodeState) set(state State, reason, message string) {
 	st.State, st.Reason, st.Message = state, reason, message

@@ -60,20 +60,85 @@ type Record struct {
 	// BootID and MachineID of the node when the attempt ended.
 	BootID    string `json:"bootID,omitempty"`
 	MachineID string `json:"machineID,omitempty"`
+	// Retry is the hash of the NodeJob's retry annotation that the attempt ran under, "" when there was
+	// none. Failures under another one do not count any more.
+	Retry string `json:"retry,omitempty"`
+	// Rollback is how the rollback ended; nil when none has.
+	Rollback *Rollback `json:"rollback,omitempty"`
+	// Drain is how far the drain of the failed node is; nil when none has begun.
+	Drain *Drain `json:"drain,omitempty"`
 	// PodUID is the pod of the last attempt. It tells a pod that is recorded from one that is not,
 	// also when both have the same name because the user asked for another run.
 	PodUID types.UID `json:"podUID"`
 }
 
-// Encode returns the annotation's value: JSON of at most MaxBytes, control characters escaped. What
-// does not fit is dropped, the message first and then the results; the outcome never is.
-func Encode(r Record) string {
+// Rollback is how the last attempt of a rollback ended.
+type Rollback struct {
+	// Outcome of the last attempt.
+	Outcome Outcome `json:"outcome"`
+	// Attempts that count: failures, and the success.
+	Attempts int32 `json:"attempts"`
+	// Disruptions in a row since the last attempt that counts.
+	Disruptions int32 `json:"disruptions,omitempty"`
+	// StartedAt and FinishedAt are of the last attempt, in whole seconds.
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	FinishedAt time.Time `json:"finishedAt"`
+	// ExitCode of the last attempt; nil when it never ended by itself.
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// Reason in one word, "" for a success.
+	Reason string `json:"reason,omitempty"`
+	// Message is the end of what the last attempt printed: at most 512 bytes.
+	Message string `json:"message,omitempty"`
+	// Retry is as that of the record.
+	Retry string `json:"retry,omitempty"`
+	// PodUID is the pod of the last attempt.
+	PodUID types.UID `json:"podUID"`
+}
+
+// Drain is how far the drain of a failed node is.
+type Drain struct {
+	// StartedAt is when it began, in whole seconds. The deadline counts from it.
+	StartedAt time.Time `json:"startedAt"`
+	// FinishedAt is when it ended; zero while it goes on.
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// TimedOut is true when it ended with pods that were still there.
+	TimedOut bool `json:"timedOut,omitempty"`
+}
+
+// maxRollbackMessage bounds Rollback.Message, in bytes.
+const maxRollbackMessage = 512
+
+// bounded is r within the bounds of its fields. It shares nothing that it changes.
+func (r Record) bounded() Record {
 	r.StartedAt, r.FinishedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt)
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
+	if r.Rollback != nil {
+		b := *r.Rollback
+		b.StartedAt, b.FinishedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt)
+		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
+		r.Rollback = &b
+	}
+	if r.Drain != nil {
+		d := *r.Drain
+		d.StartedAt, d.FinishedAt = wholeSeconds(d.StartedAt), wholeSeconds(d.FinishedAt)
+		r.Drain = &d
+	}
+	return r
+}
+
+// Encode returns the annotation's value: JSON of at most MaxBytes, control characters escaped. What
+// does not fit is dropped, the message first and then the results; the outcome never is.
+func Encode(r Record) string {
+	r = r.bounded()
 	for _, shorten := range []func(){
 		func() {},
-		func() { r.Message = outcome.Clean(r.Message, 256) },
+		func() {
+			r.Message = outcome.Clean(r.Message, 256)
+			if r.Rollback != nil {
+				r.Rollback.Message = outcome.Clean(r.Rollback.Message, 128)
+			}
+		},
 		func() { r.Results, r.Truncated = nil, true },
 	} {
 		shorten()
@@ -81,10 +146,17 @@ func Encode(r Record) string {
 			return encoded
 		}
 	}
-	return marshal(Record{
+	least := Record{
 		Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
-		FinishedAt: r.FinishedAt, PodUID: r.PodUID,
-	})
+		FinishedAt: r.FinishedAt, Retry: r.Retry, Drain: r.Drain, PodUID: r.PodUID,
+	}
+	if b := r.Rollback; b != nil {
+		least.Rollback = &Rollback{
+			Outcome: b.Outcome, Attempts: b.Attempts, Disruptions: b.Disruptions,
+			FinishedAt: b.FinishedAt, Retry: b.Retry, PodUID: b.PodUID,
+		}
+	}
+	return marshal(least)
 }
 
 // marshal leaves <, > and & as they are: escaped, they would take six times the room, at the cost of
@@ -120,16 +192,19 @@ func Decode(value string) (Record, error) {
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrNoRecord, err)
 	}
-	switch r.Outcome {
-	case Succeeded, Failed, Disrupted:
-	default:
+	if !r.Outcome.known() {
 		return Record{}, fmt.Errorf("%w: outcome %q", ErrNoRecord, outcome.Clean(string(r.Outcome), 32))
 	}
 	if r.Revision == "" || r.Attempts < 0 || r.Disruptions < 0 {
 		return Record{}, fmt.Errorf("%w: revision %q, %d attempts", ErrNoRecord, outcome.Clean(r.Revision, 32), r.Attempts)
 	}
+	if b := r.Rollback; b != nil && (!b.Outcome.known() || b.Attempts < 0 || b.Disruptions < 0) {
+		return Record{}, fmt.Errorf("%w: rollback %q, %d attempts", ErrNoRecord, outcome.Clean(string(b.Outcome), 32), b.Attempts)
+	}
 	return r, nil
 }
+
+func (o Outcome) known() bool { return o == Succeeded || o == Failed || o == Disrupted }
 
 // OnNode is what a node carries under one key.
 type OnNode struct {
@@ -151,38 +226,4 @@ func Read(labels, annotations map[string]string, key string) OnNode {
 		on.Record = &r
 	}
 	return on
-}
-
-// Patch is the JSON merge patch that writes r under key on the node with that UID. A success sets
-// the label; dropLabel takes away one that is not true any more. The API server rejects the patch
-// when the Node was made anew meanwhile, since its UID is another.
-func Patch(uid types.UID, key string, r Record, dropLabel bool) []byte {
-	meta := map[string]any{
-		"uid":         uid,
-		"annotations": map[string]any{key: Encode(r)},
-	}
-	switch {
-	case r.Outcome == Succeeded:
-		meta["labels"] = map[string]any{key: r.Revision}
-	case dropLabel:
-		meta["labels"] = map[string]any{key: nil}
-	}
-	return patch(meta)
-}
-
-// ForgetPatch is the JSON merge patch that takes everything under key off the node with that UID.
-func ForgetPatch(uid types.UID, key string) []byte {
-	return patch(map[string]any{
-		"uid":         uid,
-		"labels":      map[string]any{key: nil},
-		"annotations": map[string]any{key: nil},
-	})
-}
-
-func patch(meta map[string]any) []byte {
-	b, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		panic(err) // maps of strings always marshal
-	}
-	return b
 }

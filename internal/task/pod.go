@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 const (
@@ -45,8 +46,19 @@ type Options struct {
 	PriorityClassName string
 }
 
+// Phase is what of a NodeJob a pod runs.
+type Phase string
+
+const (
+	// Task : the task, and its check.
+	Task Phase = "task"
+	// Rollback : the script that undoes it.
+	Rollback Phase = "rollback"
+)
+
 // Attempt is what the pod is for.
 type Attempt struct {
+	Phase    Phase
 	Revision string
 	// Number of the attempt, from 1.
 	Number int32
@@ -55,21 +67,43 @@ type Attempt struct {
 	NodeUID   types.UID
 	MachineID string
 	BootID    string
+
+	// Retry is RetryToken of the NodeJob.
+	Retry string
+	// Undoes is the record that a rollback is for, and Deleting true when it is for the NodeJob's deletion.
+	Undoes   *record.Record
+	Deleting bool
 }
 
 // Timeout of one attempt, image pull included.
-func Timeout(job *v1alpha1.NodeJob) time.Duration {
-	seconds := int32(DefaultTimeoutSeconds)
-	if job.Spec.Task.TimeoutSeconds != nil {
-		seconds = *job.Spec.Task.TimeoutSeconds
+func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
+	seconds := job.Spec.Task.TimeoutSeconds
+	if phase == Rollback {
+		seconds = nil
+		if job.Spec.Rollback != nil {
+			seconds = job.Spec.Rollback.TimeoutSeconds
+		}
 	}
-	return time.Duration(seconds) * time.Second
+	if seconds == nil {
+		return DefaultTimeoutSeconds * time.Second
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+// RetryToken is a hash of the annotation with which a user asks for another try on every node that has
+// failed; "" without it.
+func RetryToken(job *v1alpha1.NodeJob) string {
+	value := job.Annotations[v1alpha1.RetryAnnotation]
+	if value == "" {
+		return ""
+	}
+	return shortHash(value)
 }
 
 // PodName is the only name that the pod of this attempt can have. Node names may be as long as 253
 // characters and share their first label, so the node is in it by the hash of its UID.
 func PodName(job *v1alpha1.NodeJob, a Attempt) string {
-	hash := shortHash(fmt.Sprintf("%s/%s/%s/task/%d", job.UID, a.Revision, a.NodeUID, a.Number))
+	hash := shortHash(fmt.Sprintf("%s/%s/%s/%s/%d", job.UID, a.Revision, a.NodeUID, a.Phase, a.Number))
 	prefix := job.Name
 	if len(prefix) > 52 {
 		prefix = strings.TrimRight(prefix[:52], "-.")
@@ -92,7 +126,7 @@ func MachineID(machine string) string {
 // on a node on which nothing can be scheduled yet.
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
-	if t := job.Spec.Task.Template; t != nil {
+	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
 		pod.Labels = maps.Clone(t.Labels)
 		pod.Annotations = maps.Clone(t.Annotations)
 		pod.Spec = templateSpec(t)
@@ -114,6 +148,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Labels = with(pod.Labels, map[string]string{
 		v1alpha1.NodeJobLabel:          job.Name,
 		v1alpha1.RevisionLabel:         a.Revision,
+		v1alpha1.PhaseLabel:            string(a.Phase),
 		"app.kubernetes.io/managed-by": managedBy,
 	})
 	pod.Annotations = with(pod.Annotations, map[string]string{
@@ -121,12 +156,19 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
 		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
 	})
+	if a.Retry != "" {
+		pod.Annotations[v1alpha1.RetryAnnotation] = a.Retry
+	}
 
-	deadline := int64((Timeout(job) + KubeletSlack) / time.Second)
+	deadline := int64((Timeout(job, a.Phase) + KubeletSlack) / time.Second)
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Tolerations = Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations))
+	if a.Phase == Rollback {
+		// What was done is undone, whatever has been said about the node since.
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	if pod.Spec.PriorityClassName == "" {
 		pod.Spec.PriorityClassName = opts.PriorityClassName
 	}
@@ -189,19 +231,27 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	set := func(name, value string) {
 		env = append(env, corev1.EnvVar{Name: name, Value: literal(value)})
 	}
-	set("EVERYNODE_SCRIPT", src.Script)
 	setInterpreter := func(name string, interpreter []string) {
 		if len(interpreter) > 0 {
 			b, _ := json.Marshal(interpreter) // strings always marshal
 			set(name, string(b))
 		}
 	}
-	setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Task.Interpreter)
-	if src.Verify != "" {
-		set("EVERYNODE_VERIFY", src.Verify)
-		setInterpreter("EVERYNODE_VERIFY_INTERPRETER", job.Spec.Verify.Interpreter)
+	if a.Phase == Rollback {
+		set("EVERYNODE_SCRIPT", src.Rollback)
+		setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Rollback.Interpreter)
+		for _, v := range undoes(a) {
+			set(v.Name, v.Value)
+		}
+	} else {
+		set("EVERYNODE_SCRIPT", src.Script)
+		setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Task.Interpreter)
+		if src.Verify != "" {
+			set("EVERYNODE_VERIFY", src.Verify)
+			setInterpreter("EVERYNODE_VERIFY_INTERPRETER", job.Spec.Verify.Interpreter)
+		}
 	}
-	set("EVERYNODE_TIMEOUT", strconv.Itoa(int(Timeout(job)/time.Second)))
+	set("EVERYNODE_TIMEOUT", strconv.Itoa(int(Timeout(job, a.Phase)/time.Second)))
 	set("EVERYNODE_NODEJOB", job.Namespace+"/"+job.Name)
 	set("EVERYNODE_NODE_NAME", a.NodeName)
 	set("EVERYNODE_REVISION", a.Revision)

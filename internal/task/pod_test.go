@@ -24,7 +24,7 @@ var options = Options{RunnerImage: "registry.example/everynode-runner:v1", Prior
 
 func attempt() Attempt {
 	return Attempt{
-		Revision: "0123456789", Number: 2,
+		Phase: Task, Revision: "0123456789", Number: 2,
 		NodeName: "ip-10-0-0-1.internal", NodeUID: "node-uid", MachineID: "machine", BootID: "boot",
 	}
 }

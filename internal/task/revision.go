@@ -18,14 +18,15 @@ const MaxScriptBytes = 65536
 
 // Source is what a NodeJob executes, with the contents of referenced ConfigMaps in place.
 type Source struct {
-	// Script and Verify are texts; Script is "" for a template, Verify is "" when there is none.
-	Script string
-	Verify string
+	// Script, Verify and Rollback are texts; Script is "" for a template, the others when there are none.
+	Script   string
+	Verify   string
+	Rollback string
 }
 
 // Revision is the short hash of what is executed: 10 characters, valid as a label's value. Same
 // revision, same work: it does not depend on where a script comes from, nor on who runs it, how
-// fast, how long, or what happens on failure.
+// fast, how long, or what happens on failure: so the rollback is no part of it.
 func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// Fields are only ever added here with omitempty: a value that changes for unchanged NodeJobs
 	// would run every task again on every node when Everynode is upgraded.

@@ -63,48 +63,48 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 		want   func(*corev1.Node)
 	}{
 		"a success sets label and annotation": {
-			patch: Patch("node-uid", key, of(Succeeded), false),
+			patch: Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
 			},
 		},
 		"a success writes over an earlier one": {
 			before: []func(*corev1.Node){labelled, annotated},
-			patch:  Patch("node-uid", key, of(Succeeded), false),
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
 			},
 		},
 		"a success is a success, whatever is asked of the label": {
 			before: []func(*corev1.Node){labelled},
-			patch:  Patch("node-uid", key, of(Succeeded), true),
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: true}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
 			},
 		},
 		"a failure takes a label off that is not true any more": {
 			before: []func(*corev1.Node){labelled, annotated},
-			patch:  Patch("node-uid", key, of(Failed), true),
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
 			want:   func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
 		},
 		"a failure where there was no label": {
-			patch: Patch("node-uid", key, of(Failed), true),
+			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
 			want:  func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
 		},
 		"a disruption leaves the label of an earlier revision": {
 			before: []func(*corev1.Node){labelled},
-			patch:  Patch("node-uid", key, of(Disrupted), false),
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Disrupted)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Labels[key], n.Annotations[key] = "earlier", Encode(of(Disrupted))
 			},
 		},
 		"to forget takes both away": {
 			before: []func(*corev1.Node){labelled, annotated},
-			patch:  ForgetPatch("node-uid", key),
+			patch:  Change{UID: "node-uid", Key: key, Forget: true}.Patch(),
 			want:   func(*corev1.Node) {},
 		},
 		"to forget what is not there changes nothing": {
-			patch: ForgetPatch("node-uid", key),
+			patch: Change{UID: "node-uid", Key: key, Forget: true}.Patch(),
 			want:  func(*corev1.Node) {},
 		},
 	}
@@ -125,11 +125,11 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
-	got := apply(t, bare, Patch("node-uid", key, whole(), true))
+	got := apply(t, bare, Change{UID: "node-uid", Key: key, Record: new(whole()), DropLabel: true}.Patch())
 	if got.Annotations[key] != Encode(whole()) || len(got.Labels) != 0 {
 		t.Errorf("labels %v, annotations %v", got.Labels, got.Annotations)
 	}
-	got = apply(t, bare, ForgetPatch("node-uid", key))
+	got = apply(t, bare, Change{UID: "node-uid", Key: key, Forget: true}.Patch())
 	if len(got.Labels)+len(got.Annotations) != 0 {
 		t.Errorf("labels %v, annotations %v, want none", got.Labels, got.Annotations)
 	}
@@ -139,8 +139,8 @@ func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
 // anew under the same name is never written to.
 func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
 	for name, patch := range map[string][]byte{
-		"record": Patch("uid-1", "key", whole(), false),
-		"forget": ForgetPatch("uid-1", "key"),
+		"record": Change{UID: "uid-1", Key: "key", Record: new(whole()), DropLabel: false}.Patch(),
+		"forget": Change{UID: "uid-1", Key: "key", Forget: true}.Patch(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := apply(t, somebodysNode(), patch).UID; got != "uid-1" {

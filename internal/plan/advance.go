@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// carryOver takes up how far the revision has come from the status. Nothing is lost when the status
+// is: it is found again, step by step, from what the nodes have on record.
+func (s *survey) carryOver() {
+	status := &s.in.Job.Status
+	if status.Rollout != nil && status.Revision == s.in.Revision {
+		s.rollout = *status.Rollout.DeepCopy()
+	}
+	s.provenAt = s.rollout.ProvenAt.Time
+	s.current = max(s.indexOf(s.rollout.Step), 0)
+	s.countCasualties()
+}
+
+// joined is true for a node that joined when the revision was proven already: it need not wait for
+// anybody. One that was there before has workloads, and takes its turn; so does one that is selected
+// since somebody changed a label or the selector.
+func (s *survey) joined(node *Node) bool {
+	return !s.provenAt.IsZero() && node.Created.After(s.provenAt)
+}
+
+// advance takes the rollout as far as what is seen allows, one step after the other.
+func (s *survey) advance(p *Plan) {
+	if s.in.Revision == "" {
+		return
+	}
+	s.takeNodes(p.Nodes)
+	if s.rollout.StepStartedAt.IsZero() {
+		s.beginStep(0)
+	}
+	for {
+		s.countFailed(p.Nodes)
+		if s.stopped || !s.provenAt.IsZero() {
+			return
+		}
+		if !s.passes(p) {
+			return
+		}
+		switch {
+		case s.current == len(s.steps)-1:
+			s.rollout.ProvenAt = s.now()
+			return
+		case s.current >= s.ceiling:
+			s.passed = true
+			return
+		}
+		s.beginStep(s.current + 1)
+	}
+}
+
+// now is the time as a status tells it, in whole seconds.
+func (s *survey) now() metav1.Time { return metav1.NewTime(s.in.Now.Truncate(time.Second)) }
+
+func (s *survey) beginStep(k int) {
+	s.current = k
+	s.rollout.Step = s.steps[k].name
+	s.rollout.StepStartedAt = s.now()
+	s.rollout.SoakingSince = metav1.Time{}
+}
+
+// passes is true when the current step is done and its soak is over. A soak that finds a node not
+// Ready makes it a casualty, and the question is asked again.
+func (s *survey) passes(p *Plan) bool {
+	st := &s.steps[s.current]
+	for s.finished(st, p.Nodes) {
+		if st.soak == 0 {
+			return true
+		}
+		sick := s.notReady(st, p.Nodes)
+		if s.rollout.SoakingSince.IsZero() {
+			if len(sick) > 0 {
+				return false // it begins when all are Ready
+			}
+			// The next whole second, or the soak would be shorter than it was asked for.
+			s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
+		}
+		if len(sick) == 0 {
+			until := s.rollout.SoakingSince.Add(st.soak)
+			p.wake(until)
+			return !s.in.Now.Before(until)
+		}
+		for _, i := range sick {
+			s.failInSoak(i, &p.Nodes[i])
+		}
+		if s.countFailed(p.Nodes); s.stopped {
+			return false
+		}
+	}
+	s.rollout.SoakingSince = metav1.Time{}
+	return false
+}
+
+// finished is true when nothing of the step is still to come, and something proves that it works. A
+// step for a number of nodes wants so many successes, as far as there are nodes for them.
+func (s *survey) finished(st *step, nodes []NodeState) bool {
+	done := 0
+	for _, i := range st.nodes {
+		switch {
+		case nodes[i].State == Done:
+			done++
+		case nodes[i].State == Failed:
+		case st.quota != nil, s.holdsUp(i, &nodes[i]):
+			return false
+		}
+	}
+	if st == &s.steps[len(s.steps)-1] && len(st.nodes) == 0 {
+		return s.proven()
+	}
+	return done > 0
+}
+
+// proven is true when the revision has succeeded anywhere.
+func (s *survey) proven() bool {
+	for i := range s.work {
+		if s.work[i].proof {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsUp is true for an unfinished node that its step waits for: one that was there when the step
+// began, and that can run the task or has.
+func (s *survey) holdsUp(i int, st *NodeState) bool {
+	w := &s.work[i]
+	if w.node.Created.After(s.rollout.StepStartedAt.Time) {
+		return false
+	}
+	return w.touched || !away(st.Reason)
+}
+
+// notReady are the nodes of the step that have succeeded and are not Ready.
+func (s *survey) notReady(st *step, nodes []NodeState) []int {
+	var sick []int
+	for _, i := range st.nodes {
+		if nodes[i].State == Done && s.work[i].node.Ready != corev1.ConditionTrue {
+			sick = append(sick, i)
+		}
+	}
+	return sick
+}
+
+// hold gives the nodes that may not start yet the reason for it.
+func (s *survey) hold(p *Plan) {
+	for i := range p.Nodes {
+		w, st := &s.work[i], &p.Nodes[i]
+		if w.start == nil || st.State != Waiting {
+			continue
+		}
+		if reason, message, until := s.heldBy(w); reason != "" {
+			w.start = nil
+			st.set(Waiting, reason, message)
+			st.Until = until
+			p.wake(until)
+		}
+	}
+}
+
+// heldBy is what the rollout as a whole has against the start of a task on a node; "" when nothing.
+func (s *survey) heldBy(w *work) (reason, message string, until time.Time) {
+	if s.stopped {
+		return v1alpha1.ReasonMaxFailuresExceeded, "the rollout has stopped: " + s.budgetMessage(), until
+	}
+	if !s.provenAt.IsZero() || w.step <= min(s.current, s.ceiling) {
+		return "", "", until
+	}
+	current, own := &s.steps[s.current], s.steps[w.step].name
+	switch {
+	case w.step <= s.current || s.passed:
+		return v1alpha1.ReasonAwaitingPromotion,
+			fmt.Sprintf("it is in step %s, and rollout.promoteTo is %s", own, s.steps[s.ceiling].name), until
+	case current.selective && len(current.nodes) == 0:
+		return v1alpha1.ReasonStepWithoutNodes, fmt.Sprintf("it is in step %s, and no node is in step %s", own, current.name), until
+	case !s.rollout.SoakingSince.IsZero():
+		until = s.rollout.SoakingSince.Add(current.soak)
+		return v1alpha1.ReasonSoaking,
+			fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, until.UTC().Format(time.RFC3339)), until
+	}
+	return v1alpha1.ReasonWaitingForStep, fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name), until
+}

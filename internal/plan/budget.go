@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// maxCasualties bounds status.rollout.casualties and atRisk. A revision that has harmed so many nodes
+// is stopped, whatever the budget: beyond that they could not be counted.
+const maxCasualties = 32
+
+// countCasualties finds the nodes that are gone since they were last seen failed or not Ready. They
+// count as failed, or the repair of the nodes that a task kills would hide that it does: each canary
+// would be followed by another.
+func (s *survey) countCasualties() {
+	r := &s.rollout
+	if s.retry != "" && r.Retry != s.retry {
+		// Whoever asks for another try has seen them.
+		r.Casualties, r.AtRisk, r.Retry = nil, nil, s.retry
+	}
+	if !s.provenAt.IsZero() {
+		r.Casualties, r.AtRisk = nil, nil
+		return
+	}
+	if len(r.AtRisk) == 0 {
+		return
+	}
+	there := make(map[types.UID]bool, len(s.in.Nodes))
+	for i := range s.in.Nodes {
+		there[s.in.Nodes[i].UID] = true
+	}
+	for _, n := range r.AtRisk {
+		if there[n.UID] {
+			continue
+		}
+		reason := v1alpha1.ReasonDeletedNotReady
+		if n.Failed {
+			reason = v1alpha1.ReasonDeletedFailed
+		}
+		s.addCasualty(n.Node, n.UID, reason)
+	}
+}
+
+func (s *survey) addCasualty(node string, uid types.UID, reason string) {
+	r := &s.rollout
+	if s.isCasualty(uid) || len(r.Casualties) >= maxCasualties {
+		return
+	}
+	r.Casualties = append(r.Casualties, v1alpha1.Casualty{Node: node, UID: uid, Reason: reason, At: s.now()})
+}
+
+func (s *survey) isCasualty(uid types.UID) bool {
+	return slices.ContainsFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
+}
+
+// failInSoak makes a casualty of a node that turned NotReady in the soak of its step.
+func (s *survey) failInSoak(i int, st *NodeState) {
+	s.addCasualty(st.Name, s.work[i].node.UID, v1alpha1.ReasonNotReadyInSoak)
+	s.failCasualty(i, st)
+}
+
+func (s *survey) failCasualty(i int, st *NodeState) {
+	const message = "the node turned NotReady in the soak after the task"
+	s.work[i].failed, s.work[i].proof = true, false
+	st.set(Failed, v1alpha1.ReasonNotReadyInSoak, message)
+	f := v1alpha1.NodeFailure{Node: st.Name, Reason: v1alpha1.ReasonNotReadyInSoak, Message: message}
+	if rec := s.work[i].node.On.Record; rec != nil {
+		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
+	}
+	s.failures = append(s.failures, f)
+}
+
+// countFailed counts what stands against rollout.maxFailures.
+func (s *survey) countFailed(nodes []NodeState) {
+	matched := 0
+	s.failed = s.reviewCasualties(nodes)
+	for i := range nodes {
+		if nodes[i].State != Excluded {
+			matched++
+		}
+		if s.work[i].failed {
+			s.failed++
+		}
+	}
+	s.mayFail = mayFail(s.in.Job.Spec.Rollout, matched)
+	s.stopped = s.failed > s.mayFail || len(s.rollout.Casualties) >= maxCasualties
+}
+
+// reviewCasualties returns how many of them are gone. One that is still there and done counts as failed;
+// one that is not done any more counts by what becomes of it, since somebody has asked for another run.
+func (s *survey) reviewCasualties(nodes []NodeState) int {
+	if len(s.rollout.Casualties) == 0 {
+		return 0
+	}
+	index := make(map[types.UID]int, len(s.work))
+	for i := range s.work {
+		index[s.work[i].node.UID] = i
+	}
+	gone := 0
+	s.rollout.Casualties = slices.DeleteFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool {
+		i, there := index[c.UID]
+		switch {
+		case !there:
+			gone++
+		case nodes[i].State == Done:
+			s.failCasualty(i, &nodes[i])
+		default:
+			return nodes[i].Reason != v1alpha1.ReasonNotReadyInSoak
+		}
+		return false
+	})
+	return gone
+}
+
+// mayFail is how many of the matched nodes may fail.
+func mayFail(r v1alpha1.RolloutSpec, matched int) int {
+	if r.MaxFailures == nil {
+		return 0
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxFailures, matched, false)
+	if err != nil {
+		// The CRD's rule lets no such value in.
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (s *survey) budgetMessage() string {
+	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(s.failed)), s.mayFail)
+}
+
+// noteRisks lists the nodes that become casualties if they are deleted as they are now. One that was
+// to go while it was well, as when a cluster is scaled down, does not.
+func (s *survey) noteRisks() {
+	before := map[types.UID]bool{}
+	for _, n := range s.rollout.AtRisk {
+		before[n.UID] = true
+	}
+	s.rollout.AtRisk = nil
+	if !s.rollout.ProvenAt.IsZero() {
+		return
+	}
+	var risks []v1alpha1.NodeAtRisk
+	for i := range s.work {
+		w := &s.work[i]
+		if !w.touched || s.isCasualty(w.node.UID) {
+			continue
+		}
+		sick := w.node.Ready != corev1.ConditionTrue && (before[w.node.UID] || !removed(w.node))
+		if w.failed || sick {
+			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, Failed: w.failed})
+		}
+	}
+	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })
+	s.rollout.AtRisk = risks[:min(len(risks), maxCasualties)]
+}
+
+// removalTaints are set by autoscalers on nodes that they are about to remove. Sources: cluster-autoscaler
+// utils/taints, ToBeDeletedTaint; Karpenter pkg/apis/v1, DisruptedTaintKey.
+var removalTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+
+// removed is true for a node that somebody is about to remove.
+func removed(node *Node) bool {
+	return node.Deleting || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(removalTaints, t.Key)
+	})
+}

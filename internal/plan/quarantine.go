@@ -1,0 +1,230 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+)
+
+const (
+	// EvictionInterval is how often the pods of a node that is being drained are looked at, and the
+	// eviction of one that is blocked is tried. kubectl drain waits as long.
+	EvictionInterval = 5 * time.Second
+
+	defaultDrainTimeoutSeconds = 600
+
+	// maxDrains bounds status.drains, maxBlocked the pods that it names for each node, and
+	// maxBlockedMessage, in bytes, what it says of each.
+	maxDrains         = 10
+	maxBlocked        = 3
+	maxBlockedMessage = 256
+)
+
+// setAside does with failed nodes what onFailure.node says, and gives back the others. Where a node
+// stands is on the node, so a new manager goes on from there.
+func (s *survey) setAside(p *Plan) {
+	policy := s.in.Job.Spec.OnFailure.Node
+	for i := range p.Nodes {
+		w := &s.work[i]
+		wanted := w.exhausted && (policy == v1alpha1.FailedNodeCordon || policy == v1alpha1.FailedNodeDrain)
+		switch {
+		case wanted:
+			s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
+		case s.cordonedForUs(w.node) && s.givesBack(w, &p.Nodes[i]):
+			p.Actions = append(p.Actions, Mark{
+				Node: w.node.Name, UID: w.node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(w.node),
+				Message: "what it was cordoned for is over",
+			})
+		}
+	}
+	s.drains = boundedDrains(s.drains)
+}
+
+// givesBack is true when nothing is to come that the node is cordoned for. While the task is tried
+// again it stays cordoned, until a success opens it.
+func (s *survey) givesBack(w *work, st *NodeState) bool {
+	switch st.State {
+	case Done:
+		return true
+	case Excluded:
+		return st.Reason == v1alpha1.ReasonNotSelected
+	case Failed:
+		return w.exhausted
+	case Waiting, Running:
+	}
+	return false
+}
+
+// cordon is the change that cordons the node for this NodeJob; nil when it is, or when somebody else
+// has cordoned it: then it is not ours to open again.
+func (s *survey) cordon(node *Node) *record.Cordon {
+	switch {
+	case !node.Unschedulable:
+		return &record.Cordon{ResourceVersion: node.ResourceVersion, By: []string{s.key}}
+	case len(node.CordonedBy) == 0 || s.cordonedForUs(node):
+		return nil
+	}
+	by := append(slices.Clone(node.CordonedBy), s.key)
+	slices.Sort(by)
+	return &record.Cordon{ResourceVersion: node.ResourceVersion, By: by}
+}
+
+// uncordon is the change that takes our cordon off; nil when there is none. The node stays cordoned
+// while it is for another NodeJob.
+func (s *survey) uncordon(node *Node) *record.Cordon {
+	if !s.cordonedForUs(node) {
+		return nil
+	}
+	by := slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == s.key })
+	if !node.Unschedulable {
+		by = nil // somebody has opened it for all
+	}
+	return &record.Cordon{ResourceVersion: node.ResourceVersion, By: by}
+}
+
+// cordonAndDrain sets a failed node aside: the cordon at once, so that nothing new lands there, and the
+// drain when the rollback has ended.
+func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
+	node := w.node
+	mark := Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonCordoned, Cordon: s.cordon(node),
+		Message: "the task has failed on it"}
+	if drain && w.settled && node.On.Record.Drain == nil && !s.in.Job.Spec.Suspend {
+		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
+		mark.Record = drained(node, record.Drain{StartedAt: s.now().Time})
+	}
+	if mark.Cordon != nil || mark.Record != nil {
+		p.Actions = append(p.Actions, mark)
+		return
+	}
+	if d := node.On.Record.Drain; drain && d != nil && d.FinishedAt.IsZero() {
+		s.drain(node, *d, p)
+	}
+}
+
+// drained is the node's record with the drain in it.
+func drained(node *Node, d record.Drain) *record.Record {
+	r := *node.On.Record
+	r.Drain = &d
+	return &r
+}
+
+// drain takes the drain of a node one look further.
+func (s *survey) drain(node *Node, d record.Drain, p *Plan) {
+	spec := s.in.Job.Spec.OnFailure.Drain
+	if spec == nil {
+		spec = &v1alpha1.DrainSpec{}
+	}
+	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
+	deadline := d.StartedAt.Add(timeout)
+	pods, looked := s.in.Drains[node.UID]
+	status := v1alpha1.NodeDrain{
+		Node: node.Name, Since: metav1.NewTime(d.StartedAt), Deadline: metav1.NewTime(deadline),
+		Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
+	}
+	mark := Mark{Node: node.Name, UID: node.UID}
+	d.FinishedAt = s.now().Time
+	switch {
+	case looked && len(pods) == 0:
+		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
+	case !s.in.Now.Before(deadline):
+		d.TimedOut = true
+		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, drainTimeout(timeout, status)
+	default:
+		p.wake(deadline)
+		p.wake(s.in.Now.Add(EvictionInterval))
+		s.evict(node, pods, spec, p)
+		s.drains = append(s.drains, status)
+		return
+	}
+	mark.Record = drained(node, d)
+	p.Actions = append(p.Actions, mark)
+}
+
+func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
+	text := fmt.Sprintf("%d pods have not left it in %d s, and stay; the node stays cordoned", status.Pods, timeout/time.Second)
+	for _, b := range status.Blocked {
+		text += fmt.Sprintf("; %s: %s", b.Pod, b.Message)
+	}
+	return text
+}
+
+// evict asks for what may be evicted and was not asked for lately.
+func (s *survey) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p *Plan) {
+	if s.in.Job.Spec.Suspend {
+		return
+	}
+	e := Evict{Node: node.Name}
+	if grace := spec.GracePeriodSeconds; grace != nil {
+		e.GracePeriodSeconds = new(int64(*grace))
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if !pod.Leaving && pod.Held == "" && !s.in.Now.Before(pod.TriedAt.Add(EvictionInterval)) {
+			e.Pods = append(e.Pods, *pod)
+		}
+	}
+	if len(e.Pods) > 0 {
+		p.Actions = append(p.Actions, e)
+	}
+}
+
+// blockedPods are the pods that hold a drain up, since when: by name, and those that the status named
+// before first, so that it stays as it is.
+func (s *survey) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
+	since := map[string]metav1.Time{}
+	for i := range s.in.Job.Status.Drains {
+		if d := &s.in.Job.Status.Drains[i]; d.Node == node {
+			for _, b := range d.Blocked {
+				since[b.Pod] = b.Since
+			}
+		}
+	}
+	var blocked []v1alpha1.BlockedPod
+	for i := range pods {
+		message := firstOf(pods[i].Held, pods[i].Blocked)
+		if message == "" || pods[i].Leaving {
+			continue
+		}
+		b := v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: s.now(), Message: outcome.Clean(message, maxBlockedMessage)}
+		if known, ok := since[b.Pod]; ok {
+			b.Since = known
+		}
+		blocked = append(blocked, b)
+	}
+	slices.SortFunc(blocked, func(a, b v1alpha1.BlockedPod) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Pod, b.Pod))
+	})
+	return blocked[:min(len(blocked), maxBlocked)]
+}
+
+// boundedDrains are those that have lasted longest.
+func boundedDrains(drains []v1alpha1.NodeDrain) []v1alpha1.NodeDrain {
+	slices.SortFunc(drains, func(a, b v1alpha1.NodeDrain) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
+	})
+	return drains[:min(len(drains), maxDrains)]
+}
+
+// setAsideState is how far a failed node is set aside, as status.failures shows it; "" when it is not.
+func (s *survey) setAsideState(node *Node) string {
+	if rec := node.On.Record; rec != nil && rec.Drain != nil {
+		switch {
+		case rec.Drain.FinishedAt.IsZero():
+			return v1alpha1.ReasonDraining
+		case rec.Drain.TimedOut:
+			return v1alpha1.ReasonDrainTimedOut
+		}
+		return v1alpha1.ReasonDrained
+	}
+	if s.cordonedForUs(node) {
+		return v1alpha1.ReasonCordoned
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// step is one of rollout.steps, read.
+type step struct {
+	name string
+	// selector of its nodes.
+	selector labels.Selector
+	// selective is true when it has a nodeSelector of its own.
+	selective bool
+	// quota is how many nodes must succeed; nil for all that it selects.
+	quota *intstr.IntOrString
+	soak  time.Duration
+	// nodes that belong to it, as indexes into Plan.Nodes.
+	nodes []int
+}
+
+// defaultSteps are rollout.steps when omitted, as in the CRD: one node, then all.
+var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
+
+// readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API lets no name in
+// that no step has; should one be there, nothing goes past the first step.
+func (s *survey) readSteps() {
+	spec := s.in.Job.Spec.Rollout
+	steps := spec.Steps
+	if len(steps) == 0 {
+		steps = defaultSteps
+	}
+	for i := range steps {
+		s.steps = append(s.steps, step{
+			name:      steps[i].Name,
+			selector:  s.selectorOf(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
+			selective: steps[i].NodeSelector != nil,
+			quota:     steps[i].Nodes,
+			soak:      time.Duration(steps[i].SoakSeconds) * time.Second,
+		})
+	}
+	s.ceiling = len(s.steps) - 1
+	if spec.PromoteTo != "" {
+		s.ceiling = max(s.indexOf(spec.PromoteTo), 0)
+	}
+}
+
+// indexOf is the index of a step by its name, or -1.
+func (s *survey) indexOf(name string) int {
+	return slices.IndexFunc(s.steps, func(st step) bool { return st.name == name })
+}
+
+// takeNodes gives each node to the first step that takes it.
+func (s *survey) takeNodes(nodes []NodeState) {
+	var pool []int
+	for i := range nodes {
+		if nodes[i].State != Excluded {
+			pool = append(pool, i)
+		}
+	}
+	matched := len(pool)
+	for k := range s.steps {
+		st := &s.steps[k]
+		var fits []int
+		base := matched
+		if st.selective {
+			base = 0
+			for i := range nodes {
+				if nodes[i].State != Excluded && st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
+					base++
+				}
+			}
+		}
+		for _, i := range pool {
+			if !st.selective || st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
+				fits = append(fits, i)
+			}
+		}
+		if st.quota != nil {
+			fits = s.choose(fits, quota(st.quota, base), nodes)
+		}
+		st.nodes = fits
+		for _, i := range fits {
+			s.work[i].step = k
+		}
+		pool = slices.DeleteFunc(pool, func(i int) bool { return s.work[i].step == k })
+	}
+}
+
+// quota is how many nodes of base a step is for, at least one.
+func quota(value *intstr.IntOrString, base int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, base, true)
+	if err != nil {
+		// The CRD's rule lets no such value in.
+		return 1
+	}
+	return max(n, 1)
+}
+
+// choose takes the nodes of a step that is for a number of them. Those on which the revision has run
+// come first, in the order in which they did: a choice that was made stays made, whoever joins or leaves.
+// One that failed is taken, but another takes its turn. The others come by age, since a node that joins
+// then changes nothing, spread over the zones.
+func (s *survey) choose(pool []int, want int, nodes []NodeState) []int {
+	var ran, fresh []int
+	for _, i := range pool {
+		switch {
+		case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):
+			ran = append(ran, i)
+		case startable(&nodes[i]):
+			fresh = append(fresh, i)
+		}
+	}
+	slices.SortFunc(ran, func(a, b int) int {
+		return cmp.Or(s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
+	})
+	var taken []int
+	inZone := map[string]int{}
+	for _, i := range ran {
+		if want == 0 {
+			return taken
+		}
+		taken = append(taken, i)
+		if nodes[i].State != Failed {
+			want--
+			inZone[zone(s.work[i].node)]++
+		}
+	}
+	s.spread(fresh, inZone)
+	return append(taken, fresh[:min(want, len(fresh))]...)
+}
+
+// startable is true for an unfinished node that is there to run a task sooner or later.
+func startable(st *NodeState) bool {
+	return st.State == Waiting && !away(st.Reason) || st.State == Running
+}
+
+// away is true for the reasons of nodes that cannot run a task, and may never again.
+func away(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting:
+		return true
+	}
+	return false
+}
+
+// spread sorts nodes by the order in which a step takes them: Ready ones first and those of the control
+// plane last, one from each zone in turn, the oldest first. inZone is how many each zone has already.
+func (s *survey) spread(nodes []int, inZone map[string]int) {
+	byAge := func(a, b int) int {
+		x, y := s.work[a].node, s.work[b].node
+		return cmp.Or(cmp.Compare(reluctance(x), reluctance(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
+	}
+	slices.SortFunc(nodes, byAge)
+	turn := make(map[int]int, len(nodes))
+	for _, i := range nodes {
+		z := zone(s.work[i].node)
+		turn[i] = inZone[z]
+		inZone[z]++
+	}
+	slices.SortStableFunc(nodes, func(a, b int) int {
+		return cmp.Or(cmp.Compare(reluctance(s.work[a].node), reluctance(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+	})
+}
+
+// reluctance orders nodes by how little they are fit to be the first.
+func reluctance(node *Node) int {
+	n := 0
+	if node.Ready != corev1.ConditionTrue {
+		n++
+	}
+	if _, ok := node.Labels[controlPlaneLabel]; ok {
+		n += 2
+	}
+	return n
+}
+
+// controlPlaneLabel is set by kubeadm and most distributions. Source: k8s.io/kubernetes
+// cmd/kubeadm/app/constants, LabelNodeRoleControlPlane.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+func zone(node *Node) string { return node.Labels[corev1.LabelTopologyZone] }

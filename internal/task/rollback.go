@@ -1,0 +1,64 @@
+package task
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Why a rollback runs, as its script finds it in EVERYNODE_ROLLBACK_FOR.
+const (
+	rollbackForFailure  = "Failure"
+	rollbackForDeletion = "Deletion"
+)
+
+// undoes is what a rollback is told about the attempt that it undoes: how it ended and what it has
+// reported, as JSON and, for a shell without a tool for that, one variable for each result.
+func undoes(a Attempt) []corev1.EnvVar {
+	why := rollbackForFailure
+	if a.Deleting {
+		why = rollbackForDeletion
+	}
+	env := []corev1.EnvVar{{Name: "EVERYNODE_ROLLBACK_FOR", Value: why}}
+	if a.Undoes == nil {
+		return env
+	}
+	if code := a.Undoes.ExitCode; code != nil && *code != 0 {
+		env = append(env, corev1.EnvVar{Name: "EVERYNODE_FAILED_EXIT_CODE", Value: strconv.Itoa(int(*code))})
+	}
+	if reason := a.Undoes.Reason; reason != "" {
+		env = append(env, corev1.EnvVar{Name: "EVERYNODE_FAILED_REASON", Value: reason})
+	}
+	results := a.Undoes.Results
+	if results == nil {
+		results = map[string]string{}
+	}
+	b, _ := json.Marshal(results) // strings always marshal
+	env = append(env, corev1.EnvVar{Name: "EVERYNODE_RUN_RESULTS", Value: string(b)})
+	named := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(results)) {
+		// Of keys that differ in case or punctuation only, the first has the variable.
+		if name := resultVariable(key); !named[name] {
+			named[name] = true
+			env = append(env, corev1.EnvVar{Name: name, Value: results[key]})
+		}
+	}
+	return env
+}
+
+// resultVariable is the name of the variable for a result: "disk.size-gb" is EVERYNODE_RESULT_DISK_SIZE_GB.
+func resultVariable(key string) string {
+	return "EVERYNODE_RESULT_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, key)
+}
