@@ -580,6 +580,9 @@ type NodeAtRisk struct {
 	// uid of the Node.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
+	// machineID of the machine behind it: a repair may put another one there.
+	// +optional
+	MachineID string `json:"machineID,omitempty"`
 	// failed is true for a node that has failed, false for one that is not Ready.
 	// +optional
 	Failed bool `json:"failed,omitempty"`

@@ -17,8 +17,8 @@ import (
 // is stopped, whatever the budget: beyond that they could not be counted.
 const maxCasualties = 32
 
-// countCasualties finds the nodes that are gone since they were last seen failed or not Ready. They
-// count as failed, or the repair of the nodes that a task kills would hide that it does: each canary
+// countCasualties finds the nodes that are gone, or another machine, since they were last seen failed or
+// not Ready. They count as failed, or the repair of the nodes that a task kills would hide that it does: each canary
 // would be followed by another.
 func (s *survey) countCasualties() {
 	r := &s.rollout
@@ -33,12 +33,13 @@ func (s *survey) countCasualties() {
 	if len(r.AtRisk) == 0 {
 		return
 	}
-	there := make(map[types.UID]bool, len(s.in.Nodes))
+	machines := make(map[types.UID]string, len(s.in.Nodes))
 	for i := range s.in.Nodes {
-		there[s.in.Nodes[i].UID] = true
+		machines[s.in.Nodes[i].UID] = s.in.Nodes[i].MachineID
 	}
 	for _, n := range r.AtRisk {
-		if there[n.UID] {
+		// A machine may be repaired by another one behind the same Node.
+		if machine, there := machines[n.UID]; there && !(onReplace(s.in.Job) && differ(machine, n.MachineID)) {
 			continue
 		}
 		reason := v1alpha1.ReasonDeletedNotReady
@@ -105,10 +106,16 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 		index[s.work[i].node.UID] = i
 	}
 	gone := 0
+	for k := range s.rollout.Casualties {
+		c := &s.rollout.Casualties[k]
+		if i, there := index[c.UID]; c.Reason == v1alpha1.ReasonNotReadyInSoak && (!there || s.replaced(s.work[i].node)) {
+			c.Reason = v1alpha1.ReasonDeletedNotReady
+		}
+	}
 	s.rollout.Casualties = slices.DeleteFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool {
-		i, there := index[c.UID]
+		i := index[c.UID]
 		switch {
-		case !there:
+		case c.Reason != v1alpha1.ReasonNotReadyInSoak:
 			gone++
 		case nodes[i].State == Done:
 			s.failCasualty(i, &nodes[i])
@@ -156,7 +163,7 @@ func (s *survey) noteRisks() {
 		}
 		sick := w.node.Ready != corev1.ConditionTrue && (before[w.node.UID] || !removed(w.node))
 		if w.failed || sick {
-			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, Failed: w.failed})
+			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, MachineID: w.node.MachineID, Failed: w.failed})
 		}
 	}
 	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })

@@ -1,65 +1,459 @@
 package plan
 
 import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
-// checkPlan holds the plan against the rules.
-func (h *history) checkPlan(in Input, p Plan) {
+// oracle knows what really happened, by other means than the plan.
+type oracle struct {
+	// succeeded says on which (node UID, machine, revision) a task has run to its end and nobody
+	// asked for more.
+	succeeded map[string]bool
+	// claimed are (node UID, revision) of labels that somebody left on a node without the record.
+	claimed map[string]bool
+	// failures counts real failures of (node UID, machine, revision) since somebody last asked, and
+	// undoFailures those of the rollback.
+	failures, undoFailures map[string]int32
+	// undone are nodes on which the rollback has succeeded since the task last ran there.
+	undone map[types.UID]bool
+
+	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
+	// which nodes it has run on were seen failed or not Ready, and which of those are gone since.
+	staged       bool
+	firstSuccess time.Time
+	sick         map[types.UID]string // the machine
+	harmed       map[types.UID]bool
+	seenRevision string
+}
+
+func newOracle() oracle {
+	return oracle{
+		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
+		undone: map[types.UID]bool{}, sick: map[types.UID]string{}, harmed: map[types.UID]bool{},
+	}
+}
+
+// run is what a success or a failure is counted under.
+func run(node *Node, rev string) string {
+	return string(node.UID) + "/" + node.MachineID + "/" + rev
+}
+
+// ask forgets what a node did: somebody wants it to run again.
+func (h *history) ask(node *Node) {
+	h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") })
+}
+
+func (h *history) forgetRuns(which func(key string) bool) {
+	maps.DeleteFunc(h.succeeded, func(k string, _ bool) bool { return which(k) })
+	maps.DeleteFunc(h.failures, func(k string, _ int32) bool { return which(k) })
+	maps.DeleteFunc(h.undoFailures, func(k string, _ int32) bool { return which(k) })
+}
+
+// beginRevision begins to watch a revision. Nodes may have run it before.
+func (h *history) beginRevision() {
+	h.staged, h.firstSuccess = false, time.Time{}
+	for _, node := range h.nodes {
+		if node.On.Label == h.rev {
+			h.firstSuccess = time.Unix(0, 0)
+			h.staged = h.staged || node.Labels["stage"] == "yes"
+		}
+	}
+	h.forgiven()
+}
+
+func (h *history) forgiven() { h.sick, h.harmed = map[types.UID]string{}, map[types.UID]bool{} }
+
+// exhausted is true when every attempt has failed on a node, by its record.
+func (h *history) exhausted(node *Node) bool {
+	rec := node.On.Record
+	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
+		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+}
+
+// ran is true when the revision runs on the node or has.
+func (h *history) ran(node *Node, pods []Pod) bool {
+	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && rec.MachineID == node.MachineID {
+		return true
+	}
+	return slices.ContainsFunc(pods, func(p Pod) bool {
+		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && releasable(&p) && sameMachine(h.job, &p, node)
+	})
+}
+
+// saw notes what a manager has seen, when its status was written.
+func (h *history) saw(in Input) {
+	if h.seenRevision != in.Revision || h.provenAt() != (time.Time{}) {
+		h.seenRevision = in.Revision
+		h.forgiven()
+	}
+	machines := map[types.UID]string{}
+	for i := range in.Nodes {
+		machines[in.Nodes[i].UID] = in.Nodes[i].MachineID
+	}
+	for uid, machine := range h.sick {
+		if machines[uid] != machine {
+			h.harmed[uid] = true
+			delete(h.sick, uid)
+		}
+	}
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !removed(node))
+		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
+			h.sick[node.UID] = node.MachineID
+		} else {
+			delete(h.sick, node.UID)
+		}
+	}
+}
+
+func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" }
+
+// provenAt is when the revision was proven, by the status.
+func (h *history) provenAt() time.Time {
+	if r := h.job.Status.Rollout; r != nil && h.job.Status.Revision == h.rev {
+		return r.ProvenAt.Time
+	}
+	return time.Time{}
+}
+
+func (h *history) joined(node *Node) bool {
+	return !h.provenAt().IsZero() && node.Created.After(h.provenAt())
+}
+
+// busyNodes are those on which a pod of ours has an end that is not on record.
+func (h *history) busyNodes(pods []Pod) map[string]bool {
 	busy := map[string]bool{}
-	for i := range in.Pods {
-		pod := &in.Pods[i]
-		node := h.nodes[pod.NodeName]
-		if node != nil && releasable(pod) && sameMachine(h.job, pod, node) && (node.On.Record == nil || node.On.Record.PodUID != pod.UID) {
+	for i := range pods {
+		pod := &pods[i]
+		node, there := h.cache.nodes[pod.NodeName]
+		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !h.joined(&node) &&
+			(pod.Runs == task.Task || !pod.ended() || undoable(pod, &node)) {
 			busy[pod.NodeName] = true
 		}
 	}
+	return busy
+}
+
+// checkPlan holds the plan against the rules.
+func (h *history) checkPlan(in Input, p Plan) {
+	busy := h.busyNodes(in.Pods)
 	n := p.Status.Nodes
 	if n.Matched != n.Done+n.Running+n.Waiting+n.Failed {
 		h.break_("status", "the counts do not add up: %+v", n)
 	}
 	limit := maxConcurrent(in.Job.Spec.Rollout, int(n.Matched))
+	deleting := !in.Job.DeletionTimestamp.IsZero()
 	for _, action := range p.Actions {
 		start, ok := action.(Start)
 		if !ok {
 			continue
 		}
-		node := h.nodes[start.Attempt.NodeName]
+		node := h.cache.nodes[start.Attempt.NodeName]
 		for i := range in.Pods {
 			if in.Pods[i].NodeName == node.Name {
 				h.break_("rule 1", "%s starts beside pod %s", node.Name, in.Pods[i].Name)
 			}
 		}
-		busy[node.Name] = true
+		if !h.joined(&node) {
+			busy[node.Name] = true
+		}
+		rollback := start.Attempt.Phase == task.Rollback
 		switch {
 		case node.lost() || node.Deleting || node.Ready == "":
 			h.break_("rule 7", "%s is started and is not there", node.Name)
-		case len(node.Taints) > 0:
+		case len(node.Taints) > 0 && !rollback:
 			h.break_("eligible", "%s is started in spite of its taint", node.Name)
-		case node.Labels["pool"] != "a":
+		case !h.selected(&node) && !deleting:
 			h.break_("eligible", "%s is started and not selected", node.Name)
-		case in.Job.Spec.Suspend:
+		case in.Job.Spec.Suspend && !deleting:
 			h.break_("suspend", "%s is started", node.Name)
 		case in.Obstacle != nil:
 			h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
 		case len(busy) > limit:
 			h.break_("rule 3", "%d nodes run, %d may", len(busy), limit)
+		case deleting && !rollback:
+			h.break_("deletion", "%s is started", node.Name)
+		}
+		if !rollback {
+			h.checkRollout(in, &node, mayFail(in.Job.Spec.Rollout, int(n.Matched)))
 		}
 	}
 	h.checkStates(in, p)
-	if in.Obstacle != nil && !isTrue(p.Status, v1alpha1.ConditionStalled) {
+	if in.Obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
 		h.break_("rule 10", "the obstacle is not in the status")
 	}
-	if len(p.Status.Failures) > maxFailures {
-		h.break_("status", "%d failures are listed", len(p.Status.Failures))
+}
+
+// checkRollout holds the start of a task against the order of the steps and the failure budget, which
+// it works out from what is on the nodes alone.
+func (h *history) checkRollout(in Input, node *Node, mayFail int) {
+	bad, successes, others := len(h.harmed), 0, 0
+	if !h.provenAt().IsZero() {
+		bad = 0
+	}
+	for i := range in.Nodes {
+		other := &in.Nodes[i]
+		switch {
+		case !h.selected(other):
+		case h.exhausted(other):
+			bad++
+		case other.UID == node.UID, len(other.Taints) > 0 && other.On.Label != h.rev:
+		case h.casualty(other.UID) && other.On.Label == h.rev:
+			bad++
+		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
+			others++
+			if other.On.Label == h.rev {
+				successes++
+			}
+		}
+	}
+	if bad > mayFail {
+		h.break_("rule 5", "%s is started although %d have failed and %d may", node.Name, bad, mayFail)
+	}
+	if !h.provenAt().IsZero() || h.ran(node, in.Pods) {
+		return // another try spreads it no further
+	}
+	specs := in.Job.Spec.Rollout.Steps
+	if len(specs) == 0 {
+		specs = defaultSteps
+	}
+	if specs[0].Nodes == nil {
+		return
+	}
+	quota := int(specs[0].Nodes.IntVal)
+	if others < quota {
+		return // it is a canary itself
+	}
+	promoteTo := in.Job.Spec.Rollout.PromoteTo
+	switch {
+	case (h.firstSuccess.IsZero() || successes == 0) && !h.everPassed():
+		h.break_("rule 4", "%s is started before the canaries have succeeded", node.Name)
+	case !h.everPassed() && h.now.Before(h.firstSuccess.Add(time.Duration(specs[0].SoakSeconds)*time.Second)):
+		h.break_("rule 4", "%s is started in the soak", node.Name)
+	case promoteTo == "canary":
+		h.break_("rule 4", "%s is started past promoteTo", node.Name)
+	case len(specs) < 3 || node.Labels["stage"] == "yes":
+	case promoteTo == "staging":
+		h.break_("rule 4", "%s is started past promoteTo", node.Name)
+	case !h.staged && !h.reached("all") && !slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Labels["stage"] == "yes" && n.On.Label == h.rev }):
+		h.break_("rule 4", "%s is started before a staging node has succeeded", node.Name)
+	}
+}
+
+// everPassed is true when the rollout is past its first step, by the status.
+func (h *history) everPassed() bool { return h.reached("staging") || h.reached("all") }
+
+func (h *history) reached(step string) bool {
+	r := h.job.Status.Rollout
+	return r != nil && h.job.Status.Revision == h.rev && r.Step == step
+}
+
+// casualty is true when the node turned NotReady in the soak of its step.
+func (h *history) casualty(uid types.UID) bool {
+	r := h.job.Status.Rollout
+	return r != nil && h.job.Status.Revision == h.rev && r.Retry == task.RetryToken(h.job) &&
+		slices.ContainsFunc(r.Casualties, func(c v1alpha1.Casualty) bool {
+			return c.UID == uid && c.Reason == v1alpha1.ReasonNotReadyInSoak
+		})
+}
+
+// checkStart holds what is started against what was asked for and what has happened.
+func (h *history) checkStart(a task.Attempt) {
+	node := h.cache.nodes[a.NodeName]
+	key := run(&node, a.Revision)
+	if a.Phase == task.Rollback {
+		switch rec := node.On.Record; {
+		case rec == nil || rec.Revision != a.Revision:
+			h.break_("rollback", "%s is rolled back and has nothing on record", node.Name)
+		case rec.Outcome != record.Failed && h.job.DeletionTimestamp.IsZero():
+			h.break_("rollback", "%s is rolled back after %s", node.Name, rec.Outcome)
+		case h.undoFailures[key] > *h.job.Spec.Retry.Limit:
+			h.break_("rule 6", "%s is rolled back again after %d failures", node.Name, h.undoFailures[key])
+		case h.undone[node.UID]:
+			h.break_("rollback", "%s is rolled back a second time", node.Name)
+		}
+		return
+	}
+	if h.succeeded[key] {
+		h.break_("exactly once", "%s runs %s again after a success", node.Name, a.Revision)
+	}
+	if h.failures[key] > *h.job.Spec.Retry.Limit {
+		h.break_("rule 6", "%s is tried again after %d failures", node.Name, h.failures[key])
+	}
+}
+
+func (h *history) started(a task.Attempt) {
+	if a.Phase == task.Task {
+		delete(h.undone, a.NodeUID)
+		delete(h.undoFailures, run(&Node{UID: a.NodeUID, MachineID: a.MachineID}, a.Revision))
+	}
+}
+
+// checkRecord holds what is recorded against what has happened.
+func (h *history) checkRecord(node *Node, a Record) {
+	pod := h.pods[a.Pod.Name]
+	if task.MachineID(pod.Machine) != node.MachineID && h.cache.nodes[node.Name].MachineID == node.MachineID {
+		h.break_("truth", "%s is recorded on %s, which is another machine", pod.Name, node.Name)
+	}
+	key := run(&Node{UID: node.UID, MachineID: a.Record.MachineID}, a.Record.Revision)
+	ended := a.Record.Outcome
+	if pod.Runs == task.Rollback {
+		ended = a.Record.Rollback.Outcome
+	} else {
+		// A node remembers its last revision only: going back to an earlier one is new work.
+		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
+	}
+	overdue := !h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)))
+	switch {
+	case ended == record.Succeeded && (!pod.ran || !pod.willSucceed):
+		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
+	case ended == record.Failed && !(pod.ran && !pod.willSucceed) && !overdue:
+		h.break_("rule 6", "a failure is recorded for %s, which neither failed nor took too long", pod.Name)
+	case ended == record.Disrupted && pod.ran && pod.DeleteRequested.IsZero() && pod.Disrupted.IsZero():
+		h.break_("truth", "a disruption is recorded for %s, which ran to its end", pod.Name)
+	}
+	h.count(node, pod, ended, key)
+}
+
+// count takes note of an end.
+func (h *history) count(node *Node, pod *simPod, ended record.Outcome, key string) {
+	since := pod.Retry == task.RetryToken(h.job)
+	switch {
+	case pod.Runs == task.Rollback && ended == record.Succeeded:
+		h.undone[node.UID] = true
+	case pod.Runs == task.Rollback && ended == record.Failed && since:
+		h.undoFailures[key]++
+	case pod.Runs == task.Rollback:
+	case ended == record.Succeeded:
+		h.succeeded[key] = true
+		delete(h.failures, key)
+		if pod.Revision == h.rev {
+			h.staged = h.staged || node.Labels["stage"] == "yes"
+			if h.firstSuccess.IsZero() {
+				h.firstSuccess = h.now
+			}
+		}
+	case ended == record.Failed && since:
+		h.failures[key]++
+	}
+}
+
+// checkMark holds what is done to a failed node against the policy.
+func (h *history) checkMark(node *Node, a Mark) {
+	rec := h.cache.nodes[node.Name].On.Record
+	policy := h.job.Spec.OnFailure.Node
+	seen := h.cache.nodes[node.Name]
+	switch a.Reason {
+	case v1alpha1.ReasonCordoned:
+		if (policy != v1alpha1.FailedNodeCordon && policy != v1alpha1.FailedNodeDrain) || !h.exhausted(&seen) {
+			h.break_("onFailure", "%s is cordoned", node.Name)
+		}
+	case v1alpha1.ReasonDraining:
+		undone := h.job.Spec.Rollback == nil || seen.lost() || seen.Deleting ||
+			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
+		if policy != v1alpha1.FailedNodeDrain || !h.exhausted(&seen) || !undone {
+			h.break_("onFailure", "the drain of %s begins", node.Name)
+		}
+	case v1alpha1.ReasonDrained:
+		if len(h.workloads[node.UID]) > 0 {
+			h.break_("truth", "%s is called drained and is not", node.Name)
+		}
+	case v1alpha1.ReasonDrainTimedOut:
+		timeout := time.Duration(defaultDrainTimeoutSeconds) * time.Second
+		if d := h.job.Spec.OnFailure.Drain; d != nil {
+			timeout = time.Duration(*d.TimeoutSeconds) * time.Second
+		}
+		if h.now.Before(rec.Drain.StartedAt.Add(timeout)) {
+			h.break_("onFailure", "the drain of %s is given up early", node.Name)
+		}
+	}
+}
+
+// checkCordon holds a change of a cordon against whose it is.
+func (h *history) checkCordon(node *Node, c *record.Cordon) {
+	others := slices.Contains(node.CordonedBy, otherKey)
+	switch {
+	case h.byHand[node.UID]:
+		h.break_("rule 8", "the cordon of %s is changed, which somebody else has made", node.Name)
+	case node.Unschedulable && others && !slices.Contains(c.By, otherKey):
+		h.break_("rule 8", "%s is cordoned for another NodeJob, which is forgotten", node.Name)
+	}
+}
+
+func (h *history) checkEvict(a Evict) {
+	node := h.cache.nodes[a.Node]
+	rec := node.On.Record
+	switch {
+	case h.job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain, h.job.Spec.Suspend, !h.exhausted(&node), !node.Unschedulable,
+		rec == nil || rec.Drain == nil || !rec.Drain.FinishedAt.IsZero():
+		h.break_("onFailure", "pods are evicted from %s", a.Node)
+	}
+	for _, pod := range a.Pods {
+		if pod.Held != "" || pod.Leaving || h.now.Before(pod.TriedAt.Add(EvictionInterval)) {
+			h.break_("onFailure", "pod %s is evicted", pod.Name)
+		}
+	}
+}
+
+// checkForget is for the end of a NodeJob: the record of a task that is to be undone goes when it is.
+func (h *history) checkForget(node *Node) {
+	rec := node.On.Record
+	if h.job.DeletionTimestamp.IsZero() {
+		h.break_("closed set of actions", "%s is forgotten", node.Name)
+	}
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+		h.break_("deletion", "the record of %s is to be retained", node.Name)
+	}
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && rec != nil && rec.Outcome == record.Succeeded &&
+		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil && !h.undone[node.UID] {
+		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
+	}
+}
+
+// finish is the end of the NodeJob: nothing of it may be left.
+func (h *history) finish() {
+	h.gone = true
+	h.say("the NodeJob is gone")
+	for name := range h.cache.pods {
+		if pod := h.pods[name]; pod != nil && releasable(&pod.Pod) {
+			h.break_("deletion", "pod %s is left", name)
+		}
+	}
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+		return
+	}
+	for name := range h.cache.nodes {
+		if node := h.cache.nodes[name]; node.On.Present || slices.Contains(node.CordonedBy, ownKey) {
+			h.break_("deletion", "something is left on %s", name)
+		}
+	}
+}
+
+func (h *history) checkRelease(pod Pod) {
+	node, there := h.cache.nodes[pod.NodeName]
+	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
+	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !leaving && (pod.Runs == task.Task || undoable(&pod, &node)) {
+		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
 }
 
 // checkStates holds what is said of each node against what really happened there.
 func (h *history) checkStates(in Input, p Plan) {
+	if !in.Job.DeletionTimestamp.IsZero() {
+		return
+	}
 	recorded := map[string]bool{}
 	for _, action := range p.Actions {
 		if a, ok := action.(Record); ok {
@@ -67,23 +461,53 @@ func (h *history) checkStates(in Input, p Plan) {
 		}
 	}
 	for i := range p.Nodes {
-		node := h.nodes[p.Nodes[i].Name]
+		node := &in.Nodes[i]
 		rec := node.On.Record
-		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision &&
+		live := h.real(node.Name, node.UID)
+		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
+		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
 			!h.succeeded[run(node, in.Revision)] && !h.claimed[string(node.UID)+"/"+in.Revision] {
 			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
 		}
 		if p.Nodes[i].State == Done && node.On.Label != in.Revision {
 			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
 		}
+		if p.Nodes[i].Reason == "" {
+			h.break_("explain", "%s is %s for no reason", node.Name, p.Nodes[i].State)
+		}
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		node := h.nodes[pod.NodeName]
-		open := node != nil && releasable(pod) && sameMachine(h.job, pod, node) && !pod.ended() && (node.On.Record == nil || node.On.Record.PodUID != pod.UID)
+		node, there := h.cache.nodes[pod.NodeName]
+		open := there && releasable(pod) && sameMachine(h.job, pod, &node) && !pod.ended() && !onRecord(pod, &node) && pod.Runs == task.Task
 		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}
+	}
+}
+
+// checkStatus holds the status against its bounds, and against the one before.
+func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
+	if len(after.Failures) > maxFailures || len(after.Drains) > maxDrains {
+		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))
+	}
+	holds := 0
+	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		if isTrue(after, kind) {
+			holds++
+		}
+	}
+	if holds > 1 {
+		h.break_("status", "%d conditions are true at once", holds)
+	}
+	if after.Rollout == nil || before.Rollout == nil || before.Revision != after.Revision {
+		return
+	}
+	if !before.Rollout.ProvenAt.IsZero() && !before.Rollout.ProvenAt.Equal(&after.Rollout.ProvenAt) {
+		h.break_("status", "a revision is not proven any more")
+	}
+	if len(after.Rollout.Casualties) > maxCasualties || len(after.Rollout.AtRisk) > maxCasualties {
+		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.Casualties), len(after.Rollout.AtRisk))
 	}
 }
 

@@ -93,30 +93,48 @@ func (s *survey) uncordon(node *Node) *record.Cordon {
 // drain when the rollback has ended.
 func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 	node := w.node
-	mark := Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonCordoned, Cordon: s.cordon(node),
-		Message: "the task has failed on it"}
-	if drain && w.settled && node.On.Record.Drain == nil && !s.in.Job.Spec.Suspend {
-		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
-		mark.Record = drained(node, record.Drain{StartedAt: s.now().Time})
+	r := *node.On.Record
+	if r.Cordoned && !node.Unschedulable {
+		s.handBack(node, r, p)
+		return
 	}
-	if mark.Cordon != nil || mark.Record != nil {
+	mark := Mark{Node: node.Name, UID: node.UID}
+	if !r.Cordoned {
+		mark.Cordon = s.cordon(node)
+	}
+	if mark.Cordon != nil {
+		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
+		r.Cordoned, mark.Record = true, &r
+	}
+	if drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend {
+		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
+		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
+	}
+	if mark.Record != nil {
 		p.Actions = append(p.Actions, mark)
 		return
 	}
-	if d := node.On.Record.Drain; drain && d != nil && d.FinishedAt.IsZero() {
-		s.drain(node, *d, p)
+	if drain && r.Drain != nil && r.Drain.FinishedAt.IsZero() {
+		s.drain(node, r, p)
 	}
 }
 
-// drained is the node's record with the drain in it.
-func drained(node *Node, d record.Drain) *record.Record {
-	r := *node.On.Record
-	r.Drain = &d
-	return &r
+// handBack lets go of a node that somebody has uncordoned by hand: that is not overruled.
+func (s *survey) handBack(node *Node, r record.Record, p *Plan) {
+	mark := Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(node),
+		Message: "somebody has uncordoned it, and it is left alone"}
+	if d := r.Drain; d != nil && d.FinishedAt.IsZero() {
+		r.Drain = &record.Drain{StartedAt: d.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonUncordoned}
+		mark.Record = &r
+	}
+	if mark.Cordon != nil || mark.Record != nil {
+		p.Actions = append(p.Actions, mark)
+	}
 }
 
 // drain takes the drain of a node one look further.
-func (s *survey) drain(node *Node, d record.Drain, p *Plan) {
+func (s *survey) drain(node *Node, r record.Record, p *Plan) {
+	d := *r.Drain
 	spec := s.in.Job.Spec.OnFailure.Drain
 	if spec == nil {
 		spec = &v1alpha1.DrainSpec{}
@@ -134,7 +152,6 @@ func (s *survey) drain(node *Node, d record.Drain, p *Plan) {
 	case looked && len(pods) == 0:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
 	case !s.in.Now.Before(deadline):
-		d.TimedOut = true
 		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, drainTimeout(timeout, status)
 	default:
 		p.wake(deadline)
@@ -143,7 +160,8 @@ func (s *survey) drain(node *Node, d record.Drain, p *Plan) {
 		s.drains = append(s.drains, status)
 		return
 	}
-	mark.Record = drained(node, d)
+	d.Outcome = mark.Reason
+	r.Drain, mark.Record = &d, &r
 	p.Actions = append(p.Actions, mark)
 }
 
@@ -215,13 +233,10 @@ func boundedDrains(drains []v1alpha1.NodeDrain) []v1alpha1.NodeDrain {
 // setAsideState is how far a failed node is set aside, as status.failures shows it; "" when it is not.
 func (s *survey) setAsideState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
-		switch {
-		case rec.Drain.FinishedAt.IsZero():
+		if rec.Drain.FinishedAt.IsZero() {
 			return v1alpha1.ReasonDraining
-		case rec.Drain.TimedOut:
-			return v1alpha1.ReasonDrainTimedOut
 		}
-		return v1alpha1.ReasonDrained
+		return rec.Drain.Outcome
 	}
 	if s.cordonedForUs(node) {
 		return v1alpha1.ReasonCordoned

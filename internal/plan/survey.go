@@ -119,9 +119,13 @@ func (s *survey) selectorOf(spec *metav1.LabelSelector, field string) labels.Sel
 func (s *survey) settle(node *Node, p *Plan) {
 	st := NodeState{Name: node.Name}
 	w := work{node: node, step: noStep}
+	standing := s.standing(node)
+	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
 	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
 	if !w.slot {
-		s.settleIdle(leaving, &w, &st)
+		s.settleIdle(leaving, standing, &w, &st)
+	} else if standing.failures > s.retryLimit() && s.selector.Matches(labels.Set(node.Labels)) {
+		w.failed = true // whatever it is that still runs there
 	}
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
@@ -162,7 +166,7 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
 func (s *survey) noteRunning(w *work, pod *Pod, v verdict, st *NodeState) {
 	st.set(Running, v1alpha1.ReasonRunning, v.message)
 	st.Until = v.until
-	if pod.Revision == s.in.Revision {
+	if pod.Revision == s.in.Revision && !w.touched {
 		w.touched, w.since = true, pod.Created
 	}
 	if v.fate == fateRuns && v.message != "" && pod.Started.IsZero() {
@@ -200,14 +204,12 @@ func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
 
 // settleIdle gives a state to a node on which no attempt runs. The order of the questions is part
 // of the behaviour: what a node has on record counts before what keeps it from running.
-func (s *survey) settleIdle(leaving bool, w *work, st *NodeState) {
+func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeState) {
 	node := w.node
 	if !s.selector.Matches(labels.Set(node.Labels)) {
 		st.set(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels")
 		return
 	}
-	standing := s.standing(node)
-	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
 	switch {
 	case standing.done:
 		st.set(Done, v1alpha1.ReasonDone, "")

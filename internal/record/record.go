@@ -65,6 +65,9 @@ type Record struct {
 	Retry string `json:"retry,omitempty"`
 	// Rollback is how the rollback ended; nil when none has.
 	Rollback *Rollback `json:"rollback,omitempty"`
+	// Cordoned is true once the node was cordoned for this failure. Somebody who uncordons it after that is
+	// not overruled.
+	Cordoned bool `json:"cordoned,omitempty"`
 	// Drain is how far the drain of the failed node is; nil when none has begun.
 	Drain *Drain `json:"drain,omitempty"`
 	// PodUID is the pod of the last attempt. It tells a pod that is recorded from one that is not,
@@ -101,8 +104,9 @@ type Drain struct {
 	StartedAt time.Time `json:"startedAt"`
 	// FinishedAt is when it ended; zero while it goes on.
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// TimedOut is true when it ended with pods that were still there.
-	TimedOut bool `json:"timedOut,omitempty"`
+	// Outcome is Drained, DrainTimedOut, or Uncordoned when somebody has uncordoned the node; "" while it
+	// goes on.
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // maxRollbackMessage bounds Rollback.Message, in bytes.
@@ -122,6 +126,7 @@ func (r Record) bounded() Record {
 	if r.Drain != nil {
 		d := *r.Drain
 		d.StartedAt, d.FinishedAt = wholeSeconds(d.StartedAt), wholeSeconds(d.FinishedAt)
+		d.Outcome = outcome.Clean(d.Outcome, 32)
 		r.Drain = &d
 	}
 	return r
@@ -148,7 +153,7 @@ func Encode(r Record) string {
 	}
 	least := Record{
 		Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
-		FinishedAt: r.FinishedAt, Retry: r.Retry, Drain: r.Drain, PodUID: r.PodUID,
+		FinishedAt: r.FinishedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

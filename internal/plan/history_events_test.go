@@ -1,0 +1,307 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// What happens to the cluster of a history.
+
+// event lets one thing happen.
+func (h *history) event() {
+	h.now = h.now.Add(time.Duration(1000+h.rng.Intn(8000)) * time.Millisecond)
+	node := h.pick()
+	if node == nil {
+		h.addNode("n0")
+		return
+	}
+	switch what := h.rng.Intn(40); {
+	case what < 8:
+		h.nodeEvent(what, node)
+	case what < 14:
+		h.recordEvent(what-8, node)
+	case what < 20:
+		h.userEvent(what - 14)
+	case what < 24:
+		h.podEvent(what - 20)
+	case what < 27:
+		h.cordonEvent(what-24, node)
+	case what == 27:
+		h.now = h.now.Add(100 * time.Second)
+		h.say("a long time passes")
+	default:
+		h.kubelets()
+	}
+}
+
+func (h *history) nodeEvent(what int, node *Node) {
+	defer h.changed(node)
+	switch what {
+	case 0:
+		h.say("%s is lost", node.Name)
+		node.Ready = corev1.ConditionUnknown
+	case 1:
+		h.say("%s is not ready", node.Name)
+		node.Ready = corev1.ConditionFalse
+	case 2, 3:
+		h.say("%s is ready", node.Name)
+		node.Ready = corev1.ConditionTrue
+	case 4:
+		h.say("%s reboots", node.Name)
+		node.BootID = string(h.nextUID("boot"))
+		h.killPods(node, "rebooted")
+	case 5:
+		h.say("%s is deleted", node.Name)
+		delete(h.nodes, node.Name)
+		if h.rng.Intn(2) == 0 {
+			h.anew(node)
+		}
+	case 6:
+		h.addNode(fmt.Sprintf("n%d", h.rng.Intn(2*nodeCount)))
+		h.say("a node joins")
+	case 7:
+		h.say("%s is re-imaged", node.Name)
+		node.MachineID, node.BootID = string(h.nextUID("machine")), string(h.nextUID("boot"))
+		h.killPods(node, "the machine is gone")
+	}
+}
+
+// anew makes a node again under the same name.
+func (h *history) anew(node *Node) {
+	h.addNode(node.Name)
+	if h.rng.Intn(2) == 0 {
+		h.say("%s is made anew on the same machine and boot", node.Name)
+		h.nodes[node.Name].MachineID, h.nodes[node.Name].BootID = node.MachineID, node.BootID
+	} else {
+		h.say("%s is made anew on another machine", node.Name)
+	}
+}
+
+// recordEvent is what users do to what a node carries.
+func (h *history) recordEvent(what int, node *Node) {
+	defer h.changed(node)
+	switch what {
+	case 0:
+		if node.On.Label != "" {
+			h.say("the label is taken off %s", node.Name)
+			node.On.Label = ""
+			h.ask(node)
+		}
+	case 1:
+		h.say("the annotation is taken off %s", node.Name)
+		node.On.Record = nil
+		if node.On.Label == "" {
+			h.ask(node)
+		} else {
+			h.claimed[string(node.UID)+"/"+node.On.Label] = true
+		}
+		node.On.Present = node.On.Label != ""
+	case 2:
+		if h.rng.Intn(3) == 0 {
+			h.say("%s is skipped", node.Name)
+			if node.On.Label != h.rev {
+				h.ask(node) // the label of what it was done with is written over
+			}
+			node.On.Label, node.On.Present = h.rev, true
+			h.claimed[string(node.UID)+"/"+h.rev] = true
+		}
+	case 3:
+		if len(node.Taints) > 0 {
+			node.Taints = nil
+			h.say("%s loses its taint", node.Name)
+		} else {
+			node.Taints = []corev1.Taint{{Key: []string{"k", removalTaints[0]}[h.rng.Intn(2)], Effect: corev1.TaintEffectNoSchedule}}
+			h.say("%s is tainted with %s", node.Name, node.Taints[0].Key)
+		}
+	case 4:
+		h.relabel(node, "pool", []string{"a", "b"}[h.rng.Intn(2)])
+	case 5:
+		h.relabel(node, "stage", []string{"yes", "no"}[h.rng.Intn(2)])
+	}
+}
+
+func (h *history) relabel(node *Node, key, value string) {
+	node.Labels = maps.Clone(node.Labels)
+	node.Labels[key] = value
+	h.say("%s is labelled %s=%s", node.Name, key, value)
+}
+
+// userEvent is what users do to the NodeJob.
+func (h *history) userEvent(what int) {
+	h.job = h.job.DeepCopy()
+	switch what {
+	case 0:
+		was := h.rev
+		h.rev = []string{"rev1", "rev2", "rev3"}[h.rng.Intn(3)]
+		h.job.Generation++
+		h.say("the revision is %s", h.rev)
+		if h.rev != was {
+			h.beginRevision()
+		}
+	case 1:
+		h.job.Spec.Suspend = !h.job.Spec.Suspend
+		h.say("suspend is %v", h.job.Spec.Suspend)
+	case 2:
+		if h.obstacle == nil {
+			h.obstacle = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
+		} else {
+			h.obstacle = nil
+		}
+		h.say("obstacle: %v", h.obstacle != nil)
+	case 3:
+		h.askAll()
+	case 4:
+		h.promote()
+	case 5:
+		if h.rng.Intn(12) == 0 && h.job.DeletionTimestamp.IsZero() {
+			h.deleteJob()
+		}
+	}
+}
+
+// askAll has every node tried again that failed.
+func (h *history) askAll() {
+	h.job.Annotations = map[string]string{v1alpha1.RetryAnnotation: strconv.Itoa(h.uid)}
+	h.uid++
+	h.say("all failed nodes are to be tried again")
+	clear(h.failures)
+	clear(h.undoFailures)
+	h.forgiven()
+}
+
+func (h *history) promote() {
+	names := []string{""}
+	for _, st := range h.job.Spec.Rollout.Steps {
+		names = append(names, st.Name)
+	}
+	h.job.Spec.Rollout.PromoteTo = names[h.rng.Intn(len(names))]
+	h.say("promoteTo is %q", h.job.Spec.Rollout.PromoteTo)
+}
+
+func (h *history) deleteJob() {
+	h.job.DeletionTimestamp = &metav1.Time{Time: h.now}
+	policies := []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRetain}
+	if h.job.Spec.Rollback != nil {
+		policies = append(policies, v1alpha1.DeletionRollBack, v1alpha1.DeletionRollBack)
+	}
+	h.job.Spec.DeletionPolicy = policies[h.rng.Intn(len(policies))]
+	h.say("the NodeJob is deleted: %s", h.job.Spec.DeletionPolicy)
+}
+
+func (h *history) podEvent(what int) {
+	switch what {
+	case 0:
+		h.deletePod("is deleted by hand")
+	case 1:
+		h.disrupt()
+	default:
+		h.kubelets()
+	}
+}
+
+// cordonEvent is what others do to a node.
+func (h *history) cordonEvent(what int, node *Node) {
+	defer h.changed(node)
+	switch {
+	case what == 0 && !node.Unschedulable && len(node.CordonedBy) == 0:
+		h.say("somebody cordons %s", node.Name)
+		node.Unschedulable, h.byHand[node.UID] = true, true
+	case what == 1 && node.Unschedulable:
+		h.say("somebody uncordons %s", node.Name)
+		node.Unschedulable = false
+		delete(h.byHand, node.UID)
+	case what == 2 && slices.Contains(node.CordonedBy, otherKey):
+		h.say("another NodeJob gives %s back", node.Name)
+		node.CordonedBy = slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == otherKey })
+		node.Unschedulable = len(node.CordonedBy) > 0
+	case what == 2 && (!node.Unschedulable || len(node.CordonedBy) > 0):
+		h.say("another NodeJob cordons %s", node.Name)
+		by := []string{otherKey}
+		if node.Unschedulable {
+			by = append(by, node.CordonedBy...)
+			slices.Sort(by)
+		}
+		node.CordonedBy, node.Unschedulable = by, true
+	}
+}
+
+func (h *history) killPods(node *Node, why string) {
+	for _, name := range h.podNames() {
+		if pod := h.pods[name]; pod.NodeName == node.Name && !pod.ended() {
+			// What a kubelet says of a container that it lost differs.
+			h.end(pod, corev1.PodFailed, []*Exit{
+				{Code: 255, Finished: h.now, Reason: "Error"}, {Code: 137, Lost: true}, nil,
+			}[h.rng.Intn(3)], why)
+		}
+	}
+}
+
+// deletePod is somebody else's deletion: a running pod is stopped by its kubelet later.
+func (h *history) deletePod(why string) {
+	for _, name := range h.podNames() {
+		if pod := h.pods[name]; pod.DeleteRequested.IsZero() {
+			h.say("pod %s %s", name, why)
+			pod.DeleteRequested = h.now
+			return
+		}
+	}
+}
+
+func (h *history) disrupt() {
+	for _, name := range h.podNames() {
+		if pod := h.pods[name]; !pod.ended() {
+			pod.Disrupted, pod.DisruptedReason = h.now, "EvictionByEvictionAPI"
+			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.now, Reported: true, Reason: outcome.ReasonInterrupted}, "is evicted")
+			return
+		}
+	}
+}
+
+func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string) {
+	h.say("pod %s on %s ends %s (%s)", pod.Name, pod.NodeName, phase, why)
+	pod.Phase, pod.Exit = phase, exit
+}
+
+// kubelets do what kubelets do, on the nodes that are alive.
+func (h *history) kubelets() {
+	for _, name := range h.podNames() {
+		pod := h.pods[name]
+		node := h.nodes[pod.NodeName]
+		switch {
+		case node == nil:
+			// Pod garbage collection.
+			if pod.DeleteRequested.IsZero() {
+				pod.DeleteRequested = h.now
+			}
+			pod.Phase = corev1.PodFailed
+		case node.lost():
+			continue
+		case !pod.ended() && !pod.DeleteRequested.IsZero():
+			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.now, Reported: true, Reason: outcome.ReasonInterrupted}, "stopped by its kubelet")
+		case !pod.ended() && h.rng.Intn(3) > 0:
+			pod.Started, pod.ran = h.now, true
+			pod.Exit = &Exit{Finished: h.now, Reported: true}
+			pod.Phase = corev1.PodSucceeded
+			if !pod.willSucceed {
+				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
+			}
+			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
+			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
+				h.say("and takes the node with it")
+				node.Ready = corev1.ConditionFalse
+				h.changed(node)
+			}
+		}
+	}
+	h.collect()
+}
