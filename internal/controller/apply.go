@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -30,18 +31,43 @@ type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
 
+// errRaced says that a node has changed since the plan was made. It is no error of the pass: the next
+// decides anew.
+var errRaced = errors.New("the node has changed meanwhile")
+
+// applied is how a pass went, beside what failed.
+type applied struct {
+	// refused is true when the API server refused a pod.
+	refused bool
+	// raced is true when a write came too late, and is to be decided anew.
+	raced bool
+}
+
 // apply does what the plan says. Actions are independent, except that one refused pod means that
-// the others would be refused too: so the first is made alone. refused is true when one was.
-func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (refused bool, err error) {
+// the others would be refused too: so the first is made alone. Evictions come last, since they may take
+// their time.
+func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (applied, error) {
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
+	var raced atomic.Bool
 	var starts []plan.Start
+	var evictions []plan.Evict
 	for _, action := range p.Actions {
-		if start, ok := action.(plan.Start); ok {
-			starts = append(starts, start)
-			continue
+		switch a := action.(type) {
+		case plan.Start:
+			starts = append(starts, a)
+		case plan.Evict:
+			evictions = append(evictions, a)
+		default:
+			group.Go(func() error {
+				err := r.act(ctx, seen, action)
+				if errors.Is(err, errRaced) {
+					raced.Store(true)
+					return nil
+				}
+				return err
+			})
 		}
-		group.Go(func() error { return r.act(ctx, seen, action) })
 	}
 	startErrs := make([]error, len(starts))
 	for i, start := range starts {
@@ -53,9 +79,16 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 			break
 		}
 	}
-	err = group.Wait()
+	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
+	defer cancel()
+	for _, a := range evictions {
+		for _, pod := range a.Pods {
+			group.Go(func() error { r.evict(evictCtx, seen, a, pod); return nil })
+		}
+	}
+	err := group.Wait()
 	refused, startErr := r.judgeStarts(seen.job, startErrs)
-	return refused, errors.Join(err, startErr)
+	return applied{refused: refused, raced: raced.Load()}, errors.Join(err, startErr)
 }
 
 // judgeStarts notes a refusal, once for all pods that were refused, or that there is none any more.
@@ -80,6 +113,8 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	switch a := action.(type) {
 	case plan.Record:
 		return r.record(ctx, seen, a)
+	case plan.Mark:
+		return r.mark(ctx, seen.job, a)
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.Release:
@@ -126,7 +161,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	err := r.patchNode(ctx, a.Node, record.Patch(a.UID, key, a.Record, a.DropLabel))
+	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: &a.Record, DropLabel: a.DropLabel, Cordon: a.Cordon})
 	switch {
 	case apierrors.IsNotFound(err):
 		// Nothing to record on: once the cache shows that, the pod is let go.
@@ -135,15 +170,51 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 		return fmt.Errorf("recording on node %s: %w", a.Node, err)
 	}
 	r.recorded(seen, a)
+	r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 	return r.releaseOwn(ctx, seen.job, a.Pod)
+}
+
+// mark writes what becomes of a failed node.
+func (r *Reconciler) mark(ctx context.Context, job *v1alpha1.NodeJob, a plan.Mark) error {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: a.Record, Cordon: a.Cordon})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err)
+	}
+	r.marked(job, a)
+	return nil
 }
 
 func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	if err := r.patchNode(ctx, a.Node, record.ForgetPatch(a.UID, key)); client.IgnoreNotFound(err) != nil {
+	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Forget: true, Cordon: a.Cordon})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("taking the record off node %s: %w", a.Node, err)
 	}
+	r.uncordoned(job, a.Node, a.UID, a.Cordon)
 	return nil
+}
+
+// changeNode writes a change of a node. One that cordons it, or the opposite, holds for the node as it
+// was seen only: that somebody was faster is normal, and errRaced.
+func (r *Reconciler) changeNode(ctx context.Context, name string, change record.Change) error {
+	err := r.patchNode(ctx, name, change.Patch())
+	if change.Cordon == nil || !apierrors.IsConflict(err) {
+		return err
+	}
+	// What has changed may wake nobody, such as a heartbeat, and the cache may be behind.
+	var live corev1.Node
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live); err != nil {
+		return err
+	}
+	r.memory.rememberNode(stripNode(&live))
+	return errRaced
 }
 
 // patchNode writes to the node of the patch's UID, and remembers the result until the cache shows

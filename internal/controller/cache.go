@@ -63,7 +63,7 @@ func stripNode(node *corev1.Node) *corev1.Node {
 			ready = append(ready, node.Status.Conditions[i])
 		}
 	}
-	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints}
+	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
 	node.Status = corev1.NodeStatus{
 		Conditions: ready,
 		NodeInfo: corev1.NodeSystemInfo{

@@ -28,6 +28,7 @@ import (
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -51,6 +52,7 @@ type Reconciler struct {
 	scripts  scripts
 	records  records
 	reports  reports
+	drains   drains
 
 	primed   sync.Mutex
 	isPrimed bool
@@ -70,6 +72,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		scripts:  newScripts(),
 		records:  newRecords(),
 		reports:  newReports(),
+		drains:   newDrains(),
 	}
 }
 
@@ -78,37 +81,68 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.prime(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	job := &v1alpha1.NodeJob{}
-	if err := r.Client.Get(ctx, req.NamespacedName, job); err != nil {
-		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, r.gone(ctx, req.NamespacedName)
-		}
-		return ctrl.Result{}, fmt.Errorf("getting NodeJob: %w", err)
+	job, err := r.newest(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if job == nil {
+		return ctrl.Result{}, r.gone(ctx, req.NamespacedName)
 	}
 	if held, err := r.hold(ctx, job); err != nil || !held {
 		return ctrl.Result{}, err
 	}
+	return r.pass(ctx, job)
+}
+
+// newest is the newest known version of a NodeJob; nil when it is gone. One that we remember may not be
+// in the cache yet, when we have just begun to lead: its pods must not be taken for a dead one's.
+func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.NodeJob, error) {
+	job := &v1alpha1.NodeJob{}
+	err := r.Client.Get(ctx, name, job)
+	if apierrors.IsNotFound(err) && r.memory.knowsJob(name) {
+		err = r.Reader.Get(ctx, name, job)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting NodeJob: %w", err)
+	}
+	return r.memory.job(job), nil
+}
+
+// pass is one look at a NodeJob, and what follows from it.
+func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Result, error) {
 	seen, err := r.observe(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
-	refused, applyErr := r.apply(ctx, seen, p)
+	did, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
 	r.writeFailed(job, applyErr)
-	if refused {
+	again := did.raced
+	if did.refused {
 		// What was to start does not run: the status must not say so.
 		if seen, err = r.observe(ctx, job); err != nil {
 			return ctrl.Result{}, errors.Join(applyErr, err)
 		}
 		p = plan.Next(seen.input)
+		// The refusal may be what lets the NodeJob go: no event tells that.
+		again = again || len(p.Actions) > 0
 	}
 	wait, err := r.report(ctx, seen, p)
 	if applyErr != nil {
 		return ctrl.Result{}, applyErr
 	}
+	if again {
+		wait = soonest(wait, soon)
+	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
+
+// soon is when to look again at what has changed meanwhile.
+const soon = 100 * time.Millisecond
 
 // hold puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
 // nothing to do: the NodeJob is being deleted and we have let it go already.
@@ -132,16 +166,22 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 	changed := job.DeepCopy()
 	change(changed, v1alpha1.NodeJobFinalizer)
 	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
-	return r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
+	err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
+	if err == nil {
+		r.memory.rememberJob(changed)
+	}
+	return err
 }
 
 // gone lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
 // off.
 func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
+	r.memory.forgetJob(name)
 	r.Metrics.forget(name)
 	r.reports.forget(name)
 	r.refusals.clear(name)
 	r.scripts.forget(name)
+	r.drains.forget(name)
 	r.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
 	_, strangers, err := r.podsOf(ctx, name, "")
 	if err != nil {

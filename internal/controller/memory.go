@@ -9,19 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // memory holds what we wrote until the cache shows it.
 //
 // The cache is behind our own writes. Pod names are derived, so a second create is harmless; but a
 // count of running nodes must include those that were just started, and a node whose success was
-// just recorded must not look like one that never ran. Nothing here has to outlive the process: a
-// new leader begins from a consistent list (Reconciler.prime).
+// just recorded must not look like one that never ran; and a step that was begun must not be begun again.
+// Nothing here has to outlive the process: a new leader begins from a consistent list
+// (Reconciler.prime).
 type memory struct {
 	mu    sync.Mutex
-	nodes map[string]*corev1.Node
+	jobs  newest[*v1alpha1.NodeJob]
+	nodes newest[*corev1.Node]
 	pods  map[types.UID]*podMemory
 }
+
+// newest holds the newest known version of objects of one kind.
+type newest[O client.Object] map[client.ObjectKey]O
 
 type podMemory struct {
 	// pod is the newest version that we know; nil when only a deletion is remembered.
@@ -37,7 +44,7 @@ type podMemory struct {
 }
 
 func newMemory() *memory {
-	return &memory{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*podMemory{}}
+	return &memory{jobs: newest[*v1alpha1.NodeJob]{}, nodes: newest[*corev1.Node]{}, pods: map[types.UID]*podMemory{}}
 }
 
 // newer is true when a is a later version of the same object than b. Resource versions of one
@@ -47,33 +54,73 @@ func newer(a, b client.Object) bool {
 	return err == nil && order > 0
 }
 
-func (m *memory) rememberNode(node *corev1.Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known, ok := m.nodes[node.Name]; !ok || newer(node, known) {
-		m.nodes[node.Name] = node
+func (n newest[O]) remember(o O) {
+	key := client.ObjectKeyFromObject(o)
+	if known, ok := n[key]; !ok || newer(o, known) {
+		n[key] = o
 	}
 }
 
-// node returns the newest known version of a cached node.
-func (m *memory) node(cached *corev1.Node) *corev1.Node {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, ok := m.nodes[cached.Name]
+// of returns the newest known version of a cached object, also of one that was deleted and made anew
+// under its name.
+func (n newest[O]) of(cached O) O {
+	key := client.ObjectKeyFromObject(cached)
+	known, ok := n[key]
 	if !ok {
 		return cached
 	}
 	if newer(known, cached) {
 		return known
 	}
-	delete(m.nodes, cached.Name)
+	delete(n, key)
 	return cached
+}
+
+func (m *memory) rememberNode(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes.remember(node)
+}
+
+// node returns the newest known version of a cached node.
+func (m *memory) node(cached *corev1.Node) *corev1.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes.of(cached)
 }
 
 func (m *memory) forgetNode(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.nodes, name)
+	delete(m.nodes, client.ObjectKey{Name: name})
+}
+
+// rememberJob keeps a NodeJob: how far its rollout is, is in its status, which we write.
+func (m *memory) rememberJob(job *v1alpha1.NodeJob) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs.remember(job)
+}
+
+// job returns the newest known version of a cached NodeJob.
+func (m *memory) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.jobs.of(cached)
+}
+
+// knowsJob is true when a NodeJob is remembered, which the cache may not show yet.
+func (m *memory) knowsJob(name client.ObjectKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.jobs[name]
+	return ok
+}
+
+func (m *memory) forgetJob(name client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.jobs, name)
 }
 
 func (m *memory) rememberPod(pod *corev1.Pod, now time.Time) {

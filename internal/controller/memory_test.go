@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 func nodeAt(version string) *corev1.Node {
@@ -53,6 +56,31 @@ func TestMemoryForgetsANodeThatIsGone(t *testing.T) {
 	m.forgetNode("n")
 	if got := m.node(nodeAt("10")).ResourceVersion; got != "10" {
 		t.Errorf("version %s, want the cached one", got)
+	}
+}
+
+func TestMemoryOfNodeJobs(t *testing.T) {
+	version := func(uid, version string) *v1alpha1.NodeJob {
+		return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: types.UID(uid), ResourceVersion: version}}
+	}
+	tests := map[string]struct{ remembered, cached, want *v1alpha1.NodeJob }{
+		"the cache is behind our own status":            {version("a", "11"), version("a", "10"), version("a", "11")},
+		"the user has changed it since":                 {version("a", "11"), version("a", "12"), version("a", "12")},
+		"it was deleted and made anew":                  {version("a", "11"), version("b", "13"), version("b", "13")},
+		"it was made anew and the cache shows the dead": {version("b", "13"), version("a", "11"), version("b", "13")},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory()
+			m.rememberJob(tt.remembered)
+			if diff := cmp.Diff(tt.want, m.job(tt.cached)); diff != "" {
+				t.Errorf("NodeJob (-want +got):\n%s", diff)
+			}
+			m.forgetJob(client.ObjectKeyFromObject(tt.remembered))
+			if diff := cmp.Diff(tt.cached, m.job(tt.cached)); diff != "" {
+				t.Errorf("after it was forgotten (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

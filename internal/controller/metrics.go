@@ -4,11 +4,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Verbs and resources of the writes that are counted.
@@ -19,6 +21,7 @@ const (
 	verbDelete = "delete"
 
 	resourcePods           = "pods"
+	resourceEvictions      = "pods/eviction"
 	resourceNodes          = "nodes"
 	resourceNodeJobs       = "nodejobs"
 	resourceNodeJobsStatus = "nodejobs/status"
@@ -28,6 +31,7 @@ const (
 // of NodeJobs, whatever the size of the cluster. docs/metrics.md explains each.
 type Metrics struct {
 	nodeCount   *prometheus.GaugeVec
+	stopped     *prometheus.GaugeVec
 	run         *prometheus.HistogramVec
 	readyToDone *prometheus.HistogramVec
 	attempts    *prometheus.CounterVec
@@ -40,8 +44,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodes",
-			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed.",
+			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.",
 		}, append(job, "state")),
+		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_rollout_stopped",
+			Help: "1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.",
+		}, job),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_run_duration_seconds",
 			Help:    "Time from the start to the end of the attempt that succeeded, by the node's clock.",
@@ -54,36 +62,47 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, job),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_attempts_total",
-			Help: "Attempts that are on record, by outcome: Succeeded, Failed, Disrupted.",
-		}, []string{"outcome"}),
+			Help: "Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.",
+		}, []string{"phase", "outcome"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_api_writes_total",
 			Help: "Write requests to the API server, events and leases aside, by verb and resource.",
 		}, []string{"verb", "resource"}),
 	}
-	registry.MustRegister(m.nodeCount, m.run, m.readyToDone, m.attempts, m.writes)
+	registry.MustRegister(m.nodeCount, m.stopped, m.run, m.readyToDone, m.attempts, m.writes)
 	return m
 }
 
-func (m *Metrics) nodes(name client.ObjectKey, n v1alpha1.NodeCounts) {
-	for state, count := range map[string]int32{"done": n.Done, "running": n.Running, "waiting": n.Waiting, "failed": n.Failed} {
+// status sets what a status says.
+func (m *Metrics) status(name client.ObjectKey, status *v1alpha1.NodeJobStatus) {
+	n := status.Nodes
+	for state, count := range map[string]int32{
+		"done": n.Done, "running": n.Running, "waiting": n.Waiting, "failed": n.Failed,
+		"rolled_back": n.RolledBack, "rollback_failed": n.RollbackFailed,
+	} {
 		m.nodeCount.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
 	}
+	var stopped float64
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled) {
+		stopped = 1
+	}
+	m.stopped.WithLabelValues(name.Namespace, name.Name).Set(stopped)
 }
 
 // forget drops the series of a NodeJob that is gone.
 func (m *Metrics) forget(name client.ObjectKey) {
 	match := prometheus.Labels{"namespace": name.Namespace, "nodejob": name.Name}
 	m.nodeCount.DeletePartialMatch(match)
+	m.stopped.DeletePartialMatch(match)
 	m.run.DeletePartialMatch(match)
 	m.readyToDone.DeletePartialMatch(match)
 }
 
-func (m *Metrics) attempt(r record.Record) {
-	m.attempts.WithLabelValues(string(r.Outcome)).Inc()
+func (m *Metrics) attempt(phase task.Phase, outcome record.Outcome) {
+	m.attempts.WithLabelValues(string(phase), string(outcome)).Inc()
 }
 
-// succeeded observes a success. Only a node that joined after the NodeJob was made, and has no
+// succeeded observes a success of the task. Only a node that joined after the NodeJob was made, and has no
 // earlier record, says how long a new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
 	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // a clock may have gone back

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // measure has every metric at least one series.
@@ -33,12 +34,16 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 			"was-there":     {created: noon.Add(-time.Second), readySince: noon},
 		},
 	}
-	m.nodes(client.ObjectKey{Namespace: "ns", Name: "job"}, v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4})
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &v1alpha1.NodeJobStatus{
+		Nodes:      v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}},
+	})
 	success := record.Record{Outcome: record.Succeeded, StartedAt: noon, FinishedAt: noon.Add(4 * time.Second)}
 	for _, node := range []string{"joined", "not-ready", "ahead-of-time", "was-there", "had-a-record"} {
-		m.attempt(success)
+		m.attempt(task.Task, success.Outcome)
 		m.succeeded(seen, plan.Record{Node: node, Record: success})
 	}
+	m.attempt(task.Rollback, record.Failed)
 	r := &Reconciler{Metrics: m}
 	if err := r.write(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
 		t.Fatal("the error of a write is lost")
@@ -83,9 +88,10 @@ func TestMetricsNameNoNode(t *testing.T) {
 	}
 	want := map[string][]string{
 		"everynode_nodes":                      {"namespace", "nodejob", "state"},
+		"everynode_rollout_stopped":            {"namespace", "nodejob"},
 		"everynode_run_duration_seconds":       {"namespace", "nodejob"},
 		"everynode_node_ready_to_done_seconds": {"namespace", "nodejob"},
-		"everynode_attempts_total":             {"outcome"},
+		"everynode_attempts_total":             {"outcome", "phase"},
 		"everynode_api_writes_total":           {"resource", "verb"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -99,18 +105,35 @@ func TestMetricsOfNodesAndWrites(t *testing.T) {
 # HELP everynode_api_writes_total Write requests to the API server, events and leases aside, by verb and resource.
 # TYPE everynode_api_writes_total counter
 everynode_api_writes_total{resource="pods",verb="create"} 1
-# HELP everynode_attempts_total Attempts that are on record, by outcome: Succeeded, Failed, Disrupted.
+# HELP everynode_attempts_total Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.
 # TYPE everynode_attempts_total counter
-everynode_attempts_total{outcome="Succeeded"} 5
-# HELP everynode_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed.
+everynode_attempts_total{outcome="Failed",phase="rollback"} 1
+everynode_attempts_total{outcome="Succeeded",phase="task"} 5
+# HELP everynode_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.
 # TYPE everynode_nodes gauge
 everynode_nodes{namespace="ns",nodejob="job",state="done"} 1
 everynode_nodes{namespace="ns",nodejob="job",state="failed"} 4
+everynode_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
+everynode_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
 everynode_nodes{namespace="ns",nodejob="job",state="running"} 2
 everynode_nodes{namespace="ns",nodejob="job",state="waiting"} 3
+# HELP everynode_rollout_stopped 1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.
+# TYPE everynode_rollout_stopped gauge
+everynode_rollout_stopped{namespace="ns",nodejob="job"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodes", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodes", "everynode_rollout_stopped", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An alert rests on it: it must fall when somebody has helped.
+func TestRolloutStoppedFollowsTheCondition(t *testing.T) {
+	_, m, _ := measure(t)
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &v1alpha1.NodeJobStatus{
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse}},
+	})
+	if got := testutil.ToFloat64(m.stopped); got != 0 {
+		t.Errorf("it is %v when the NodeJob goes on", got)
 	}
 }
 
@@ -143,9 +166,9 @@ func TestReadyToDone(t *testing.T) {
 func TestMetricsForgetANodeJob(t *testing.T) {
 	registry, m, _ := measure(t)
 	other := client.ObjectKey{Namespace: "ns", Name: "other"}
-	m.nodes(other, v1alpha1.NodeCounts{})
+	m.status(other, &v1alpha1.NodeJobStatus{})
 	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
-	for name, want := range map[string]int{"everynode_nodes": 4, "everynode_run_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
+	for name, want := range map[string]int{"everynode_nodes": 6, "everynode_rollout_stopped": 1, "everynode_run_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%d series of %s (%v), want %d, of the other NodeJob", got, name, err, want)
 		}

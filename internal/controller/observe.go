@@ -47,26 +47,17 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision}
 	if obstacle == nil {
-		seen.input.Revision = task.Revision(&job.Spec, source)
 		seen.input.Obstacle = r.refusals.obstacle(job)
-	}
-
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes); err != nil {
-		return seen, fmt.Errorf("listing nodes: %w", err)
-	}
-	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		node := r.memory.node(&nodes.Items[i])
-		view, readySince := viewNode(node)
-		view.On = r.records.read(node, key)
-		seen.input.Nodes = append(seen.input.Nodes, view)
-		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
-			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
+		if job.DeletionTimestamp.IsZero() {
+			seen.input.Revision = task.Revision(&job.Spec, source)
 		}
 	}
-
+	if err := r.observeNodes(ctx, &seen); err != nil {
+		return seen, err
+	}
+	if seen.input.Drains, err = r.observeDrains(ctx, job, seen.input.Nodes, now); err != nil {
+		return seen, err
+	}
 	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
 		return seen, err
@@ -80,6 +71,25 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	seen.strangers = strangers
 	seen.input.Occupied = occupied(job, strangers)
 	return seen, nil
+}
+
+func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
+	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
+	for i := range nodes.Items {
+		node := r.memory.node(&nodes.Items[i])
+		view, readySince := viewNode(node)
+		view.On = r.records.read(node, key)
+		seen.input.Nodes = append(seen.input.Nodes, view)
+		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
+			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
+		}
+	}
+	return nil
 }
 
 // podsOf returns the pods that the NodeJob with that UID owns, those included that the cache does not
@@ -147,8 +157,17 @@ func (r *Reconciler) prime(ctx context.Context) error {
 	if r.isPrimed {
 		return nil
 	}
+	var jobs v1alpha1.NodeJobList
+	err := r.eachPage(ctx, &jobs, func() {
+		for i := range jobs.Items {
+			r.memory.rememberJob(jobs.Items[i].DeepCopy())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listing NodeJobs: %w", err)
+	}
 	var nodes corev1.NodeList
-	err := r.eachPage(ctx, &nodes, func() {
+	err = r.eachPage(ctx, &nodes, func() {
 		for i := range nodes.Items {
 			r.memory.rememberNode(stripNode(nodes.Items[i].DeepCopy()))
 		}
@@ -188,13 +207,17 @@ const pageSize = 500
 // viewNode is the node as the plan reads it, but for its record, and when it became Ready.
 func viewNode(node *corev1.Node) (plan.Node, time.Time) {
 	view := plan.Node{
-		Name:      node.Name,
-		UID:       node.UID,
-		Labels:    node.Labels,
-		Taints:    node.Spec.Taints,
-		Deleting:  !node.DeletionTimestamp.IsZero(),
-		BootID:    node.Status.NodeInfo.BootID,
-		MachineID: node.Status.NodeInfo.MachineID,
+		Name:            node.Name,
+		UID:             node.UID,
+		Created:         node.CreationTimestamp.Time,
+		ResourceVersion: node.ResourceVersion,
+		Labels:          node.Labels,
+		Taints:          node.Spec.Taints,
+		Unschedulable:   node.Spec.Unschedulable,
+		CordonedBy:      record.CordonedBy(node.Annotations),
+		Deleting:        !node.DeletionTimestamp.IsZero(),
+		BootID:          node.Status.NodeInfo.BootID,
+		MachineID:       node.Status.NodeInfo.MachineID,
 	}
 	var since time.Time
 	for i := range node.Status.Conditions {

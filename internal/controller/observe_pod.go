@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // maxWaitingBytes bounds what a kubelet says about a container that does not start.
@@ -24,8 +25,10 @@ func viewPod(pod seenPod) plan.Pod {
 		NodeName:        pod.Spec.NodeName,
 		NodeUID:         types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
 		Machine:         pod.Annotations[v1alpha1.MachineAnnotation],
+		Runs:            runs(pod.Pod),
 		Revision:        pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:         attemptOf(pod.Pod),
+		Retry:           pod.Annotations[v1alpha1.RetryAnnotation],
 		Created:         pod.CreationTimestamp.Time,
 		Finalized:       !pod.released && slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
 		Phase:           pod.Status.Phase,
@@ -68,6 +71,15 @@ func deleteRequested(pod seenPod) time.Time {
 		grace = time.Duration(*seconds) * time.Second
 	}
 	return pod.DeletionTimestamp.Add(-grace)
+}
+
+// runs is what of its NodeJob a pod runs. One that an earlier version has made does not say: it had no
+// rollbacks.
+func runs(pod *corev1.Pod) task.Phase {
+	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) {
+		return task.Rollback
+	}
+	return task.Task
 }
 
 func attemptOf(pod *corev1.Pod) int32 {

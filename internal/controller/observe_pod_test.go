@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -55,7 +56,7 @@ func waitingFor(name, reason, message string) corev1.ContainerStatus {
 
 func TestViewPod(t *testing.T) {
 	running := plan.Pod{
-		Name: "job-0123456789", UID: "pod-uid", NodeName: "n", NodeUID: "node-uid", Machine: "machine/boot", Revision: "rev", Attempt: 2,
+		Name: "job-0123456789", UID: "pod-uid", NodeName: "n", NodeUID: "node-uid", Machine: "machine/boot", Runs: task.Task, Revision: "rev", Attempt: 2,
 		Created: noon, Finalized: true, Phase: corev1.PodRunning, Started: noon.Add(time.Second),
 	}
 	grace := int64(30)
@@ -110,6 +111,14 @@ func TestViewPod(t *testing.T) {
 				p.Started = time.Time{}
 				p.Exit = &plan.Exit{Code: 128, Reason: "StartError", Message: "no such file", Finished: noon.Add(5 * time.Second)}
 			},
+		},
+		"one that runs the rollback, after somebody has asked for another try": {
+			seenPod{Pod: livePod(func(p *corev1.Pod) {
+				p.Labels[v1alpha1.PhaseLabel], p.Annotations[v1alpha1.RetryAnnotation] = "rollback", "0123456789"
+			})}, func(p *plan.Pod) { p.Runs, p.Retry = task.Rollback, "0123456789" },
+		},
+		"one that runs the task": {
+			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Labels[v1alpha1.PhaseLabel] = "task" })}, func(*plan.Pod) {},
 		},
 		"one whose annotations somebody took off": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Annotations = nil })},

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,6 +112,9 @@ func refusalOf(err error) (reason, remedy string) {
 	case apierrors.IsInternalError(err):
 		return v1alpha1.ReasonPodNotCreated,
 			"Nothing is wrong with the NodeJob: see what answers for pods in namespace %s, such as an admission webhook that is away. It goes on by itself"
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return v1alpha1.ReasonNamespaceTerminating,
+			"Namespace %s is being deleted, and the NodeJob with it: nothing more can run"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
 		return v1alpha1.ReasonPodForbidden,
 			"A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite"

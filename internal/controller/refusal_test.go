@@ -22,6 +22,13 @@ func forbidden(why string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
 }
 
+// terminating is what the API server answers in a namespace that is being deleted.
+func terminating(why string) error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		err  error
@@ -37,6 +44,11 @@ func TestRefusals(t *testing.T) {
 			forbidden("exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10"),
 			&plan.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
 				"Allow the pod in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does"},
+		},
+		"a namespace that is being deleted": {
+			terminating("unable to create new content in namespace ns because it is being terminated"),
+			&plan.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
+				"Namespace ns is being deleted, and the NodeJob with it: nothing more can run"},
 		},
 		"a template that makes no pod": {
 			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-0123456789", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}),
@@ -143,37 +155,6 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// An inline script is bounded by the API in characters, of which each may have four bytes; Linux takes
-// no more than 128 KiB.
-func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
-	tests := map[string]struct {
-		script, verify string
-		want           *plan.Obstacle
-	}{
-		"the longest that fits": {script: strings.Repeat("#", 65536), verify: strings.Repeat("#", 65536)},
-		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-		"a zero byte": {script: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.task.script contains a zero byte, which no environment can hold. Take it out"}},
-		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
-			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
-				Task: v1alpha1.TaskSpec{Script: tt.script}, Verify: &v1alpha1.VerifySpec{Script: tt.verify},
-			}}
-			_, got, err := (&Reconciler{}).source(t.Context(), job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("obstacle (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	pod := livePod(func(p *corev1.Pod) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
@@ -189,6 +170,8 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	}
 
 	node := watchedNode()
+	node.Spec.Unschedulable = true
+	node.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/job"
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 	wantNode, wantSince := viewNode(node.DeepCopy())
 	gotNode, gotSince := viewNode(strip(node).(*corev1.Node))

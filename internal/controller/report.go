@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 )
 
 // statusInterval is the least time between two status writes of one NodeJob.
@@ -64,10 +63,10 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 		// Should the cache never show the pod, no event will wake us to look for it.
 		next = soonest(next, doubtAfter+time.Second)
 	}
-	if !seen.job.DeletionTimestamp.IsZero() {
+	if finishes(p) {
 		return next, nil
 	}
-	r.Metrics.nodes(name, p.Status.Nodes)
+	r.Metrics.status(name, &p.Status)
 	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
 		return next, nil
 	}
@@ -81,14 +80,20 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	err := r.write(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
 	switch {
 	case apierrors.IsConflict(err):
-		// The cache is behind: a moment later it is not.
-		return soonest(next, statusInterval/10), nil
+		// Somebody has changed the NodeJob: a moment later the cache shows it.
+		return soonest(next, soon), nil
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
+	r.memory.rememberJob(changed)
 	r.reports.done(name, now)
 	r.announce(ctx, seen.job, p.Status)
 	return next, nil
+}
+
+// finishes is true when the NodeJob was let go: there is no status of it any more.
+func finishes(p plan.Plan) bool {
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Finish); return ok })
 }
 
 func untilWake(at, now time.Time) time.Duration {
@@ -106,7 +111,8 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// announce sends an event for each condition that changed its answer, and for a new revision.
+// announce sends an event for each condition that changed its answer, for a new revision and for a step
+// of it. Failed rollbacks have one each already, on their nodes.
 func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
@@ -114,7 +120,15 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 			fmt.Sprintf("revision %s begins; nodes to do: %d", status.Revision, status.Nodes.Matched-status.Nodes.Done))
 		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
 	}
-	for _, c := range status.Conditions {
+	if note := stepStarted(&job.Status, &status); note != "" {
+		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonStepStarted, "Rollout", note)
+		log.Info("step started", "revision", status.Revision, "step", status.Rollout.Step)
+	}
+	r.announceConditions(ctx, job, status.Conditions)
+}
+
+func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {
+	for _, c := range conditions {
 		before := meta.FindStatusCondition(job.Status.Conditions, c.Type)
 		if c.Status != metav1.ConditionTrue || (before != nil && before.Status == c.Status && before.Reason == c.Reason) {
 			continue
@@ -127,34 +141,22 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 		default:
 			continue
 		}
-		log.Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
+		logf.FromContext(ctx).Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
 	}
 }
 
-// recorded says that an attempt's end is on record. A success has no event: the label is the news.
-func (r *Reconciler) recorded(seen observation, a plan.Record) {
-	rec := a.Record
-	r.Metrics.attempt(rec)
-	switch rec.Outcome {
-	case record.Succeeded:
-		r.Metrics.succeeded(seen, a)
-	case record.Disrupted:
-		r.event(seen.job, node(a), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, "Attempt",
-			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
-	case record.Failed:
-		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
-		if a.Final {
-			reason, what = v1alpha1.ReasonRetriesExhausted, "it is not tried again"
-		}
-		code := ""
-		if rec.ExitCode != nil {
-			code = fmt.Sprintf(", exit code %d", *rec.ExitCode)
-		}
-		note := fmt.Sprintf("NodeJob %s/%s on node %s: attempt %d failed (%s%s), %s: %s",
-			seen.job.Namespace, seen.job.Name, a.Node, rec.Attempts, rec.Reason, code, what, outcome.Clean(rec.Message, 512))
-		r.event(seen.job, node(a), corev1.EventTypeWarning, reason, "Attempt", note)
-		r.event(node(a), seen.job, corev1.EventTypeWarning, reason, "Attempt", note)
+// stepStarted says which step has begun; "" when none has since the revision began.
+func stepStarted(before, after *v1alpha1.NodeJobStatus) string {
+	if before.Revision != after.Revision || before.Rollout == nil || after.Rollout == nil || before.Rollout.Step == after.Rollout.Step {
+		return ""
 	}
+	nodes := int32(0)
+	for _, step := range after.Rollout.Steps {
+		if step.Name == after.Rollout.Step {
+			nodes = step.Nodes
+		}
+	}
+	return fmt.Sprintf("step %s of revision %s begins; nodes in it: %d", after.Rollout.Step, after.Revision, nodes)
 }
 
 // writeFailed tells of a write that somebody has to look at, such as one that a webhook denies. The pass
@@ -162,13 +164,6 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 func (r *Reconciler) writeFailed(job *v1alpha1.NodeJob, err error) {
 	if err != nil && !apierrors.IsConflict(err) {
 		r.event(job, nil, corev1.EventTypeWarning, v1alpha1.ReasonWriteFailed, "Write", err.Error())
-	}
-}
-
-func node(a plan.Record) *corev1.Node {
-	return &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: a.Node, UID: a.UID},
 	}
 }
 

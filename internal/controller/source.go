@@ -19,17 +19,55 @@ import (
 )
 
 // source resolves the NodeJob's scripts. What the user has to mend comes back as an obstacle, which
-// needs no retry: the ConfigMap's change wakes the NodeJob.
+// needs no retry: the ConfigMap's change wakes the NodeJob. That of the rollback counts from the
+// beginning: nothing is done that could not be undone.
 func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *plan.Obstacle, error) {
 	var src task.Source
-	var obstacle *plan.Obstacle
-	var err error
-	src.Script, obstacle, err = r.script(ctx, job, "task", job.Spec.Task.Script, job.Spec.Task.ScriptFrom)
-	if err != nil || obstacle != nil || job.Spec.Verify == nil {
-		return src, obstacle, err
+	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
+	for _, s := range scriptsOf(job) {
+		if !s.needed(job) {
+			continue
+		}
+		content, obstacle, err := r.script(ctx, job, s.field, s.inline, s.from)
+		if err != nil || obstacle != nil {
+			return src, obstacle, err
+		}
+		*into[s.field] = content
 	}
-	src.Verify, obstacle, err = r.script(ctx, job, "verify", job.Spec.Verify.Script, job.Spec.Verify.ScriptFrom)
-	return src, obstacle, err
+	return src, nil, nil
+}
+
+// Fields of a NodeJob's spec that hold a script.
+const (
+	fieldTask     = "task"
+	fieldVerify   = "verify"
+	fieldRollback = "rollback"
+)
+
+// scriptSpec is a field that holds a script, or says where it is.
+type scriptSpec struct {
+	field  string
+	inline string
+	from   *v1alpha1.ScriptSource
+}
+
+func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
+	spec := &job.Spec
+	scripts := []scriptSpec{{fieldTask, spec.Task.Script, spec.Task.ScriptFrom}}
+	if spec.Verify != nil {
+		scripts = append(scripts, scriptSpec{fieldVerify, spec.Verify.Script, spec.Verify.ScriptFrom})
+	}
+	if spec.Rollback != nil {
+		scripts = append(scripts, scriptSpec{fieldRollback, spec.Rollback.Script, spec.Rollback.ScriptFrom})
+	}
+	return scripts
+}
+
+// needed is true unless the NodeJob is being deleted: then nothing runs but the rollback, and the rest
+// may be gone already, as when all of a release is deleted at once.
+func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
+	return job.DeletionTimestamp.IsZero() ||
+		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack)
 }
 
 func (r *Reconciler) script(ctx context.Context, job *v1alpha1.NodeJob, field, inline string, from *v1alpha1.ScriptSource) (string, *plan.Obstacle, error) {
@@ -135,11 +173,10 @@ func (c *scripts) forget(job client.ObjectKey) {
 // configMapNames are the ConfigMaps that a NodeJob refers to.
 func configMapNames(job *v1alpha1.NodeJob) []string {
 	var names []string
-	if from := job.Spec.Task.ScriptFrom; from != nil {
-		names = append(names, from.ConfigMapKeyRef.Name)
-	}
-	if verify := job.Spec.Verify; verify != nil && verify.ScriptFrom != nil {
-		names = append(names, verify.ScriptFrom.ConfigMapKeyRef.Name)
+	for _, s := range scriptsOf(job) {
+		if s.from != nil {
+			names = append(names, s.from.ConfigMapKeyRef.Name)
+		}
 	}
 	return names
 }

@@ -67,9 +67,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			ReconciliationTimeout:   passTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
 		}).
-		// Our own status writes change no generation and need no pass.
-		For(&v1alpha1.NodeJob{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, finalizersChanged{}))).
+		For(&v1alpha1.NodeJob{}, builder.WithPredicates(jobChanged)).
 		Watches(&corev1.Node{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.nodeChanged(ctx, nil, e.Object, q) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -93,12 +91,24 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(r)
 }
 
+// jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they change
+// no generation.
+var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryAsked{})
+
 // finalizersChanged passes the update with which we put our finalizer on.
 type finalizersChanged struct{ predicate.Funcs }
 
 // Update is true when the number of finalizers changed.
 func (finalizersChanged) Update(e event.UpdateEvent) bool {
 	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
+}
+
+// retryAsked passes the update with which a user asks for another try.
+type retryAsked struct{ predicate.Funcs }
+
+// Update is true when the annotation changed.
+func (retryAsked) Update(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
 }
 
 func podChanged(o client.Object, q queue) {
@@ -160,6 +170,8 @@ func compareNodes(before, after *corev1.Node) nodeChange {
 	c.annotations = !maps.Equal(before.Annotations, after.Annotations)
 	c.toAll = before.UID != after.UID ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		before.Annotations[v1alpha1.CordonedAnnotation] != after.Annotations[v1alpha1.CordonedAnnotation] ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 		before.Status.NodeInfo.MachineID != after.Status.NodeInfo.MachineID ||
@@ -177,10 +189,26 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 	if c.before.Annotations[key] != c.after.Annotations[key] || c.before.Labels[key] != c.after.Labels[key] {
 		return true
 	}
-	if !c.labels || job.Spec.NodeSelector == nil {
+	if !c.labels {
 		return false
 	}
-	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
+	if c.selectedAnew(job.Spec.NodeSelector) {
+		return true
+	}
+	for i := range job.Spec.Rollout.Steps {
+		if c.selectedAnew(job.Spec.Rollout.Steps[i].NodeSelector) {
+			return true
+		}
+	}
+	return false
+}
+
+// selectedAnew is true when the node has come under a selector, or left it.
+func (c nodeChange) selectedAnew(spec *metav1.LabelSelector) bool {
+	if spec == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
 	return err == nil && selector.Matches(labels.Set(c.before.Labels)) != selector.Matches(labels.Set(c.after.Labels))
 }
 

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -43,11 +44,14 @@ func TestNodeChanges(t *testing.T) {
 		"pool":     selects(map[string]string{"pool": "a"}),
 		"chained":  selects(map[string]string{"ns.everynode.dev/other": "rev"}),
 		"recorded": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}},
+		"step": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
+			{Name: "first", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "canary"}}}, {Name: "all"},
+		}}}},
 		"broken": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: v1alpha1.NodeJobSpec{
 			NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}},
 		}},
 	}
-	everyone := []string{"all", "pool", "chained", "recorded", "broken"}
+	everyone := []string{"all", "pool", "chained", "recorded", "step", "broken"}
 	ready := func(n *corev1.Node) *corev1.NodeCondition { return &n.Status.Conditions[1] }
 	tests := map[string]struct {
 		change func(n *corev1.Node)
@@ -70,6 +74,9 @@ func TestNodeChanges(t *testing.T) {
 		"a taint goes":                         {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
 		"a taint changes":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}} }, everyone},
 		"no taints are an empty list of them":  {func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1:1] }, nil},
+		"it is cordoned":                       {func(n *corev1.Node) { n.Spec.Unschedulable = true }, everyone},
+		"it is cordoned for another NodeJob":   {func(n *corev1.Node) { n.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/x" }, everyone},
+		"it comes into the pool of a step":     {func(n *corev1.Node) { n.Labels["pool"] = "canary" }, []string{"pool", "step"}},
 		"somebody's annotation":                {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
 		"somebody's label":                     {func(n *corev1.Node) { n.Labels["somebodys"] = "y" }, nil},
 		"it goes to another pool":              {func(n *corev1.Node) { n.Labels["pool"] = "b" }, []string{"pool"}},
@@ -94,6 +101,31 @@ func TestNodeChanges(t *testing.T) {
 				if got := !change.nothing() && change.matters(object); got != wanted[job] {
 					t.Errorf("NodeJob %q wakes: %v, want %v", job, got, wanted[job])
 				}
+			}
+		})
+	}
+}
+
+// Our own status writes must wake nobody, and what a user says on the NodeJob must.
+func TestNodeJobChanges(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.NodeJob)
+		want   bool
+	}{
+		"its status":             {func(j *v1alpha1.NodeJob) { j.ResourceVersion, j.Status.Revision = "2", "x" }, false},
+		"somebody's annotation":  {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }, false},
+		"its spec":               {func(j *v1alpha1.NodeJob) { j.Generation++ }, true},
+		"our finalizer":          {func(j *v1alpha1.NodeJob) { j.Finalizers = append(j.Finalizers, v1alpha1.NodeJobFinalizer) }, true},
+		"another try is asked":   {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"} }, true},
+		"nobody asks any longer": {func(j *v1alpha1.NodeJob) { j.Annotations = nil }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := liveJob()
+			after := before.DeepCopy()
+			tt.change(after)
+			if got := jobChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+				t.Errorf("it wakes: %v, want %v", got, tt.want)
 			}
 		})
 	}

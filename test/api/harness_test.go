@@ -227,7 +227,7 @@ func (w *world) node(name string) *corev1.Node {
 	return node
 }
 
-// job makes a NodeJob for this world's nodes.
+// job makes a NodeJob for this world's nodes. It goes to all at once, and on when some fail.
 func (w *world) job(name string, change func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
 	w.t.Helper()
 	job := w.draft(name)
@@ -245,6 +245,7 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
 			Task:         v1alpha1.TaskSpec{Script: "true"},
 			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
+			Rollout:      v1alpha1.RolloutSpec{MaxFailures: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "all"}}},
 		},
 	}
 }

@@ -88,6 +88,8 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	got, err := yaml.Marshal(spec)
 	must(t, err)
 	want := `deletionPolicy: Forget
+onFailure:
+  node: Leave
 rerun:
   onChange: true
   onReplace: true
@@ -97,6 +99,11 @@ retry:
   maxBackoffSeconds: 300
 rollout:
   maxConcurrent: 25%
+  maxFailures: 0
+  steps:
+  - name: canary
+    nodes: 1
+  - name: all
 task:
   script: "true"
   timeoutSeconds: 600

@@ -1,0 +1,191 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func TestViewNode(t *testing.T) {
+	node := watchedNode()
+	node.CreationTimestamp = at(1)
+	node.Spec.Unschedulable = true
+	node.Annotations = map[string]string{v1alpha1.CordonedAnnotation: "b.everynode.dev/x,a.everynode.dev/x"}
+	want := plan.Node{
+		Name: "n", UID: "node-uid", Created: noon.Add(time.Second), ResourceVersion: "1", Labels: node.Labels, Taints: node.Spec.Taints,
+		Unschedulable: true, CordonedBy: []string{"a.everynode.dev/x", "b.everynode.dev/x"},
+		Ready: corev1.ConditionTrue, BootID: "boot", MachineID: "machine",
+	}
+	got, _ := viewNode(node)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
+
+// The state of a rollout is in the status: a pass that follows at once must see what the one before
+// has written.
+func TestAPassSeesTheStatusThatTheOneBeforeHasWritten(t *testing.T) {
+	job := liveJob()
+	var cached *v1alpha1.NodeJob
+	behind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if live, ok := o.(*v1alpha1.NodeJob); ok && cached != nil {
+			cached.DeepCopyInto(live)
+			return nil
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	r := newFaultyReconciler(t, behind, job, watchedNode())
+	name := client.ObjectKeyFromObject(job)
+	first, err := r.newest(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached = first.DeepCopy()
+	if _, err := r.pass(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	second, err := r.newest(t.Context(), name)
+	if err != nil || second.Status.Rollout == nil || second.Status.Rollout.Step == "" {
+		t.Fatalf("it sees %+v (%v), want the step that has begun", second.Status, err)
+	}
+
+	changed := second.DeepCopy()
+	changed.Spec.Suspend = true
+	if err := r.Client.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	cached = changed
+	if third, err := r.newest(t.Context(), name); err != nil || !third.Spec.Suspend {
+		t.Errorf("what the user has changed since is not seen (%v)", err)
+	}
+}
+
+// A new leader's caches are filled one after the other: a NodeJob that is not in its own yet is not gone,
+// and its pods are not a dead one's.
+func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
+	for _, exists := range []bool{true, false} {
+		job := liveJob()
+		blind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*v1alpha1.NodeJob); ok {
+				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource(), key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		}}
+		live := newReconciler(t, job)
+		r := newFaultyReconciler(t, blind)
+		r.Reader = live.Client
+		if err := r.prime(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !exists {
+			job.Finalizers = nil
+			if err := live.Client.Update(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			live.delete(job)
+		}
+		got, err := r.newest(t.Context(), client.ObjectKeyFromObject(job))
+		if err != nil || (got != nil) != exists {
+			t.Errorf("found: %v (%v), want %v", got != nil, err, exists)
+		}
+		if got == nil {
+			if err := r.gone(t.Context(), client.ObjectKeyFromObject(job)); err != nil || r.memory.knowsJob(client.ObjectKeyFromObject(job)) {
+				t.Errorf("it is remembered though it is gone (%v)", err)
+			}
+		}
+	}
+}
+
+// failedNode has a record of a task that has failed for good.
+func recordedNode(outcome record.Outcome) *corev1.Node {
+	node := watchedNode()
+	node.Labels, node.Annotations = nil, map[string]string{
+		"ns.everynode.dev/job": record.Encode(record.Record{Revision: "rev", Outcome: outcome, Attempts: 1, PodUID: "gone", FinishedAt: noon}),
+	}
+	return node
+}
+
+func undone(j *v1alpha1.NodeJob) {
+	now := at(0)
+	j.DeletionTimestamp = &now
+	j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollBack, &v1alpha1.RollbackSpec{Script: "undo"}
+}
+
+func TestADeletionThatRollsBackIsReported(t *testing.T) {
+	job := liveJob(undone)
+	r := newReconciler(t, job, recordedNode(record.Succeeded))
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)}); err != nil {
+		t.Fatal(err)
+	}
+	var live v1alpha1.NodeJob
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(job), &live); err != nil {
+		t.Fatal(err)
+	}
+	c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionReconciling)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonRollingBack {
+		t.Errorf("the status is %+v", live.Status)
+	}
+}
+
+// In a namespace that is being deleted no pod can be made: the NodeJob must not hold it.
+func TestADeletionInANamespaceThatGoesTooDoesNotHang(t *testing.T) {
+	job := liveJob(undone)
+	refuse := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return terminating("unable to create new content in namespace ns because it is being terminated")
+	}}
+	r := newFaultyReconciler(t, refuse, job, recordedNode(record.Succeeded))
+	name := client.ObjectKeyFromObject(job)
+	for range 5 {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.Client.Get(t.Context(), name, &v1alpha1.NodeJob{})
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter == 0 && record.Read(nil, r.node("n").Annotations, "ns.everynode.dev/job").Present {
+			t.Fatal("nothing wakes it, and its records are still there")
+		}
+	}
+	t.Error("it is still there")
+}
+
+func TestAPassThatWasRacedComesAgainSoon(t *testing.T) {
+	job := liveJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+		j.Spec.Retry.Limit = new(int32(0))
+	})
+	node := watchedNode()
+	r := newFaultyReconciler(t, raced(), job, node)
+	seen, err := r.observe(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node = r.node("n")
+	node.Annotations["ns.everynode.dev/job"] = record.Encode(record.Record{Revision: seen.input.Revision, Outcome: record.Failed, Attempts: 1, PodUID: "gone", FinishedAt: noon})
+	delete(node.Labels, "ns.everynode.dev/job")
+	if err := r.Client.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+	if err != nil || result.RequeueAfter != soon {
+		t.Errorf("%+v (%v), want another pass after %v", result, err, soon)
+	}
+}

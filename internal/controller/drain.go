@@ -1,0 +1,202 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// drainLookInterval is the least time between two lists of a node's pods, but for one after evictions
+// of ours.
+const drainLookInterval = time.Second
+
+// nodeNameField is what the API server selects the pods of a node by.
+const nodeNameField = "spec.nodeName"
+
+// observeDrains lists the pods that are still to leave the nodes that are being drained. The cache has
+// only our own.
+func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) (map[types.UID][]plan.DrainPod, error) {
+	draining := drainingNodes(job, nodes)
+	r.drains.keep(client.ObjectKeyFromObject(job), draining)
+	seen := make([][]plan.DrainPod, len(draining))
+	var group errgroup.Group
+	group.SetLimit(maxParallelReads)
+	for i, node := range draining {
+		group.Go(func() (err error) {
+			seen[i], err = r.podsToLeave(ctx, job, node, now)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	drains := make(map[types.UID][]plan.DrainPod, len(draining))
+	for i, node := range draining {
+		drains[node.UID] = seen[i]
+	}
+	return drains, nil
+}
+
+// maxParallelReads bounds the lists that one pass has under way.
+const maxParallelReads = 8
+
+// drainingNodes are those on which the drain has begun and not ended.
+func drainingNodes(job *v1alpha1.NodeJob, nodes []plan.Node) []*plan.Node {
+	if job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain || !job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	var draining []*plan.Node
+	for i := range nodes {
+		if rec := nodes[i].On.Record; rec != nil && rec.Drain != nil && rec.Drain.FinishedAt.IsZero() {
+			draining = append(draining, &nodes[i])
+		}
+	}
+	return draining
+}
+
+func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, node *plan.Node, now time.Time) ([]plan.DrainPod, error) {
+	key := drainKey{client.ObjectKeyFromObject(job), node.Name}
+	if pods, ok := r.drains.fresh(key, now); ok {
+		return pods, nil
+	}
+	deleteEmptyDirData := job.Spec.OnFailure.Drain != nil && job.Spec.OnFailure.Drain.DeleteEmptyDirData
+	var list corev1.PodList
+	var pods []plan.DrainPod
+	err := r.eachPage(ctx, &list, func() {
+		for i := range list.Items {
+			if pod := &list.Items[i]; leaves(pod) {
+				pods = append(pods, viewDrainPod(pod, deleteEmptyDirData))
+			}
+		}
+	}, client.MatchingFields{nodeNameField: node.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
+	}
+	return r.drains.looked(key, pods, now), nil
+}
+
+// leaves is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
+// that a pod that has ended may stay, since nothing of it runs. kubectl's own code (k8s.io/kubectl
+// pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
+// each pod on the node, and brings kustomize and cobra into the manager.
+func leaves(pod *corev1.Pod) bool {
+	if _, ours := pod.Labels[v1alpha1.NodeJobLabel]; ours {
+		return false
+	}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
+		return false // it would be made again on the same node
+	}
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func viewDrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
+	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Leaving: !pod.DeletionTimestamp.IsZero()}
+	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+	switch {
+	case hasEmptyDir && !deleteEmptyDirData:
+		view.Held = "it has an emptyDir volume, whose content would be lost: set onFailure.drain.deleteEmptyDirData, or delete it"
+	case metav1.GetControllerOf(pod) == nil:
+		view.Held = "it has no controller that would make it again: delete it if nobody needs it"
+	}
+	return view
+}
+
+// drains remembers, for the nodes that are being drained, which pods were there, and how their
+// evictions went. It is lost with the process, and found out again by one try for each pod.
+type drains struct {
+	mu   sync.Mutex
+	seen map[drainKey]*drainView
+}
+
+type drainKey struct {
+	job  client.ObjectKey
+	node string
+}
+
+type drainView struct {
+	// looked is when; zero when it is time to look again.
+	looked time.Time
+	pods   []plan.DrainPod
+	tries  map[types.UID]eviction
+}
+
+type eviction struct {
+	at time.Time
+	// blocked is why it was not granted; "" when it was.
+	blocked string
+}
+
+func newDrains() drains { return drains{seen: map[drainKey]*drainView{}} }
+
+// fresh is what was seen, if that was lately.
+func (d *drains) fresh(key drainKey, now time.Time) ([]plan.DrainPod, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	view, ok := d.seen[key]
+	if !ok || view.looked.IsZero() || !now.Before(view.looked.Add(drainLookInterval)) {
+		return nil, false
+	}
+	return view.told(), true
+}
+
+// looked keeps what was seen, and returns it with what is remembered of each pod.
+func (d *drains) looked(key drainKey, pods []plan.DrainPod, now time.Time) []plan.DrainPod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	view := &drainView{looked: now, pods: pods, tries: map[types.UID]eviction{}}
+	if before, ok := d.seen[key]; ok {
+		for i := range pods {
+			if try, tried := before.tries[pods[i].UID]; tried {
+				view.tries[pods[i].UID] = try
+			}
+		}
+	}
+	d.seen[key] = view
+	return view.told()
+}
+
+func (v *drainView) told() []plan.DrainPod {
+	pods := slices.Clone(v.pods)
+	for i := range pods {
+		try := v.tries[pods[i].UID]
+		pods[i].TriedAt, pods[i].Blocked = try.at, try.blocked
+	}
+	return pods
+}
+
+// tried keeps how an eviction went. Granted or not, the node is not as it was seen.
+func (d *drains) tried(key drainKey, pod types.UID, try eviction) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if view, ok := d.seen[key]; ok {
+		view.tries[pod] = try
+		view.looked = time.Time{}
+	}
+}
+
+// keep drops what is remembered of other nodes than these.
+func (d *drains) keep(job client.ObjectKey, nodes []*plan.Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.seen, func(k drainKey, _ *drainView) bool {
+		return k.job == job && !slices.ContainsFunc(nodes, func(n *plan.Node) bool { return n.Name == k.node })
+	})
+}
+
+// forget drops what is remembered for a NodeJob.
+func (d *drains) forget(job client.ObjectKey) { d.keep(job, nil) }

@@ -1,0 +1,228 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// workload is a pod of a ReplicaSet on node n.
+func workload(changes ...func(*corev1.Pod)) *corev1.Pod {
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web-uid", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs-uid", Controller: &yes},
+		}},
+		Spec:   corev1.PodSpec{NodeName: "n"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func thatDrains(deleteEmptyDirData bool) func(*v1alpha1.NodeJob) {
+	return func(job *v1alpha1.NodeJob) {
+		job.Spec.OnFailure.Node = v1alpha1.FailedNodeDrain
+		if deleteEmptyDirData {
+			job.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: true}
+		}
+	}
+}
+
+// draining is node n with a record whose drain has begun.
+func draining(changes ...func(*record.Record)) plan.Node {
+	rec := &record.Record{Revision: "rev", Outcome: record.Failed, Attempts: 4, Drain: &record.Drain{StartedAt: noon}}
+	for _, change := range changes {
+		change(rec)
+	}
+	return plan.Node{Name: "n", UID: "node-uid", On: record.OnNode{Present: true, Record: rec}}
+}
+
+func TestPodsThatAreToLeave(t *testing.T) {
+	const emptyDir = "it has an emptyDir volume, whose content would be lost: set onFailure.drain.deleteEmptyDirData, or delete it"
+	const bare = "it has no controller that would make it again: delete it if nobody needs it"
+	withEmptyDir := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "config"}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}
+	unmanaged := func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }
+	web := plan.DrainPod{Namespace: "shop", Name: "web", UID: "web-uid"}
+	held := func(why string) []plan.DrainPod { pod := web; pod.Held = why; return []plan.DrainPod{pod} }
+	tests := map[string]struct {
+		pod                func(*corev1.Pod)
+		deleteEmptyDirData bool
+		want               []plan.DrainPod
+	}{
+		"one of a ReplicaSet":     {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
+		"one that does not start": {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
+		"one on another node":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
+		"one of a DaemonSet":      {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
+		"one of somebody else's DaemonSet": {pod: func(p *corev1.Pod) {
+			p.OwnerReferences[0].Kind, p.OwnerReferences[0].APIVersion = "DaemonSet", "x.example/v1"
+		}, want: []plan.DrainPod{web}},
+		"a static one":                      {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }},
+		"one of ours":                       {pod: func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.NodeJobLabel: "any"} }},
+		"one that has succeeded":            {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"one that has failed":               {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"one that nothing would make again": {pod: unmanaged, want: held(bare)},
+		"one with an emptyDir":              {pod: withEmptyDir, want: held(emptyDir)},
+		"one whose emptyDir may be lost":    {pod: withEmptyDir, deleteEmptyDirData: true, want: []plan.DrainPod{web}},
+		"that does not make it again":       {pod: func(p *corev1.Pod) { withEmptyDir(p); unmanaged(p) }, deleteEmptyDirData: true, want: held(bare)},
+		"one that is being deleted": {
+			pod: func(p *corev1.Pod) {
+				now := at(0)
+				p.DeletionTimestamp, p.Finalizers = &now, []string{"somebody.example/keep"}
+			},
+			want: []plan.DrainPod{{Namespace: "shop", Name: "web", UID: "web-uid", Leaving: true}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(t, workload(tt.pod))
+			got, err := r.observeDrains(t.Context(), liveJob(thatDrains(tt.deleteEmptyDirData)), []plan.Node{draining()}, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[types.UID][]plan.DrainPod{"node-uid": tt.want}, got); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodesThatAreLookedAt(t *testing.T) {
+	tests := map[string]struct {
+		job  *v1alpha1.NodeJob
+		node plan.Node
+		want int
+	}{
+		"one that is being drained":          {liveJob(thatDrains(false)), draining(), 1},
+		"one without a record":               {liveJob(thatDrains(false)), plan.Node{Name: "n"}, 0},
+		"one that is not drained yet":        {liveJob(thatDrains(false)), draining(func(r *record.Record) { r.Drain = nil }), 0},
+		"one that was drained":               {liveJob(thatDrains(false)), draining(func(r *record.Record) { r.Drain.FinishedAt = noon }), 0},
+		"one that is to be drained no more":  {liveJob(), draining(), 0},
+		"one whose NodeJob is being deleted": {liveJob(thatDrains(false), func(j *v1alpha1.NodeJob) { now := at(0); j.DeletionTimestamp = &now }), draining(), 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			lists := 0
+			r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				lists++
+				return c.List(ctx, l, opts...)
+			}})
+			got, err := r.observeDrains(t.Context(), tt.job, []plan.Node{tt.node}, noon)
+			if err != nil || len(got) != tt.want || lists != tt.want {
+				t.Errorf("%d nodes with %d lists (%v), want %d", len(got), lists, err, tt.want)
+			}
+		})
+	}
+}
+
+// A pass comes with each event; the API server is asked once a second, and after what we did ourselves.
+func TestADrainIsLookedAtOnceASecond(t *testing.T) {
+	lists := 0
+	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		lists++
+		return c.List(ctx, l, opts...)
+	}}, workload())
+	job := liveJob(thatDrains(false))
+	key := drainKey{client.ObjectKeyFromObject(job), "n"}
+	look := func(after time.Duration) plan.DrainPod {
+		t.Helper()
+		got, err := r.observeDrains(t.Context(), job, []plan.Node{draining()}, noon.Add(after))
+		if err != nil || len(got["node-uid"]) != 1 {
+			t.Fatalf("%+v (%v), want one pod", got, err)
+		}
+		return got["node-uid"][0]
+	}
+	for _, step := range []struct {
+		what  string
+		do    func()
+		after time.Duration
+		lists int
+		tried time.Time
+	}{
+		{what: "first", lists: 1},
+		{what: "half a second later", after: 500 * time.Millisecond, lists: 1},
+		{what: "a second later", after: time.Second, lists: 2},
+		{
+			what: "right after an eviction", after: time.Second, lists: 3, tried: noon.Add(time.Second),
+			do: func() { r.drains.tried(key, "web-uid", eviction{noon.Add(time.Second), "not now"}) },
+		},
+		{what: "once more", after: 1100 * time.Millisecond, lists: 3, tried: noon.Add(time.Second)},
+		{what: "the try is remembered", after: time.Minute, lists: 4, tried: noon.Add(time.Second)},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		pod := look(step.after)
+		if lists != step.lists || !pod.TriedAt.Equal(step.tried) || (pod.Blocked != "") != !step.tried.IsZero() {
+			t.Errorf("%s: %d lists and %+v, want %d and a try at %v", step.what, lists, pod, step.lists, step.tried)
+		}
+	}
+}
+
+func TestWhatIsRememberedOfADrainIsDropped(t *testing.T) {
+	job := liveJob(thatDrains(false))
+	key := drainKey{client.ObjectKeyFromObject(job), "n"}
+	tests := map[string]func(r *fakeReconciler){
+		"when the drain is over": func(r *fakeReconciler) {
+			if _, err := r.observeDrains(t.Context(), job, nil, noon); err != nil {
+				t.Error(err)
+			}
+		},
+		"when the NodeJob is gone": func(r *fakeReconciler) {
+			if err := r.gone(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(t)
+			r.drains.looked(key, []plan.DrainPod{{UID: "web-uid"}}, noon)
+			r.drains.tried(key, "web-uid", eviction{at: noon})
+			r.drains.looked(drainKey{client.ObjectKey{Namespace: "ns", Name: "other"}, "n"}, nil, noon)
+			happens(r)
+			if len(r.drains.seen) != 1 {
+				t.Errorf("%v is remembered, want the other NodeJob's alone", r.drains.seen)
+			}
+			r.drains.tried(key, "web-uid", eviction{at: noon})
+			if len(r.drains.seen) != 1 {
+				t.Errorf("an answer that came late is remembered: %v", r.drains.seen)
+			}
+		})
+	}
+}
+
+func TestThePodsThatHaveLeftAreForgotten(t *testing.T) {
+	d, key := newDrains(), drainKey{node: "n"}
+	d.looked(key, []plan.DrainPod{{UID: "web-uid"}, {UID: "db-uid"}}, noon)
+	d.tried(key, "web-uid", eviction{at: noon})
+	d.tried(key, "db-uid", eviction{at: noon})
+	d.looked(key, []plan.DrainPod{{UID: "db-uid"}}, noon)
+	if diff := cmp.Diff(map[types.UID]eviction{"db-uid": {at: noon}}, d.seen[key].tries, cmp.AllowUnexported(eviction{})); diff != "" {
+		t.Errorf("tries that are remembered (-want +got):\n%s", diff)
+	}
+}
+
+func TestAListOfPodsThatFailsIsAnError(t *testing.T) {
+	away := errors.New("away")
+	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return away }})
+	if got, err := r.observeDrains(t.Context(), liveJob(thatDrains(false)), []plan.Node{draining()}, noon); !errors.Is(err, away) {
+		t.Errorf("%v (%v): no pods is what a drained node has", got, err)
+	}
+}

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Actions of events about a node.
+const (
+	actionAttempt  = "Attempt"
+	actionRollback = "Rollback"
+	actionSetAside = "SetAside"
+)
+
+// recorded says that an attempt's end is on record. A success has no event: the label is the news.
+func (r *Reconciler) recorded(seen observation, a plan.Record) {
+	if a.Pod.Runs == task.Rollback {
+		r.rolledBack(seen, a)
+		return
+	}
+	rec := a.Record
+	r.Metrics.attempt(task.Task, rec.Outcome)
+	switch rec.Outcome {
+	case record.Succeeded:
+		r.Metrics.succeeded(seen, a)
+	case record.Disrupted:
+		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
+			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
+	case record.Failed:
+		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
+		if a.Final {
+			reason, what = v1alpha1.ReasonRetriesExhausted, "it is not tried again"
+		}
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
+			fmt.Sprintf("attempt %d failed (%s%s), %s: %s", rec.Attempts, rec.Reason, exitCode(rec.ExitCode), what, outcome.Clean(rec.Message, 512)))
+	}
+}
+
+// rolledBack says that the end of a rollback's attempt is on record. Its success has an event, unlike
+// the task's: nothing else shows on the node that it is as it was before.
+func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
+	rb := a.Record.Rollback
+	r.Metrics.attempt(task.Rollback, rb.Outcome)
+	switch rb.Outcome {
+	case record.Succeeded:
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonRolledBack, actionRollback, "the rollback has succeeded")
+	case record.Disrupted:
+		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
+			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rb.Message))
+	case record.Failed:
+		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
+		if a.Final {
+			reason, what = v1alpha1.ReasonRollbackFailed, "it is not tried again, and nobody knows what state the node is in"
+		}
+		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
+			fmt.Sprintf("attempt %d of the rollback failed (%s%s), %s: %s", rb.Attempts, rb.Reason, exitCode(rb.ExitCode), what, outcome.Clean(rb.Message, 512)))
+	}
+}
+
+func exitCode(code *int32) string {
+	if code == nil {
+		return ""
+	}
+	return fmt.Sprintf(", exit code %d", *code)
+}
+
+// marked says what became of a failed node.
+func (r *Reconciler) marked(job *v1alpha1.NodeJob, a plan.Mark) {
+	kind, note := corev1.EventTypeNormal, a.Message
+	switch {
+	case a.Reason == v1alpha1.ReasonDrainTimedOut:
+		kind = corev1.EventTypeWarning
+	case a.Reason == v1alpha1.ReasonUncordoned && a.Cordon != nil && len(a.Cordon.By) > 0:
+		note += "; it stays cordoned for another NodeJob"
+	}
+	r.tell(job, a.Node, a.UID, kind, a.Reason, actionSetAside, note)
+}
+
+// uncordoned says that what takes a record along has opened a node, if it has.
+func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
+	if cordon != nil && len(cordon.By) == 0 {
+		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionSetAside, "what it was cordoned for is over")
+	}
+}
+
+// tell sends an event to whoever looks at the NodeJob, and to whoever looks at the node.
+func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
+	note := fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what)
+	r.event(job, node(name, uid), kind, reason, action, note)
+	r.event(node(name, uid), job, kind, reason, action, note)
+}
+
+func node(name string, uid types.UID) *corev1.Node {
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid},
+	}
+}

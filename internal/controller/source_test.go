@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// An inline script is bounded by the API in characters, of which each may have four bytes; Linux takes
+// no more than 128 KiB.
+func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
+	tests := map[string]struct {
+		script, verify, rollback string
+		want                     *plan.Obstacle
+	}{
+		"the longest that fits": {script: strings.Repeat("#", 65536), verify: strings.Repeat("#", 65536), rollback: strings.Repeat("#", 65536)},
+		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
+		"a zero byte": {script: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.task.script contains a zero byte, which no environment can hold. Take it out"}},
+		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
+		"and to rollback": {script: "true", rollback: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			Message: "spec.rollback.script contains a zero byte, which no environment can hold. Take it out"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
+				Task: v1alpha1.TaskSpec{Script: tt.script}, Verify: &v1alpha1.VerifySpec{Script: tt.verify}, Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
+			}}
+			_, got, err := (&Reconciler{}).source(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSource(t *testing.T) {
+	from := func(name string) *v1alpha1.ScriptSource {
+		return &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: name, Key: "sh"}}
+	}
+	job := func(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+		job := liveJob()
+		job.Spec.Task.ScriptFrom = from("task")
+		job.Spec.Verify = &v1alpha1.VerifySpec{ScriptFrom: from("verify")}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: from("rollback")}
+		for _, change := range changes {
+			change(job)
+		}
+		return job
+	}
+	deleted := func(policy v1alpha1.DeletionPolicy) func(*v1alpha1.NodeJob) {
+		return func(job *v1alpha1.NodeJob) {
+			now := at(0)
+			job.DeletionTimestamp, job.Spec.DeletionPolicy = &now, policy
+		}
+	}
+	missing := func(name string) *plan.Obstacle {
+		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob goes on by itself"}
+	}
+	all := task.Source{Script: "echo task", Verify: "echo verify", Rollback: "echo rollback"}
+	tests := map[string]struct {
+		job  *v1alpha1.NodeJob
+		gone []string
+		want task.Source
+		// wantObstacle is why nothing may start.
+		wantObstacle *plan.Obstacle
+	}{
+		"all are there":                                  {job: job(), want: all},
+		"there is no rollback":                           {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
+		"an inline rollback":                             {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
+		"nothing starts that could not be undone":        {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
+		"the task is missing":                            {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
+		"a deletion needs what undoes only":              {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
+		"and needs it":                                   {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
+		"a deletion that undoes nothing needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(t)
+			for _, name := range []string{"task", "verify", "rollback"} {
+				r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"sh": "echo " + name}})
+			}
+			for _, name := range tt.gone {
+				r.delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
+			}
+			got, obstacle, err := r.source(t.Context(), tt.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.wantObstacle, obstacle); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("source (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if diff := cmp.Diff([]string{"task", "verify", "rollback"}, configMapNames(job())); diff != "" {
+		t.Errorf("ConfigMaps that wake it (-want +got):\n%s", diff)
+	}
+}
+
+// The task's ConfigMap may be gone, and with it what the revision is computed from.
+func TestANodeJobThatIsDeletedKeepsItsRevision(t *testing.T) {
+	job := liveJob()
+	now := at(0)
+	job.DeletionTimestamp, job.Status.Revision = &now, "0123456789"
+	seen, err := newReconciler(t).observe(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := seen.input.Revision; got != "0123456789" {
+		t.Errorf("the revision is %q, want that of the status", got)
+	}
+}
