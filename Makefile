@@ -64,12 +64,16 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@$(MAKE) --no-print-directory lint
 
 .PHONY: test
-test: test-unit test-api test-local test-e2e ## Run all tests: unit, API server, real nodes.
+test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
 	go test ./internal/plan -histories=$(HISTORIES)
+
+.PHONY: test-mutants
+test-mutants: ## Put mistakes into the planner, and see that its tests find each.
+	go test -v -count=1 ./test/mutants
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server.

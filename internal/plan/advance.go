@@ -34,16 +34,13 @@ func (s *survey) advance(p *Plan) {
 	if s.in.Revision == "" {
 		return
 	}
+	s.countFailed(p.Nodes)
 	s.takeNodes(p.Nodes)
-	if s.rollout.StepStartedAt.IsZero() {
+	if s.indexOf(s.rollout.Step) < 0 {
 		s.beginStep(0)
 	}
-	for {
-		s.countFailed(p.Nodes)
-		if s.stopped || !s.provenAt.IsZero() {
-			return
-		}
-		if !s.passes(p) {
+	for s.provenAt.IsZero() {
+		if s.stopped || !s.passes(p) {
 			return
 		}
 		switch {
@@ -92,8 +89,10 @@ func (s *survey) passes(p *Plan) bool {
 		for _, i := range sick {
 			s.failInSoak(i, &p.Nodes[i])
 		}
-		if s.countFailed(p.Nodes); s.stopped {
-			return false
+		s.countFailed(p.Nodes)
+		s.takeNodes(p.Nodes)
+		if s.stopped {
+			break
 		}
 	}
 	s.rollout.SoakingSince = metav1.Time{}

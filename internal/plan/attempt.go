@@ -62,8 +62,6 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 		return verdict{fate: fateRecorded}
 	case !sameMachine(s.in.Job, pod, node):
 		return verdict{fate: fateOrphan}
-	case pod.Runs == task.Rollback && !undoable(pod, node) && (pod.ended() || node.lost()):
-		return verdict{fate: fateOrphan}
 	case pod.ended():
 		return s.ended(pod, node, s.judgeEnd(pod, node))
 	}
@@ -101,9 +99,6 @@ func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict 
 	}
 	if giveUp := later(deadline, pod.DeleteRequested).Add(StopSlack); s.in.Now.Before(giveUp) {
 		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
-	}
-	if pod.Runs == task.Rollback && !undoable(pod, node) {
-		return verdict{fate: fateOrphan}
 	}
 	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 		message: "the attempt took too long, and its kubelet did not end it"})
@@ -216,6 +211,18 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended makes the record of an end.
 func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
+	r := s.recordOf(pod, node, e)
+	switch {
+	case pod.Runs != task.Rollback:
+		return verdict{fate: fateEnded, record: r, message: e.message}
+	case undoable(pod, node):
+		return verdict{fate: fateEnded, record: s.rollbackEnded(pod, node, r), message: e.message}
+	}
+	return verdict{fate: fateOrphan}
+}
+
+// recordOf is what there is to record of an attempt.
+func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	r := record.Record{
 		Revision:   pod.Revision,
 		Outcome:    e.outcome,
@@ -239,17 +246,12 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 	}
 	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
-	}
-	if pod.Runs == task.Rollback {
-		return verdict{fate: fateEnded, record: s.rollbackEnded(pod, node, r), message: e.message}
-	}
-	if e.outcome == record.Disrupted {
 		r.Disruptions = 1
 		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
 			r.Disruptions = prev.Disruptions + 1
 		}
 	}
-	return verdict{fate: fateEnded, record: r, message: e.message}
+	return r
 }
 
 // byOurClock is when an attempt began and ended. A node's clock may be ahead of ours: a backoff must not

@@ -68,16 +68,27 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		return situation{"", v1alpha1.ReasonNoMatchingNodes, noMatchMessage(nodes)}
 	case n.Done == n.Matched:
 		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
-	case s.in.Job.Spec.Suspend && (n.Failed == 0 || moving > 0):
+	case moving == 0:
+		return s.standstill(n, nodes)
+	case s.in.Job.Spec.Suspend:
 		return suspended(n, nodes)
-	case moving == 0 && s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
-	case moving == 0 && s.passed && s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
-		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
-	case n.Failed > 0 && moving == 0:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
 	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
+	}
+	return s.underWay(n, nodes)
+}
+
+// standstill is the situation of a rollout of which no node goes on by itself.
+func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	switch {
+	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
+	case s.passed && s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
+		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
+	case n.Failed > 0:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
+	case s.in.Job.Spec.Suspend:
+		return suspended(n, nodes)
 	}
 	return s.underWay(n, nodes)
 }

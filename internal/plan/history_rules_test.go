@@ -34,13 +34,15 @@ type oracle struct {
 	firstSuccess time.Time
 	sick         map[types.UID]string // the machine
 	harmed       map[types.UID]bool
+	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
+	soaked       map[types.UID]bool
 	seenRevision string
 }
 
 func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
-		undone: map[types.UID]bool{}, sick: map[types.UID]string{}, harmed: map[types.UID]bool{},
+		undone: map[types.UID]bool{}, sick: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
 	}
 }
 
@@ -72,7 +74,9 @@ func (h *history) beginRevision() {
 	h.forgiven()
 }
 
-func (h *history) forgiven() { h.sick, h.harmed = map[types.UID]string{}, map[types.UID]bool{} }
+func (h *history) forgiven() {
+	h.sick, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
+}
 
 // exhausted is true when every attempt has failed on a node, by its record.
 func (h *history) exhausted(node *Node) bool {
@@ -92,7 +96,7 @@ func (h *history) ran(node *Node, pods []Pod) bool {
 }
 
 // saw notes what a manager has seen, when its status was written.
-func (h *history) saw(in Input) {
+func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	if h.seenRevision != in.Revision || h.provenAt() != (time.Time{}) {
 		h.seenRevision = in.Revision
 		h.forgiven()
@@ -107,8 +111,16 @@ func (h *history) saw(in Input) {
 			delete(h.sick, uid)
 		}
 	}
+	soaks := before.Rollout != nil && before.Revision == in.Revision && before.Rollout.Step == "canary" &&
+		!before.Rollout.SoakingSince.IsZero() && before.Rollout.ProvenAt.IsZero() && before.Rollout.Retry == h.job.Status.Rollout.Retry &&
+		!h.job.Status.Rollout.SoakingSince.IsZero() && h.onlyCanaries(in)
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
+		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
+			delete(h.soaked, node.UID)
+		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) {
+			h.soaked[node.UID] = true
+		}
 		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !removed(node))
 		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
 			h.sick[node.UID] = node.MachineID
@@ -116,6 +128,19 @@ func (h *history) saw(in Input) {
 			delete(h.sick, node.UID)
 		}
 	}
+}
+
+// onlyCanaries is true when no more nodes are done than the first step is for. A revision that comes back
+// finds more.
+func (h *history) onlyCanaries(in Input) bool {
+	done := 0
+	for i := range in.Nodes {
+		if in.Nodes[i].On.Label == h.rev {
+			done++
+		}
+	}
+	first := in.Job.Spec.Rollout.Steps[0]
+	return first.Nodes != nil && done <= int(first.Nodes.IntVal)
 }
 
 func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" }
@@ -139,7 +164,7 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 		pod := &pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
 		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !h.joined(&node) &&
-			(pod.Runs == task.Task || !pod.ended() || undoable(pod, &node)) {
+			(pod.Runs == task.Task || undoable(pod, &node) || !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
 			busy[pod.NodeName] = true
 		}
 	}
@@ -210,8 +235,10 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.exhausted(other):
 			bad++
 		case other.UID == node.UID, len(other.Taints) > 0 && other.On.Label != h.rev:
-		case h.casualty(other.UID) && other.On.Label == h.rev:
+		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
+		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue:
+			// It fails its soak in this pass, and another takes its place.
 		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
 			others++
 			if other.On.Label == h.rev {
@@ -258,15 +285,6 @@ func (h *history) everPassed() bool { return h.reached("staging") || h.reached("
 func (h *history) reached(step string) bool {
 	r := h.job.Status.Rollout
 	return r != nil && h.job.Status.Revision == h.rev && r.Step == step
-}
-
-// casualty is true when the node turned NotReady in the soak of its step.
-func (h *history) casualty(uid types.UID) bool {
-	r := h.job.Status.Rollout
-	return r != nil && h.job.Status.Revision == h.rev && r.Retry == task.RetryToken(h.job) &&
-		slices.ContainsFunc(r.Casualties, func(c v1alpha1.Casualty) bool {
-			return c.UID == uid && c.Reason == v1alpha1.ReasonNotReadyInSoak
-		})
 }
 
 // checkStart holds what is started against what was asked for and what has happened.

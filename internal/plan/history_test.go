@@ -279,14 +279,14 @@ func (h *history) input() Input {
 
 // pass is one reconcile: the plan, the rules, and its actions, of which some may fail.
 func (h *history) pass() {
-	switch {
-	case h.faults && h.rng.Intn(8) == 0:
+	switch luck := h.rng.Intn(16); {
+	case h.faults && luck < 2:
 		h.say("the manager is away")
 		return
-	case h.faults && h.rng.Intn(8) == 0:
+	case h.faults && luck < 4:
 		h.say("another manager begins")
 		h.catchUp()
-	case !h.faults || h.rng.Intn(3) > 0:
+	case !h.faults || luck < 12:
 		h.catchUp()
 	}
 	in := h.input()
@@ -303,9 +303,10 @@ func (h *history) pass() {
 	if h.faults && h.rng.Intn(6) == 0 {
 		h.say("the status is not written")
 	} else {
-		h.checkStatus(h.job.Status, p.Status)
+		before := h.job.Status
+		h.checkStatus(before, p.Status)
 		h.job.Status = p.Status
-		h.saw(in)
+		h.saw(in, before)
 	}
 	h.collect()
 }

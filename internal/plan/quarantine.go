@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +99,17 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 		s.handBack(node, r, p)
 		return
 	}
+	begins := drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend
+	if mark := s.beginning(node, r, begins); mark.Record != nil {
+		p.Actions = append(p.Actions, mark)
+	} else if drain && r.Drain != nil && r.Drain.FinishedAt.IsZero() {
+		s.drain(node, r, p)
+	}
+}
+
+// beginning is the write with which the cordon begins, or the drain, or both; without a record when
+// neither does.
+func (s *survey) beginning(node *Node, r record.Record, drain bool) Mark {
 	mark := Mark{Node: node.Name, UID: node.UID}
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
@@ -106,17 +118,11 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend {
+	if drain {
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
 		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
 	}
-	if mark.Record != nil {
-		p.Actions = append(p.Actions, mark)
-		return
-	}
-	if drain && r.Drain != nil && r.Drain.FinishedAt.IsZero() {
-		s.drain(node, r, p)
-	}
+	return mark
 }
 
 // handBack lets go of a node that somebody has uncordoned by hand: that is not overruled.
@@ -166,11 +172,11 @@ func (s *survey) drain(node *Node, r record.Record, p *Plan) {
 }
 
 func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
-	text := fmt.Sprintf("%d pods have not left it in %d s, and stay; the node stays cordoned", status.Pods, timeout/time.Second)
+	parts := []string{fmt.Sprintf("%d pods have not left it in %d s, and stay; the node stays cordoned", status.Pods, timeout/time.Second)}
 	for _, b := range status.Blocked {
-		text += fmt.Sprintf("; %s: %s", b.Pod, b.Message)
+		parts = append(parts, b.Pod+": "+b.Message)
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // evict asks for what may be evicted and was not asked for lately.

@@ -36,22 +36,25 @@ func (s *survey) standing(node *Node) standing {
 	case label != "" && label == s.in.Revision:
 		was.done = true
 		was.proof = was.touched && rec.Outcome == record.Succeeded
-		return was
 	case label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true):
 		was.done = true
-		return was
-	case !was.touched || s.void(rec):
-		return was
+	case was.touched && !s.void(rec):
+		was.failures, was.notBefore = s.setbacks(rec)
 	}
+	return was
+}
+
+// setbacks are the failures that are on record, and when the next attempt may start after them.
+func (s *survey) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
-		was.failures, was.notBefore = rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Attempts))
+		return rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Attempts))
 	case record.Disrupted:
-		was.failures, was.notBefore = rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Disruptions))
+		return rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Disruptions))
 	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.
 	}
-	return was
+	return 0, time.Time{}
 }
 
 // void is true when the user has asked for another try since the attempt on record.

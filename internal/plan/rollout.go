@@ -18,27 +18,9 @@ var defaultMaxConcurrent = intstr.FromString("25%")
 // and name, so that the same cluster always rolls out in the same order. A node that joined after the
 // revision was proven takes no slot.
 func (s *survey) startWithinLimit(p *Plan) {
-	matched, taken := 0, 0
-	var candidates []int
-	for i := range p.Nodes {
-		if p.Nodes[i].State != Excluded || s.work[i].slot {
-			matched++
-		}
-		if s.work[i].slot {
-			s.busy++
-			if !s.joined(s.work[i].node) {
-				taken++
-			}
-		}
-		if s.work[i].start != nil {
-			candidates = append(candidates, i)
-		}
-	}
+	matched, taken := s.slotsTaken(p.Nodes)
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(p.Nodes[a].Name, p.Nodes[b].Name))
-	})
-	for _, i := range candidates {
+	for _, i := range s.candidates(p.Nodes) {
 		w, st := &s.work[i], &p.Nodes[i]
 		free := taken < s.slots || s.joined(w.node)
 		if s.obstacle != nil && s.starts > 0 {
@@ -55,6 +37,37 @@ func (s *survey) startWithinLimit(p *Plan) {
 			taken++
 		}
 	}
+}
+
+// slotsTaken counts the nodes of the rollout, and those of them that take a slot.
+func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
+	for i := range nodes {
+		if nodes[i].State != Excluded || s.work[i].slot {
+			matched++
+		}
+		if !s.work[i].slot {
+			continue
+		}
+		s.busy++
+		if !s.joined(s.work[i].node) {
+			taken++
+		}
+	}
+	return matched, taken
+}
+
+// candidates are the nodes on which an attempt may start, in the order in which they do.
+func (s *survey) candidates(nodes []NodeState) []int {
+	var candidates []int
+	for i := range nodes {
+		if s.work[i].start != nil {
+			candidates = append(candidates, i)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(nodes[a].Name, nodes[b].Name))
+	})
+	return candidates
 }
 
 // begin starts the attempt of a node.

@@ -66,33 +66,32 @@ func (s *survey) takeNodes(nodes []NodeState) {
 			pool = append(pool, i)
 		}
 	}
-	matched := len(pool)
+	matched := slices.Clone(pool)
 	for k := range s.steps {
 		st := &s.steps[k]
-		var fits []int
-		base := matched
-		if st.selective {
-			base = 0
-			for i := range nodes {
-				if nodes[i].State != Excluded && st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
-					base++
-				}
-			}
-		}
-		for _, i := range pool {
-			if !st.selective || st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
-				fits = append(fits, i)
-			}
-		}
+		st.nodes = s.thatFit(st, pool)
 		if st.quota != nil {
-			fits = s.choose(fits, quota(st.quota, base), nodes)
+			st.nodes = s.choose(st.nodes, quota(st.quota, len(s.thatFit(st, matched))), nodes)
 		}
-		st.nodes = fits
-		for _, i := range fits {
+		for _, i := range st.nodes {
 			s.work[i].step = k
 		}
 		pool = slices.DeleteFunc(pool, func(i int) bool { return s.work[i].step == k })
 	}
+}
+
+// thatFit are those of the nodes that the step's selector matches.
+func (s *survey) thatFit(st *step, nodes []int) []int {
+	if !st.selective {
+		return slices.Clone(nodes)
+	}
+	var fits []int
+	for _, i := range nodes {
+		if st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
+			fits = append(fits, i)
+		}
+	}
+	return fits
 }
 
 // quota is how many nodes of base a step is for, at least one.

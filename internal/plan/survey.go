@@ -247,13 +247,10 @@ func (s *survey) attempt(node *Node, phase task.Phase, revision string, number i
 
 // mustWait says what keeps a node from starting an attempt now, if anything.
 func (s *survey) mustWait(node *Node, leaving bool, notBefore time.Time, st *NodeState) bool {
+	reason, message := absence(node)
 	switch {
-	case node.Deleting:
-		st.set(Waiting, v1alpha1.ReasonNodeDeleting, "the node is being deleted")
-	case node.Ready == "":
-		st.set(Waiting, v1alpha1.ReasonNotReported, "the node has not reported its state yet")
-	case node.lost():
-		st.set(Waiting, v1alpha1.ReasonNodeLost, "nothing is heard from the node (Ready=Unknown)")
+	case reason != "":
+		st.set(Waiting, reason, message)
 	case leaving:
 		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
 	case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():
@@ -269,6 +266,19 @@ func (s *survey) mustWait(node *Node, leaving bool, notBefore time.Time, st *Nod
 		return false
 	}
 	return true
+}
+
+// absence is why a node cannot run anything now; "" when it can.
+func absence(node *Node) (reason, message string) {
+	switch {
+	case node.Deleting:
+		return v1alpha1.ReasonNodeDeleting, "the node is being deleted"
+	case node.Ready == "":
+		return v1alpha1.ReasonNotReported, "the node has not reported its state yet"
+	case node.lost():
+		return v1alpha1.ReasonNodeLost, "nothing is heard from the node (Ready=Unknown)"
+	}
+	return "", ""
 }
 
 // releaseOrphans lets pods go whose Node is no longer there: there is nothing to record on.

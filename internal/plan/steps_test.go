@@ -1,0 +1,320 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// in steps gives a NodeJob these steps, and lets no node fail.
+func inSteps(steps ...v1alpha1.RolloutStep) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollout.Steps = steps
+		j.Spec.Rollout.MaxFailures = nil
+	}
+}
+
+func first(nodes intstr.IntOrString) v1alpha1.RolloutStep {
+	return v1alpha1.RolloutStep{Name: "first", Nodes: &nodes}
+}
+
+func poolB(soak int32) v1alpha1.RolloutStep {
+	return v1alpha1.RolloutStep{Name: "b", SoakSeconds: soak, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}}
+}
+
+var rest = v1alpha1.RolloutStep{Name: "rest"}
+
+// made sets a node's age, in seconds.
+func made(seconds int) func(*Node) { return func(n *Node) { n.Created = ago(seconds) } }
+
+func inZone(zone string) func(*Node) {
+	return func(n *Node) {
+		n.Labels = map[string]string{"pool": "a", corev1.LabelTopologyZone: zone}
+	}
+}
+
+func inPool(pool string) func(*Node) {
+	return func(n *Node) { n.Labels = map[string]string{"pool": pool} }
+}
+
+// TestTheNodesOfAStep asks which nodes a new revision begins on.
+func TestTheNodesOfAStep(t *testing.T) {
+	one, two, half := intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("50%")
+	tests := map[string]struct {
+		steps []v1alpha1.RolloutStep
+		nodes []Node
+		want  []string
+	}{
+		"one node by default": {
+			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a"},
+		},
+		"the oldest, whatever its name": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(10)), newNode("b", made(30)), newNode("c", made(20))}, want: []string{"b"},
+		},
+		"one that is Ready before an older one that is not": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Ready = corev1.ConditionFalse }), newNode("b", made(10))}, want: []string{"b"},
+		},
+		"one of the control plane last": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Labels = map[string]string{controlPlaneLabel: ""} }), newNode("b", made(10))}, want: []string{"b"},
+		},
+		"none that is lost": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b", made(10))}, want: []string{"b"},
+		},
+		"one of each zone in turn": {
+			steps: []v1alpha1.RolloutStep{first(intstr.FromInt32(3)), rest},
+			nodes: []Node{
+				newNode("a", inZone("x"), made(60)), newNode("b", inZone("x"), made(50)), newNode("c", inZone("x"), made(40)),
+				newNode("d", inZone("y"), made(30)), newNode("e", inZone("z"), made(20)),
+			}, want: []string{"a", "d", "e"},
+		},
+		"a zone that has one waits for the others": {
+			steps: []v1alpha1.RolloutStep{first(two), rest},
+			nodes: []Node{
+				newNode("a", inZone("x"), recorded(record.Succeeded)), newNode("b", inZone("x"), made(50)), newNode("c", inZone("y"), made(40)),
+			}, want: []string{"c"},
+		},
+		"a percentage is rounded up": {
+			steps: []v1alpha1.RolloutStep{first(half), rest},
+			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a", "b"},
+		},
+		"a percentage of few is one node": {
+			steps: []v1alpha1.RolloutStep{first(intstr.FromString("1%")), rest},
+			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a"},
+		},
+		"as many as there are": {
+			steps: []v1alpha1.RolloutStep{first(intstr.FromInt32(9)), rest},
+			nodes: []Node{newNode("a"), newNode("b")}, want: []string{"a", "b"},
+		},
+		"a percentage of no nodes is none": {
+			steps: []v1alpha1.RolloutStep{first(half), rest}, nodes: nil, want: nil,
+		},
+		"those that a selector matches": {
+			steps: []v1alpha1.RolloutStep{poolB(0), rest},
+			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b"))}, want: []string{"b", "c"},
+		},
+		"a part of those that a selector matches": {
+			steps: []v1alpha1.RolloutStep{{Name: "first", Nodes: &half, NodeSelector: poolB(0).NodeSelector}, rest},
+			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b")), newNode("d")}, want: []string{"b"},
+		},
+		"a node that two steps match is in the first of them": {
+			steps: []v1alpha1.RolloutStep{first(one), poolB(0), rest},
+			nodes: []Node{newNode("a", made(1)), newNode("b", inPool("b"), made(9)), newNode("c", made(1))}, want: []string{"b"},
+		},
+		"nobody else while the first still runs, though it is younger than another": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(9)), newNode("b", made(1), recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = ago(1) }))},
+		},
+		"the next after those that were skipped": {
+			steps: []v1alpha1.RolloutStep{first(one), rest},
+			nodes: []Node{newNode("a", made(9), labelled(rev)), newNode("b", made(1))}, want: []string{"b"},
+		},
+		"all at once in a single step": {
+			steps: []v1alpha1.RolloutStep{rest}, nodes: []Node{newNode("a"), newNode("b")}, want: []string{"a", "b"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(inSteps(tt.steps...)), tt.nodes))
+			var got []string
+			for _, a := range p.Actions {
+				got = append(got, a.(Start).Attempt.NodeName)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("nodes that start (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// step asks of the rollout: which step, since when does it soak, is it proven; and of node z, which comes
+// last: what does it wait for?
+func TestAdvance(t *testing.T) {
+	at := func(step string, changes ...func(*v1alpha1.RolloutStatus)) *v1alpha1.RolloutStatus {
+		r := &v1alpha1.RolloutStatus{Step: step, StepStartedAt: metav1.Time{Time: ago(300)}}
+		for _, change := range changes {
+			change(r)
+		}
+		return r
+	}
+	soaking := func(seconds int) func(*v1alpha1.RolloutStatus) {
+		return func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.Time{Time: ago(seconds)} }
+	}
+	sick := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	done := recorded(record.Succeeded)
+	failed := recorded(record.Failed, attempts(2))
+	one := first(intstr.FromInt32(1))
+	soaked := one
+	soaked.SoakSeconds = 60
+	z := newNode("z", made(5))
+	tests := map[string]struct {
+		change []func(*v1alpha1.NodeJob)
+		was    *v1alpha1.RolloutStatus
+		nodes  []Node
+		// want is the step, and what is said of z.
+		wantStep, wantReason, wantMessage string
+		wantUntil                         time.Time
+		wantSoak, wantProof               bool
+	}{
+		"it waits for its step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, nodes: []Node{newNode("a", made(9)), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
+		},
+		"it starts when the step before has passed": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it waits for a soak to begin while a node is not Ready": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first"), nodes: []Node{newNode("a", done, sick), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
+		},
+		"it waits for a soak to end": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
+			wantUntil: now.Add(40 * time.Second), wantSoak: true,
+		},
+		"it starts when the soak is over": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it does not when a node has turned NotReady in the soak": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, sick), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonMaxFailuresExceeded,
+			wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
+		},
+		"another takes the place of that node, where one may fail": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), mayFailNodes(1)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, sick), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it waits for promotion": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("first"), nodes: []Node{newNode("a", done), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
+		"it waits when the ceiling is lowered under its step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
+		"it waits where no node is in a step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, poolB(0), rest)}, was: at("first"), nodes: []Node{newNode("a", done), z},
+			wantStep: "b", wantReason: v1alpha1.ReasonStepWithoutNodes, wantMessage: "it is in step rest, and no node is in step b",
+		},
+		"a node that was away before the step does not hold it up": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
+			nodes:    []Node{newNode("a", inPool("b"), recorded(record.Succeeded), inPool("b")), newNode("b", inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"a node that went away after an attempt does": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
+			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", recorded(record.Failed), inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
+			wantStep: "b", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step b",
+		},
+		"a node that joined after the step had begun does not": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest), oneAtOnce}, was: at("b"),
+			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", inPool("b"), made(5)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)",
+		},
+		"a failed canary is followed by another, where one may fail": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), mayFailNodes(1)}, was: at("first"), nodes: []Node{newNode("a", failed), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonStarting,
+		},
+		"it has stopped": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", failed), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonMaxFailuresExceeded,
+			wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
+		},
+		"a step that is not there any more begins anew": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("gone"), nodes: []Node{newNode("a", made(9)), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
+		},
+		"the last step proves it": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("z", done)},
+			wantStep: "rest", wantReason: v1alpha1.ReasonDone, wantProof: true,
+		},
+		"a node that joins when it is proven takes no slot": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
+			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
+		},
+		"one that is only selected since does": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
+			nodes:    []Node{newNode("a", made(90)), newNode("z", made(90))},
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(tt.change...)
+			job.Status.Revision, job.Status.Rollout = rev, tt.was
+			p := Next(see(job, tt.nodes))
+			r := p.Status.Rollout
+			if r.Step != tt.wantStep || !r.SoakingSince.IsZero() != tt.wantSoak || !r.ProvenAt.IsZero() != tt.wantProof {
+				t.Errorf("step %q, soaking since %v, proven at %v", r.Step, r.SoakingSince, r.ProvenAt)
+			}
+			got := p.Nodes[len(p.Nodes)-1]
+			if got.Reason != tt.wantReason || got.Message != tt.wantMessage || !got.Until.Equal(tt.wantUntil) {
+				t.Errorf("z is %s: %s: %q until %v, want %s: %q until %v", got.State, got.Reason, got.Message, got.Until, tt.wantReason, tt.wantMessage, tt.wantUntil)
+			}
+			if !tt.wantUntil.IsZero() && !p.WakeAt.Equal(tt.wantUntil) {
+				t.Errorf("wakes at %v, want %v", p.WakeAt, tt.wantUntil)
+			}
+		})
+	}
+}
+
+func mayFailNodes(n int32) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxFailures = new(intstr.FromInt32(n)) }
+}
+
+func promotedTo(step string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.Rollout.PromoteTo = step }
+}
+
+func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
+
+func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
+	return func(r *v1alpha1.RolloutStatus) { r.ProvenAt = metav1.Time{Time: ago(seconds)} }
+}
+
+// The choice of canaries does not wander: whoever joins or leaves, it is the same ones as long as they
+// are there.
+func TestTheCanariesStayTheSame(t *testing.T) {
+	job := newJob(inSteps(first(intstr.FromInt32(2)), rest))
+	nodes := []Node{newNode("m", made(50)), newNode("n", made(40)), newNode("o", made(30)), newNode("p", made(20))}
+	chosen := func(nodes []Node, pods ...Pod) string {
+		t.Helper()
+		var names string
+		for i, st := range Next(see(job, nodes, pods...)).Nodes {
+			if st.State == Running {
+				names += nodes[i].Name
+			}
+		}
+		return names
+	}
+	for name, tt := range map[string]struct {
+		nodes []Node
+		pods  []Pod
+	}{
+		"as they are":              {nodes: nodes},
+		"others have left":         {nodes: []Node{nodes[0], nodes[1], nodes[3]}},
+		"a younger one has joined": {nodes: append([]Node{newNode("a", made(1))}, nodes...)},
+		"an older one turns up while they run": {
+			nodes: append([]Node{newNode("a", made(99))}, nodes...), pods: []Pod{newPod(nodes[0]), newPod(nodes[1])},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := chosen(tt.nodes, tt.pods...); got != "mn" {
+				t.Errorf("%q run, want m and n", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// TestUndo asks what a NodeJob still does that is deleted with deletionPolicy RollBack.
+func TestUndo(t *testing.T) {
+	const own = "ns.everynode.dev/job"
+	done := func(name string, changes ...func(*record.Record)) Node {
+		return newNode(name, recorded(record.Succeeded, changes...))
+	}
+	undo := func(node Node, changes ...func(*Pod)) Pod {
+		return newPod(node, append([]func(*Pod){func(p *Pod) { p.Runs, p.UID = task.Rollback, "undo-pod" }}, changes...)...)
+	}
+	lost := func(n *Node) { n.Ready = corev1.ConditionUnknown }
+	failed := recorded(record.Failed, attempts(2), undone(record.Failed, 2))
+	tests := map[string]struct {
+		job      []func(*v1alpha1.NodeJob)
+		nodes    []Node
+		pods     []Pod
+		obstacle *Obstacle
+		want     []string
+		// wantStalled is the beginning of what the Stalled condition says; "" when it is not.
+		wantStalled string
+	}{
+		"every node that is done is rolled back": {
+			nodes: []Node{done("a"), done("b"), newNode("c")}, want: []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
+		},
+		"not more at once than may": {
+			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{done("a"), done("b")}, want: []string{"start rollback 1 of rev on a"},
+		},
+		"a node where the task has failed too": {
+			nodes: []Node{newNode("a", recorded(record.Failed))}, want: []string{"start rollback 1 of rev on a"},
+		},
+		"with the revision that ran there": {
+			nodes: []Node{done("a", func(r *record.Record) { r.Revision = "old" })}, want: []string{"start rollback 1 of old on a"},
+		},
+		"in spite of suspend, a selector and a taint": {
+			job:   []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }, onPool("b")},
+			nodes: []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Taints = []corev1.Taint{busy} })},
+			want:  []string{"start rollback 1 of rev on a"},
+		},
+		"what is rolled back is forgotten": {
+			nodes: []Node{done("a", undone(record.Succeeded, 1)), done("b", undone(record.Failed, 1))}, want: []string{"forget a", "start rollback 2 of rev on b"},
+		},
+		"its cordon goes with it": {
+			nodes: []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), cordonedFor(own))}, want: []string{"forget a, uncordoned"},
+		},
+		"a node that was skipped is only forgotten": {nodes: []Node{newNode("a", labelled(rev))}, want: []string{"forget a"}},
+		"another machine is only forgotten": {
+			nodes: []Node{done("a", func(r *record.Record) { r.MachineID = "another" })}, want: []string{"forget a"},
+		},
+		"an attempt that runs may end": {nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"))}},
+		"and is recorded, to be rolled back then": {
+			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0))}, want: []string{"record Succeeded on a: attempts 1, disruptions 0"},
+		},
+		"the end of a rollback is recorded before its pod goes": {
+			nodes: []Node{done("a")}, pods: []Pod{undo(done("a"), exited(0))},
+			want: []string{"record Succeeded on a: attempts 1, disruptions 0, rollback Succeeded: attempts 1, disruptions 0"},
+		},
+		"it ends when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
+		"not while a pod is there": {
+			nodes: []Node{newNode("a")}, pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
+		},
+		"a rollback that has failed holds it": {
+			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Mend that and",
+		},
+		"and is tried again when that is asked for": {
+			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a", failed)}, want: []string{"start rollback 1 of rev on a"},
+		},
+		"a node that is lost holds it": {
+			nodes:       []Node{newNode("a", recorded(record.Succeeded), lost)},
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: nothing is heard from the node (Ready=Unknown). Mend that and",
+		},
+		"a rollback that cannot be read holds it": {
+			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Mend that and",
+		},
+		"in a namespace that goes nothing can be rolled back": {
+			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
+		},
+		"whoever asks for it can do without": {
+			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget }}, nodes: []Node{newNode("a", failed)}, want: []string{"forget a"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			rollBack := func(j *v1alpha1.NodeJob) {
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollBack
+			}
+			in := see(newJob(append([]func(*v1alpha1.NodeJob){withRollback, rollBack}, tt.job...)...), tt.nodes, tt.pods...)
+			in.Obstacle = tt.obstacle
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			var stalled string
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue {
+					stalled = c.Message
+				}
+			}
+			if !strings.HasPrefix(stalled, tt.wantStalled) || (tt.wantStalled == "") != (stalled == "") {
+				t.Errorf("stalled: %q, want %q…", stalled, tt.wantStalled)
+			}
+		})
+	}
+}

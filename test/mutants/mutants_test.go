@@ -1,0 +1,170 @@
+// Package mutants_test shows that the random histories of the planner have teeth: each of a list of
+// mistakes is put into the planner, and the histories must find it.
+package mutants_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var histories = flag.String("histories", "6000", "how many random histories have to find a mistake")
+
+// mutant is one mistake: the text in a file of internal/plan, which is there once, and what is put in
+// its place.
+type mutant struct{ file, was, is string }
+
+var mutants = map[string]mutant{
+	"running pods do not count against maxConcurrent": {
+		"rollout.go", "if !s.joined(s.work[i].node) {\n				taken++", "if false {\n				taken++",
+	},
+	"every node counts as joined after the proof": {
+		"advance.go", "return !s.provenAt.IsZero() && node.Created.After(s.provenAt)", "return !s.provenAt.IsZero()",
+	},
+	"one more retry than the limit": {
+		"survey.go", "case standing.failures > s.retryLimit():", "case standing.failures > s.retryLimit()+1:",
+	},
+	"a disruption counts as an attempt": {
+		"attempt.go", "r.Attempts = pod.Attempt - 1", "r.Attempts = pod.Attempt",
+	},
+	"one more failed node than the budget": {
+		"budget.go", "s.stopped = s.failed > s.mayFail ||", "s.stopped = s.failed > s.mayFail+1 ||",
+	},
+	"nodes that were deleted failed are forgotten": {
+		"budget.go", "gone++\n", "gone += 0\n",
+	},
+	"a repair behind the same Node hides the harm": {
+		"budget.go", "there && !(onReplace(s.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
+	},
+	"a canary is chosen anew in each pass": {
+		"steps.go", "case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):", "case false:",
+	},
+	"later steps begin with the first": {
+		"advance.go", "w.step <= min(s.current, s.ceiling)", "w.step <= len(s.steps)",
+	},
+	"promoteTo is no ceiling": {
+		"steps.go", "s.ceiling = max(s.indexOf(spec.PromoteTo), 0)", "_ = spec",
+	},
+	"a step passes with no success": {
+		"advance.go", "return done > 0\n", "return true\n",
+	},
+	"the soak ends at once": {
+		"advance.go", "return !s.in.Now.Before(until)", "return true",
+	},
+	"a soak does not mind a node that is not Ready": {
+		"advance.go", "if len(sick) == 0 {\n			until", "if true {\n			until",
+	},
+	"a node that is lost gets a pod": {
+		"survey.go", "case node.lost():", "case false:",
+	},
+	"a node with a pod that has not left gets another": {
+		"survey.go", "case leaving:", "case false:",
+	},
+	"suspend is not heeded": {
+		"survey.go", "case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
+	},
+	"a lost node keeps its slot past the deadline": {
+		"attempt.go", "if node.lost() {\n		return s.ended", "if false {\n		return s.ended",
+	},
+	"a pod is released before its record": {
+		"survey.go", "		case fateEnded:\n", "		case fateEnded:\n			p.Actions = append(p.Actions, Release{Pod: *pod})\n",
+	},
+	"a success is not believed when the pod was deleted after it": {
+		"attempt.go", "if pod.Phase == corev1.PodSucceeded ||", "if (pod.Phase == corev1.PodSucceeded && pod.DeleteRequested.IsZero()) ||",
+	},
+	"a taint is not heeded": {
+		"survey.go", "taint != nil {", "taint != nil && false {",
+	},
+	"another machine's success counts": {
+		"rerun.go", "if s.replaced(node) {\n		return standing{}", "if false {\n		return standing{}",
+	},
+	"somebody else's cordon is made ours": {
+		"quarantine.go", "case len(node.CordonedBy) == 0 || s.cordonedForUs(node):", "case s.cordonedForUs(node):",
+	},
+	"a node is opened that another NodeJob holds": {
+		"quarantine.go", "return key == s.key })\n	if", "return key != \"\" })\n	if",
+	},
+	"a cordon is left behind": {
+		"quarantine.go", "case s.cordonedForUs(w.node) && s.givesBack(w, &p.Nodes[i]):", "case false:",
+	},
+	"the drain does not wait for the rollback": {
+		"quarantine.go", "if drain && w.settled &&", "if drain &&",
+	},
+	"a rollback that succeeded runs again": {
+		"rollback.go", "return undoing{done: true}", "return undoing{}",
+	},
+	"a rollback is tried without end": {
+		"rollback.go", "case is.failures > s.retryLimit():", "case false:",
+	},
+	"a deleted NodeJob forgets what it should undo": {
+		"leave.go", "if rec == nil || s.replaced", "if rec != nil || s.replaced",
+	},
+	"a rolled back node is never forgotten": {
+		"leave.go", "s.forget(w.node, p)\n		return", "return",
+	},
+}
+
+func TestEachMistakeInThePlannerIsFound(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := build(t, root, m)
+			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRandomHistories$", "-histories="+*histories)
+			cmd.Dir = filepath.Join(root, "internal/plan")
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("%s histories did not find it", *histories)
+			}
+			found := regexp.MustCompile(`seed \d+: .*`).Find(out)
+			if found == nil {
+				t.Fatalf("something else went wrong: %v\n%s", err, out)
+			}
+			t.Logf("%s", found)
+		})
+	}
+}
+
+// build compiles the planner's tests with the mistake in place of the text, in an overlay: the file
+// itself is left alone.
+func build(t *testing.T, root string, m mutant) string {
+	t.Helper()
+	file := filepath.Join(root, "internal/plan", m.file)
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.was); n != 1 {
+		t.Fatalf("%s has the text %d times, want once: bring the list up to date\n%s", m.file, n, m.was)
+	}
+	dir := t.TempDir()
+	mutated := filepath.Join(dir, m.file)
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{
+		mutated:                            []byte(strings.Replace(string(source), m.was, m.is, 1)),
+		filepath.Join(dir, "overlay.json"): overlay,
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "plan.test")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./internal/plan")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compiling: %v\n%s", err, out)
+	}
+	return program
+}
