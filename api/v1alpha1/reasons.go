@@ -42,6 +42,8 @@ const (
 	ReasonRolledBack = "RolledBack"
 	// ReasonRollbackFailed : every attempt of the rollback failed as well.
 	ReasonRollbackFailed = "RollbackFailed"
+	// ReasonNoRollbackFailed : no rollback has failed for good.
+	ReasonNoRollbackFailed = "NoRollbackFailed"
 	// ReasonNotStalled : nothing needs help.
 	ReasonNotStalled = "NotStalled"
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,7 +48,7 @@ func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
 // rollbackCondition says whether there are nodes that are in a state that nobody has planned.
 func (s *survey) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonNotStalled, Message: "no rollback has failed"}
+		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
 	if n := len(s.unrecovered); n > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
 		c.Message = fmt.Sprintf("the rollback failed as well on %s (%s). See what state they are in; their pods' last lines are in the annotation %s of each node",
@@ -98,7 +99,9 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {
 	case !s.rollout.SoakingSince.IsZero() && n.Running == 0:
+		current := &s.steps[s.current]
 		is.reason = v1alpha1.ReasonSoaking
+		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
 	case s.obstacle != nil && s.obstructs():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.notStarted) > 0:

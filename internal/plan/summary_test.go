@@ -35,8 +35,23 @@ func TestConditions(t *testing.T) {
 				p.Phase, p.Started, p.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/x"
 			})
 		}
+		reached = func(step string, soaking time.Time, changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+			job := newJob(changes...)
+			job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: step, SoakingSince: metav1.Time{Time: soaking}}
+			return job
+		}
+		atRisk = func(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+			job.Status.Rollout.AtRisk = []v1alpha1.NodeAtRisk{{Node: "gone", UID: "gone-uid"}}
+			return job
+		}
+		canary  = first(intstr.FromInt32(1))
+		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
 		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
+	const promote = "step first has passed; the next, rest, waits for spec.rollout.promoteTo: " +
+		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`
+	const remedy = `Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite; ` +
+		"on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
 	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
 	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
@@ -47,6 +62,45 @@ func TestConditions(t *testing.T) {
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"it waits for the first step": {see(newJob(inSteps(canary, rest)), []Node{newNode("b"), newNode("c")}), []string{
+			"Complete=False InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
+			"Reconciling=True InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"it soaks": {see(reached("first", ago(20), inSteps(soaked, rest)), []Node{done("a"), newNode("b"), newNode("c")}), []string{
+			"Complete=False Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …)",
+			"Reconciling=True Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …); step first soaks until 2026-03-01T12:00:40Z",
+			"Stalled=False NotStalled: nothing needs help",
+		}},
+		"it waits for promotion": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}), []string{
+			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: nothing needs help",
+		}},
+		"no node is in its step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
+			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
+			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
+			"Stalled=True StepWithoutNodes: no node is in step b of the rollout, so nothing shows that the task works there, and the later steps wait. " +
+				"Correct the step's nodeSelector or take the step out",
+		}},
+		"too many have failed, and cannot be rolled back": {
+			see(newJob(inSteps(canary, rest), withRollback), []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")}), []string{
+				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
+				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
+				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: TaskFailed, exit code 3: no space left). " + remedy,
+				"RollbackFailed=True RollbackFailed: the rollback failed as well on 1 node (a: TaskFailed: no way back). " +
+					"See what state they are in; their pods' last lines are in the annotation ns.everynode.dev/job of each node",
+			},
+		},
+		"too many have died of it": {
+			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}), []string{
+				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
+				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
+				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: DeletedNotReady). " + remedy,
+			},
+		},
+		"none has failed to be rolled back": {see(newJob(withRollback), []Node{done("a")}), []string{
+			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: nothing needs help",
+			"RollbackFailed=False NoRollbackFailed: no rollback has failed for good",
 		}},
 		"it goes on beside nodes that failed": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
