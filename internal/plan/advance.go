@@ -24,9 +24,9 @@ func (s *survey) carryOver() {
 
 // joined is true for a node that joined when the revision was proven already: it need not wait for
 // anybody. One that was there before has workloads, and takes its turn; so does one that is selected
-// since somebody changed a label or the selector.
+// since somebody changed a label or the selector. To be rolled back for a deletion, every node does.
 func (s *survey) joined(node *Node) bool {
-	return !s.provenAt.IsZero() && node.Created.After(s.provenAt)
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt)
 }
 
 // advance takes the rollout as far as what is seen allows, one step after the other.

@@ -154,7 +154,7 @@ func (h *history) provenAt() time.Time {
 }
 
 func (h *history) joined(node *Node) bool {
-	return !h.provenAt().IsZero() && node.Created.After(h.provenAt())
+	return h.job.DeletionTimestamp.IsZero() && !h.provenAt().IsZero() && node.Created.After(h.provenAt())
 }
 
 // busyNodes are those on which a pod of ours has an end that is not on record.
@@ -206,7 +206,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 			h.break_("suspend", "%s is started", node.Name)
 		case in.Obstacle != nil:
 			h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
-		case len(busy) > limit:
+		case len(busy) > limit && !h.joined(&node):
 			h.break_("rule 3", "%d nodes run, %d may", len(busy), limit)
 		case deleting && !rollback:
 			h.break_("deletion", "%s is started", node.Name)

@@ -25,7 +25,7 @@ var mutants = map[string]mutant{
 		"rollout.go", "if !s.joined(s.work[i].node) {\n				taken++", "if false {\n				taken++",
 	},
 	"every node counts as joined after the proof": {
-		"advance.go", "return !s.provenAt.IsZero() && node.Created.After(s.provenAt)", "return !s.provenAt.IsZero()",
+		"advance.go", "!s.provenAt.IsZero() && node.Created.After(s.provenAt)", "!s.provenAt.IsZero()",
 	},
 	"one more retry than the limit": {
 		"survey.go", "case standing.failures > s.retryLimit():", "case standing.failures > s.retryLimit()+1:",
