@@ -1,0 +1,331 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// workload makes a running pod of a Deployment, on a node.
+func (w *world) workload(name, node string) *corev1.Pod {
+	w.t.Helper()
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: name, Labels: map[string]string{"app": name},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: "1", Controller: &yes}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "x", Image: "y"}}, TerminationGracePeriodSeconds: new(int64(0))},
+	}
+	must(w.t, admin.Create(w.ctx, pod))
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	must(w.t, admin.Status().Update(w.ctx, pod))
+	return pod
+}
+
+func (w *world) live(job string) *v1alpha1.NodeJob {
+	w.t.Helper()
+	var live v1alpha1.NodeJob
+	must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live))
+	return &live
+}
+
+func (w *world) told(reason, kind, name string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("an event %s is on %s %s", reason, kind, name), func() error {
+		var list eventsv1.EventList
+		must(w.t, admin.List(w.ctx, &list))
+		for _, e := range list.Items {
+			if e.Reason == reason && e.Regarding.Kind == kind && e.Regarding.Name == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them", len(list.Items))
+	})
+}
+
+// podOf waits for a pod of the task, or of the rollback, that nobody has ended yet.
+func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
+	w.t.Helper()
+	var found *corev1.Pod
+	w.eventually("the pod of a "+string(phase)+" is on "+node, func() error {
+		for _, pod := range w.pods() {
+			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(phase) && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp.IsZero() {
+				found = &pod
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+	return found
+}
+
+// TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain goes the whole way of a node that a task has harmed.
+func TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("harmed-1")
+	web, db := w.workload("web", "harmed-1"), w.workload("db", "harmed-1")
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "db"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+	}
+	must(t, admin.Create(w.ctx, pdb))
+	pdb.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: pdb.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	must(t, admin.Status().Update(w.ctx, pdb))
+	job := w.job("harms", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+	})
+
+	w.end(w.podOf("harmed-1", task.Task), 7, `{"exitCode":7,"results":{"disk":"sda"}}`)
+	var node corev1.Node
+	w.eventually("the node is cordoned", func() error {
+		must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
+		if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "harms") {
+			return fmt.Errorf("it is %+v with %v", node.Spec, node.Annotations)
+		}
+		return nil
+	})
+	undo := w.podOf("harmed-1", task.Rollback)
+	if rec := w.recordOn("harms", "harmed-1").Record; rec.Drain != nil {
+		t.Errorf("it is drained before its rollback has ended: %+v", rec.Drain)
+	}
+	w.end(undo, 0, "")
+	w.told(v1alpha1.ReasonRolledBack, "Node", "harmed-1")
+	w.told(v1alpha1.ReasonCordoned, "NodeJob", "harms")
+
+	w.eventually("web is evicted, and the status names what holds db", func() error {
+		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(web), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
+			return fmt.Errorf("web is there (%w)", err)
+		}
+		d := w.live("harms").Status.Drains
+		if len(d) != 1 || d[0].Node != "harmed-1" || d[0].Pods != 1 || len(d[0].Blocked) != 1 || d[0].Blocked[0].Pod != w.namespace+"/db" {
+			return fmt.Errorf("the drains are %+v", d)
+		}
+		wantText(t, d[0].Blocked[0].Message, "disruption budget db needs 1 healthy pods")
+		return nil
+	})
+	must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pdb), pdb))
+	pdb.Status.DisruptionsAllowed = 1
+	must(t, admin.Status().Update(w.ctx, pdb))
+	w.gone(db)
+	w.told(v1alpha1.ReasonDrained, "Node", "harmed-1")
+
+	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	w.end(w.podOf("harmed-1", task.Task), 0, "")
+	w.done("harms", "harmed-1")
+	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "harmed-1"}, &node))
+	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there {
+		t.Errorf("after the success it is %+v with %v", node.Spec, node.Annotations)
+	}
+	w.told(v1alpha1.ReasonUncordoned, "Node", "harmed-1")
+}
+
+// TestABudgetThatIsNotProcessedHoldsUpNothingElse : the API server asks the client to wait 10 s, again
+// and again. There is no disruption controller here that would process it.
+func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("slow-1")
+	w.workload("web", "slow-1")
+	must(t, admin.Create(w.ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}))
+	w.job("slow", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+	})
+	w.end(w.podOf("slow-1", task.Task), 1, "")
+	w.eventually("the status says why", func() error {
+		d := w.live("slow").Status.Drains
+		if len(d) != 1 || len(d[0].Blocked) != 1 || !strings.Contains(d[0].Blocked[0].Message, "PodDisruptionBudget is not processed yet") {
+			return fmt.Errorf("the drains are %+v", d)
+		}
+		return nil
+	})
+	w.node("slow-2")
+	w.end(w.podOf("slow-2", task.Task), 0, "")
+	w.done("slow", "slow-2")
+}
+
+// TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone : it comes between the plan and our write.
+func TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	var once atomic.Bool
+	var conflicts atomic.Int32
+	startManager(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if data, err := p.Data(o); err == nil && strings.Contains(string(data), "unschedulable") && once.CompareAndSwap(false, true) {
+				must(t, admin.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
+				err := next.Patch(ctx, o, p, opts...)
+				if err != nil {
+					conflicts.Add(1)
+				}
+				return err
+			}
+			return next.Patch(ctx, o, p, opts...)
+		},
+	})
+	w.node("both-1")
+	w.job("both", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+	})
+	w.end(w.podOn("both-1"), 1, "")
+	w.condition("both", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.eventually("our write came too late", func() error {
+		if n := conflicts.Load(); n != 1 {
+			return fmt.Errorf("%d conflicts", n)
+		}
+		return nil
+	})
+	must(t, admin.Patch(w.ctx, w.live("both"), mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	w.end(w.podOn("both-1"), 0, "")
+	w.done("both", "both-1")
+	var node corev1.Node
+	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "both-1"}, &node))
+	if _, ours := node.Annotations[v1alpha1.CordonedAnnotation]; !node.Spec.Unschedulable || ours {
+		t.Errorf("it is %+v with %v: somebody else has cordoned it", node.Spec, node.Annotations)
+	}
+	var list eventsv1.EventList
+	must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
+	for _, e := range list.Items {
+		if e.Reason == v1alpha1.ReasonWriteFailed {
+			t.Errorf("an event alarms: %s", e.Note)
+		}
+	}
+}
+
+func TestADeletionRollsBackOnEveryNodeAndThenGoes(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("undo-1")
+	w.node("undo-2")
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do"}, Data: map[string]string{"sh": "true"}}
+	must(t, admin.Create(w.ctx, cm))
+	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
+		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}
+		s.Rollout.MaxConcurrent = percent("100%")
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Retry.Limit = new(int32(0))
+		s.DeletionPolicy = v1alpha1.DeletionRollBack
+	})
+	for _, node := range []string{"undo-1", "undo-2"} {
+		w.end(w.podOn(node), 0, "")
+		w.done("undoes", node)
+	}
+	w.noPods()
+	// All of a release is deleted at once.
+	must(t, admin.Delete(w.ctx, cm))
+	must(t, admin.Delete(w.ctx, job))
+	w.end(w.podOf("undo-1", task.Rollback), 0, "")
+	w.end(w.podOf("undo-2", task.Rollback), 1, "")
+	c := w.condition("undoes", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "undo-2", "annotate nodejob undoes "+v1alpha1.RetryAnnotation)
+	w.told(v1alpha1.ReasonRollbackFailed, "Node", "undo-2")
+	w.eventually("the first is forgotten", func() error {
+		if on := w.recordOn("undoes", "undo-1"); on.Present {
+			return fmt.Errorf("it carries %+v", on)
+		}
+		return nil
+	})
+	must(t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.RetryAnnotation))))
+	w.end(w.podOf("undo-2", task.Rollback), 0, "")
+	w.gone(job)
+	if on := w.recordOn("undoes", "undo-2"); on.Present {
+		t.Errorf("the node carries %+v", on)
+	}
+}
+
+// TestANamespaceThatIsDeletedIsNotHeld : no pod can be made in it any more, so nothing can be undone.
+func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("ns-1")
+	job := w.job("goes", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.DeletionPolicy = v1alpha1.DeletionRollBack
+	})
+	w.end(w.podOn("ns-1"), 0, "")
+	w.done("goes", "ns-1")
+	w.noPods()
+	// There is no namespace controller here that would delete what is in it.
+	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	must(t, admin.Delete(w.ctx, job))
+	w.gone(job)
+	if on := w.recordOn("goes", "ns-1"); on.Present {
+		t.Errorf("the node carries %+v", on)
+	}
+}
+
+// TestTheNextStepBeginsOnceAfterTheOneBefore shows that the state of a rollout outlives the manager.
+func TestTheNextStepBeginsOnceAfterTheOneBefore(t *testing.T) {
+	w := newWorld(t)
+	stop := startManager(t, noFaults)
+	for i := 1; i <= 3; i++ {
+		w.node(fmt.Sprintf("step-%d", i))
+	}
+	w.job("steps", func(s *v1alpha1.NodeJobSpec) {
+		one := intstr.FromInt32(1)
+		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "canary", Nodes: &one}, {Name: "all"}}}
+	})
+	w.eventually("the canary runs", func() error {
+		if len(w.pods()) == 0 {
+			return errors.New("there is no pod")
+		}
+		return nil
+	})
+	canary := w.pods()[0]
+	if n := len(w.pods()); n != 1 {
+		t.Fatalf("%d pods run in the first step, want 1", n)
+	}
+	stop()
+	w.end(&canary, 0, "")
+	startManager(t, noFaults)
+	for i := 1; i <= 3; i++ {
+		if node := fmt.Sprintf("step-%d", i); node != canary.Spec.NodeName {
+			w.end(w.podOn(node), 0, "")
+		}
+		if rec := w.done("steps", fmt.Sprintf("step-%d", i)); rec.Attempts != 1 || rec.Outcome != record.Succeeded {
+			t.Errorf("the record is %+v", rec)
+		}
+	}
+	w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.eventually("the revision is proven", func() error {
+		if w.live("steps").Status.Rollout.ProvenAt.IsZero() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	var list eventsv1.EventList
+	must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
+	begun := 0
+	for _, e := range list.Items {
+		if e.Reason == v1alpha1.ReasonStepStarted {
+			begun++
+			wantText(t, e.Note, "step all", "nodes in it: 2")
+		}
+	}
+	if begun != 1 {
+		t.Errorf("%d events tell that a step begins, want 1", begun)
+	}
+}
