@@ -387,9 +387,6 @@ type RolloutStep struct {
 	// nodes is how many nodes must have succeeded: a number, or a percentage of the matching nodes (of
 	// those that the step's nodeSelector matches, if it has one), rounded up. All that are left, when
 	// there are fewer. The oldest nodes are taken first, spread over the zones.
-	//
-	// The percentage is checked by a pattern: as a rule of CEL, for 16 steps, it would be estimated to cost
-	// more than the API server allows.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9][0-9]?)%$`
