@@ -239,6 +239,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			bad++
 		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue:
 			// It fails its soak in this pass, and another takes its place.
+		case h.replacedAsCanary(other.UID):
 		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
 			others++
 			if other.On.Label == h.rev {
@@ -277,6 +278,13 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	case !h.staged && !h.reached("all") && !slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Labels["stage"] == "yes" && n.On.Label == h.rev }):
 		h.break_("rule 4", "%s is started before a staging node has succeeded", node.Name)
 	}
+}
+
+// replacedAsCanary is true when the node is a casualty, by the status.
+func (h *history) replacedAsCanary(uid types.UID) bool {
+	r := h.job.Status.Rollout
+	return r != nil && h.job.Status.Revision == h.rev &&
+		slices.ContainsFunc(r.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
 }
 
 // everPassed is true when the rollout is past its first step, by the status.

@@ -80,7 +80,8 @@ func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
 func (s *survey) noteRollback(w *work, pod *Pod, v verdict, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
-	if rec == nil || pod.Revision != s.in.Revision || rec.Revision != pod.Revision || rec.Outcome != record.Failed || s.void(rec) {
+	if s.standing(w.node).failures <= s.retryLimit() {
+		// It was skipped meanwhile, or is to be tried again.
 		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}
