@@ -215,6 +215,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 			h.checkRollout(in, &node, mayFail(in.Job.Spec.Rollout, int(n.Matched)))
 		}
 	}
+	h.checkWrites(p)
 	h.checkStates(in, p)
 	if in.Obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
 		h.break_("rule 10", "the obstacle is not in the status")
@@ -472,6 +473,29 @@ func (h *history) checkRelease(pod Pod) {
 	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
 	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !leaving && (pod.Runs == task.Task || undoable(&pod, &node)) {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
+	}
+}
+
+// checkWrites holds that no two actions write to one node: they run in parallel, and know nothing of
+// each other.
+func (h *history) checkWrites(p Plan) {
+	written := map[string]bool{}
+	for _, action := range p.Actions {
+		var node string
+		switch a := action.(type) {
+		case Record:
+			node = a.Node
+		case Mark:
+			node = a.Node
+		case Forget:
+			node = a.Node
+		default:
+			continue
+		}
+		if written[node] {
+			h.break_("independent actions", "%s is written to twice", node)
+		}
+		written[node] = true
 	}
 }
 

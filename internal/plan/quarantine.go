@@ -34,6 +34,9 @@ func (s *survey) setAside(p *Plan) {
 	policy := s.in.Job.Spec.OnFailure.Node
 	for i := range p.Nodes {
 		w := &s.work[i]
+		if w.written {
+			continue
+		}
 		wanted := w.exhausted && (policy == v1alpha1.FailedNodeCordon || policy == v1alpha1.FailedNodeDrain)
 		switch {
 		case wanted:

@@ -268,6 +268,11 @@ func TestRollbackEnds(t *testing.T) {
 			node: failed, pod: undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
 			want: []string{"stop n-pod: DeadlineExceeded"},
 		},
+		"it ends while the node is drained without it": {
+			node: newNode("n", recorded(record.Failed, attempts(2), drainSince(600)), cordonedFor("ns.everynode.dev/job")), pod: undo(exited(0)),
+			want:      []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, without label, rollback Succeeded: attempts 1, disruptions 0"},
+			wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+		},
 		"it is on record": {
 			node: newNode("n", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1))), pod: undo(exited(0)),
 			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRolledBack,
@@ -282,7 +287,11 @@ func TestRollbackEnds(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := Next(see(newJob(withRollback), []Node{tt.node}, tt.pod))
+			policy := v1alpha1.FailedNodeLeave
+			if tt.node.CordonedBy != nil {
+				policy = v1alpha1.FailedNodeDrain
+			}
+			p := Next(see(newJob(withRollback, onFailure(policy)), []Node{tt.node}, tt.pod))
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}

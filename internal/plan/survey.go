@@ -71,6 +71,8 @@ type work struct {
 	settled bool
 	// slot is true while a pod of ours on it has an end that is not on record.
 	slot bool
+	// written is true when this pass writes a record on it: a second write would not know of the first.
+	written bool
 	// step that takes it; noStep when none does.
 	step int
 	// start is the attempt that may start now; nil when none may.
@@ -148,6 +150,7 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
 			continue
 		case fateEnded:
 			p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
+			w.written = true
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
