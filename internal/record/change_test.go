@@ -2,9 +2,11 @@ package record
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4" // as the API server applies it
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +100,26 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 				n.Labels[key], n.Annotations[key] = "earlier", Encode(of(Disrupted))
 			},
 		},
+		"a node is cordoned with its record": {
+			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), Cordon: &Cordon{ResourceVersion: "42", By: []string{key, "ns.everynode.dev/other"}}}.Patch(),
+			want: func(n *corev1.Node) {
+				n.Annotations[key] = Encode(of(Failed))
+				n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/job,ns.everynode.dev/other"
+			},
+		},
+		"a node is uncordoned with its record": {
+			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key }},
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), Cordon: &Cordon{ResourceVersion: "42"}}.Patch(),
+			want: func(n *corev1.Node) {
+				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+				n.Spec.Unschedulable = false
+			},
+		},
+		"a node is given back while another holds it": {
+			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key + ",ns.everynode.dev/other" }},
+			patch:  Change{UID: "node-uid", Key: key, Forget: true, Cordon: &Cordon{ResourceVersion: "42", By: []string{"ns.everynode.dev/other"}}}.Patch(),
+			want:   func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/other" },
+		},
 		"to forget takes both away": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Forget: true}.Patch(),
@@ -145,6 +167,40 @@ func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := apply(t, somebodysNode(), patch).UID; got != "uid-1" {
 				t.Errorf("UID %q, want that of the patch", got)
+			}
+		})
+	}
+}
+
+// A cordon is decided on what was seen: the API server refuses it on a node that has changed since.
+func TestACordonNamesTheVersionThatItIsFor(t *testing.T) {
+	cordon := Change{UID: "uid-1", Key: "key", Cordon: &Cordon{ResourceVersion: "41", By: []string{"key"}}}.Patch()
+	if got := apply(t, somebodysNode(), cordon).ResourceVersion; got != "41" {
+		t.Errorf("resource version %q, want that of the patch", got)
+	}
+	record := Change{UID: "uid-1", Key: "key", Record: new(whole())}.Patch()
+	if got := apply(t, somebodysNode(), record).ResourceVersion; got != "42" {
+		t.Errorf("resource version %q: a record alone minds no other writer", got)
+	}
+}
+
+func TestCordonedBy(t *testing.T) {
+	tests := map[string]struct {
+		value string
+		want  []string
+	}{
+		"nobody":                  {"", nil},
+		"one":                     {"ns.everynode.dev/a", []string{"ns.everynode.dev/a"}},
+		"several, as they came":   {"b,a", []string{"a", "b"}},
+		"one twice":               {"a,a", []string{"a"}},
+		"what a person has typed": {" a, b ,", []string{"a", "b"}},
+		"a megabyte":              {strings.Repeat("a", 1<<20), []string{strings.Repeat("a", maxCordonedBytes)}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := CordonedBy(map[string]string{"everynode.dev/cordoned-by": tt.value})
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("keys (-want +got):\n%s", diff)
 			}
 		})
 	}

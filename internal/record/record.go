@@ -117,8 +117,11 @@ func (r Record) bounded() Record {
 	r.StartedAt, r.FinishedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt)
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
+	// What was read from a node is written back to it, and anybody may have written it there.
+	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
 	if r.Rollback != nil {
 		b := *r.Rollback
+		b.Retry, b.PodUID = outcome.Clean(b.Retry, 64), types.UID(outcome.Clean(string(b.PodUID), 64))
 		b.StartedAt, b.FinishedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt)
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
 		r.Rollback = &b

@@ -23,7 +23,13 @@ func whole() Record {
 		StartedAt: began, FinishedAt: began.Add(90 * time.Second), ExitCode: &code,
 		Reason: "TaskFailed", Message: "line 1\nline 2: no <disk> & more",
 		Results: map[string]string{"kernel": "6.12", "zone": "a"}, Truncated: true,
-		BootID: "boot", MachineID: "machine", PodUID: "pod-uid",
+		BootID: "boot", MachineID: "machine", Retry: "again", PodUID: "pod-uid",
+		Rollback: &Rollback{
+			Outcome: Failed, Attempts: 3, Disruptions: 1, StartedAt: began.Add(100 * time.Second), FinishedAt: began.Add(110 * time.Second),
+			ExitCode: &code, Reason: "TaskFailed", Message: "no way back", Retry: "again", PodUID: "undo-uid",
+		},
+		Cordoned: true,
+		Drain:    &Drain{StartedAt: began.Add(120 * time.Second), FinishedAt: began.Add(130 * time.Second), Outcome: "Drained"},
 	}
 }
 
@@ -53,7 +59,10 @@ func TestEncodeLooksLikeThis(t *testing.T) {
 	want := `{"revision":"0123456789","outcome":"Failed","attempts":2,"disruptions":1,` +
 		`"startedAt":"2026-03-01T12:00:00Z","finishedAt":"2026-03-01T12:01:30Z","exitCode":3,"reason":"TaskFailed",` +
 		`"message":"line 1\nline 2: no <disk> & more","results":{"kernel":"6.12","zone":"a"},"truncated":true,` +
-		`"bootID":"boot","machineID":"machine","podUID":"pod-uid"}`
+		`"bootID":"boot","machineID":"machine","retry":"again",` +
+		`"rollback":{"outcome":"Failed","attempts":3,"disruptions":1,"startedAt":"2026-03-01T12:01:40Z","finishedAt":"2026-03-01T12:01:50Z",` +
+		`"exitCode":3,"reason":"TaskFailed","message":"no way back","retry":"again","podUID":"undo-uid"},"cordoned":true,` +
+		`"drain":{"startedAt":"2026-03-01T12:02:00Z","finishedAt":"2026-03-01T12:02:10Z","outcome":"Drained"},"podUID":"pod-uid"}`
 	if diff := cmp.Diff(want, Encode(whole())); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
@@ -104,8 +113,26 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 		"a boot ID of a megabyte leaves the outcome": {
 			change: func(r *Record) { r.BootID = strings.Repeat("b", 1<<20) },
 			want: func(r *Record) {
+				b := r.Rollback
 				*r = Record{Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
-					FinishedAt: r.FinishedAt, PodUID: r.PodUID}
+					FinishedAt: r.FinishedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
+					Rollback: &Rollback{Outcome: b.Outcome, Attempts: b.Attempts, Disruptions: b.Disruptions, FinishedAt: b.FinishedAt, Retry: b.Retry, PodUID: b.PodUID}}
+			},
+		},
+		"of what a rollback printed the end stays": {
+			change: func(r *Record) { r.Rollback.Message = strings.Repeat("x", 1<<20) + "the end" },
+			want:   func(r *Record) { r.Rollback.Message = "…" + strings.Repeat("x", maxRollbackMessage-10) + "the end" },
+		},
+		"what somebody wrote into a record is bounded when it is written back": {
+			change: func(r *Record) {
+				long := strings.Repeat("x", 1<<20)
+				r.Retry, r.Rollback.Retry, r.Drain.Outcome = long, long, long
+				r.PodUID, r.Rollback.PodUID = types.UID(long), types.UID(long)
+			},
+			want: func(r *Record) {
+				cut := "…" + strings.Repeat("x", 61)
+				r.Retry, r.Rollback.Retry, r.Drain.Outcome = cut, cut, "…"+strings.Repeat("x", 29)
+				r.PodUID, r.Rollback.PodUID = types.UID(cut), types.UID(cut)
 			},
 		},
 	}
@@ -161,7 +188,11 @@ func TestEncodeLosesNoResultThatAnOutcomeMayHave(t *testing.T) {
 func TestEncodeChangesNothingOfItsArgument(t *testing.T) {
 	r := whole()
 	r.Results = map[string]string{"a": strings.Repeat("v", 1<<20)}
+	r.Rollback.Message = strings.Repeat("x", 1<<20)
 	Encode(r)
+	if len(r.Rollback.Message) != 1<<20 {
+		t.Error("the caller's rollback was changed")
+	}
 	if len(r.Results["a"]) != 1<<20 || r.Truncated != whole().Truncated {
 		t.Error("the caller's record was changed")
 	}
@@ -185,6 +216,8 @@ func TestDecodeTakesNoRecordForOne(t *testing.T) {
 		"attempts that are a text":      `{"revision":"r","outcome":"Failed","attempts":"1"}`,
 		"results that are a list":       `{"revision":"r","outcome":"Failed","results":["a"]}`,
 		"a time that is none":           `{"revision":"r","outcome":"Failed","finishedAt":"yesterday"}`,
+		"a rollback with no outcome":    `{"revision":"r","outcome":"Failed","rollback":{}}`,
+		"a rollback below zero":         `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":-1}}`,
 		"half an object":                `{"revision":"r","outcome":"Failed"`,
 		"something behind the object":   `{"revision":"r","outcome":"Failed"} x`,
 		"a valid record of a megabyte":  `{"revision":"r","outcome":"Failed","message":"` + strings.Repeat("x", 1<<20) + `"}`,

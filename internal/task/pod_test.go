@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 var update = flag.Bool("update", false, "write the pods in testdata anew")
@@ -76,18 +78,21 @@ func TestPod(t *testing.T) {
 	bare := scriptJob()
 	bare.Spec = v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}
 	tests := map[string]struct {
-		job *v1alpha1.NodeJob
-		src Source
+		job     *v1alpha1.NodeJob
+		src     Source
+		attempt Attempt
 	}{
-		"script":            {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true"}},
-		"script-of-a-word":  {bare, Source{Script: "true"}},
-		"template":          {templateJob(), Source{}},
-		"template-that-has": {ownTemplateJob(), Source{}},
+		"script":               {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true", Rollback: "false"}, attempt()},
+		"script-of-a-word":     {bare, Source{Script: "true"}, attempt()},
+		"template":             {templateJob(), Source{}, attempt()},
+		"template-that-has":    {ownTemplateJob(), Source{}, attempt()},
+		"rollback":             {withRollback(scriptJob()), Source{Script: "false", Verify: "false", Rollback: "echo $(WANT) $?"}, rollback()},
+		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := tt.job.DeepCopy()
-			got, err := yaml.Marshal(Pod(tt.job, tt.src, attempt(), options))
+			got, err := yaml.Marshal(Pod(tt.job, tt.src, tt.attempt, options))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,6 +114,29 @@ func TestPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+func withRollback(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	timeout := int32(30)
+	job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "unused", Interpreter: []string{"/bin/sh", "-u"}, TimeoutSeconds: &timeout}
+	return job
+}
+
+// rollback undoes an attempt that failed with results, under a retry that was asked for.
+func rollback() Attempt {
+	a, code := attempt(), int32(7)
+	a.Phase, a.Retry = Rollback, "0a1b2c3d4e"
+	a.Undoes = &record.Record{Revision: a.Revision, Outcome: record.Failed, ExitCode: &code, Reason: "TaskFailed",
+		Results: map[string]string{"disk.size-gb": "$(A) 12", "disk_size_gb": "13", "kernel": "6.12"}}
+	return a
+}
+
+// deletion undoes an attempt that succeeded.
+func deletion() Attempt {
+	a, code := attempt(), int32(0)
+	a.Phase, a.Deleting = Rollback, true
+	a.Undoes = &record.Record{Revision: a.Revision, Outcome: record.Succeeded, ExitCode: &code}
+	return a
 }
 
 // ownTemplateJob has everything that Everynode leaves as it is when it is there.
@@ -208,13 +236,14 @@ func TestPodNameTellsAttemptsApart(t *testing.T) {
 	add("an attempt", "job-uid", func(*Attempt) {})
 	add("another NodeJob's", "job-uid-2", func(*Attempt) {})
 	add("another revision's", "job-uid", func(a *Attempt) { a.Revision = "1123456789" })
+	add("the rollback's", "job-uid", func(a *Attempt) { a.Phase = Rollback })
 	add("that of a node made anew", "job-uid", func(a *Attempt) { a.NodeUID = "node-uid-2" })
 	for n := range int32(100) {
 		if n != attempt().Number {
 			add(fmt.Sprintf("attempt %d", n), "job-uid", func(a *Attempt) { a.Number = n })
 		}
 	}
-	if got, want := len(seen), 103; got != want {
+	if got, want := len(seen), 104; got != want {
 		t.Errorf("%d names, want %d", got, want)
 	}
 }
@@ -223,7 +252,7 @@ func TestPodNameTellsAttemptsApart(t *testing.T) {
 // node reboots between two passes of the manager.
 func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
 	a := attempt()
-	a.BootID, a.MachineID, a.NodeName = "another", "another", "another"
+	a.BootID, a.MachineID, a.NodeName, a.Retry = "another", "another", "another", "another"
 	if got, want := PodName(scriptJob(), a), PodName(scriptJob(), attempt()); got != want {
 		t.Errorf("name %q, want %q", got, want)
 	}
@@ -260,5 +289,48 @@ func TestScriptsReachTheRunnerAsTheyAre(t *testing.T) {
 				t.Errorf("COPY is %q: the user's own references are the user's", got["COPY"])
 			}
 		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	tests := map[string]struct {
+		job   *v1alpha1.NodeJob
+		phase Phase
+		want  time.Duration
+	}{
+		"the task's own":                        {withRollback(scriptJob()), Task, 2 * time.Minute},
+		"the rollback's own":                    {withRollback(scriptJob()), Rollback, 30 * time.Second},
+		"what nobody has said":                  {templateJob(), Task, 10 * time.Minute},
+		"a rollback's that nobody has said":     {&v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Rollback: &v1alpha1.RollbackSpec{}}}, Rollback, 10 * time.Minute},
+		"that of a rollback that was taken out": {scriptJob(), Rollback, 10 * time.Minute},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Timeout(tt.job, tt.phase); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRetryToken(t *testing.T) {
+	token := func(value string) string {
+		return RetryToken(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.RetryAnnotation: value}}})
+	}
+	if got := RetryToken(&v1alpha1.NodeJob{}) + token(""); got != "" {
+		t.Errorf("token %q where nobody has asked", got)
+	}
+	if a, b := token("1"), token("2"); a == b || a != token("1") {
+		t.Errorf("tokens %q and %q", a, b)
+	}
+	if problems := validation.IsValidLabelValue(token(strings.Repeat("x", 1<<20))); len(problems) > 0 {
+		t.Errorf("what a user has written reaches pods and nodes: %v", problems)
+	}
+}
+
+func TestTheRollbackIsNoPartOfTheRevision(t *testing.T) {
+	with, without := withRollback(scriptJob()), scriptJob()
+	if a, b := Revision(&with.Spec, Source{Script: "x", Rollback: "y"}), Revision(&without.Spec, Source{Script: "x"}); a != b {
+		t.Errorf("revisions %s and %s", a, b)
 	}
 }
