@@ -267,7 +267,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 	promoteTo := in.Job.Spec.Rollout.PromoteTo
 	switch {
-	case (h.firstSuccess.IsZero() || successes == 0) && !h.everPassed():
+	case successes == 0 && !h.everPassed():
 		h.break_("rule 4", "%s is started before the canaries have succeeded", node.Name)
 	case !h.everPassed() && h.now.Before(h.firstSuccess.Add(time.Duration(specs[0].SoakSeconds)*time.Second)):
 		h.break_("rule 4", "%s is started in the soak", node.Name)
