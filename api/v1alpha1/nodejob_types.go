@@ -96,7 +96,8 @@ type NodeJobSpec struct {
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
-	// suspend keeps new attempts from starting. Those that run may end, and are recorded.
+	// suspend keeps new attempts from starting, of rollbacks too, and pods from being evicted. What runs may
+	// end, and is recorded. A deletion does not mind it.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -249,8 +250,9 @@ type RetrySpec struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of rollback.script and rollback.scriptFrom"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="rollback.script is empty: write the commands that undo the task, or leave rollback out"
 type RollbackSpec struct {
-	// script runs like task.script, and finds how the last attempt ended in its environment
-	// (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON, EVERYNODE_RUN_RESULTS). At most 65536 bytes.
+	// script runs like task.script, and finds in its environment why it runs (EVERYNODE_ROLLBACK_FOR), how
+	// the last attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results
+	// (EVERYNODE_RUN_RESULTS, and EVERYNODE_RESULT_KEY for each). At most 65536 bytes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Script string `json:"script,omitempty"`
@@ -348,7 +350,7 @@ type RolloutSpec struct {
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 
 	// maxFailures is how many nodes may fail: a number, or a percentage of the matching nodes, rounded
-	// down. 0 when omitted. With more, nothing new starts; what runs may end.
+	// down. 0 when omitted. With more, nothing new starts, not on nodes that join either; what runs may end.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:XIntOrString
@@ -490,7 +492,7 @@ type NodeCounts struct {
 	// waiting for a slot, a backoff, or for the node itself.
 	// +optional
 	Waiting int32 `json:"waiting"`
-	// failed for good: not tried again unless asked.
+	// failed for good: not tried again unless asked; or not Ready in the soak of their step.
 	// +optional
 	Failed int32 `json:"failed"`
 	// rolledBack are those of the failed on which the rollback has succeeded.
@@ -512,7 +514,7 @@ type RolloutStatus struct {
 	// soakingSince is when the soak of the current step began; absent when it has not.
 	// +optional
 	SoakingSince metav1.Time `json:"soakingSince,omitzero"`
-	// provenAt is when the last step was passed. Nodes that join later run the task at once.
+	// provenAt is when the last step was passed. Nodes that are created later run the task at once.
 	// +optional
 	ProvenAt metav1.Time `json:"provenAt,omitzero"`
 	// steps are the nodes of each step.

@@ -101,6 +101,8 @@ const (
 	ReasonDraining = "Draining"
 	// ReasonDrained : the pods of the node have left it.
 	ReasonDrained = "Drained"
+	// ReasonDrainCancelled : the drain of the node was given up, since somebody has uncordoned it or onFailure.node has changed.
+	ReasonDrainCancelled = "DrainCancelled"
 	// ReasonDrainTimedOut : the pods of the node have not left it in time.
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating : the namespace is being deleted, and no pod can be made in it.

@@ -84,7 +84,7 @@ func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation 
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
-	case s.passed && s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
+	case s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
 		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
@@ -207,14 +207,14 @@ func noMatchMessage(nodes []NodeState) string {
 
 // failedMessage says that nothing is left but nodes that have failed, and what to do.
 func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
-	return fmt.Sprintf("every attempt failed on %s%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
+	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
 }
 
 // stoppedMessage says why the rollout has stopped, and what to do.
 func (s *survey) stoppedMessage() string {
 	text := s.budgetMessage()
 	if len(s.rollout.Casualties) >= maxCasualties {
-		text = fmt.Sprintf("%d nodes died of it or were deleted failed", maxCasualties)
+		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxCasualties)
 	}
 	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
 }
@@ -255,14 +255,14 @@ func (s *survey) remedy() string {
 // promotionMessage says that the ceiling is reached, and what to do.
 func (s *survey) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
-	return fmt.Sprintf("step %s has passed; the next, %s, waits for spec.rollout.promoteTo: %s; %s",
+	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
 		s.steps[s.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
 			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, nodes))
 }
 
 // emptyStepMessage says that nothing can prove the revision, and what to do.
 func (s *survey) emptyStepMessage() string {
-	return fmt.Sprintf("no node is in step %s of the rollout, so nothing shows that the task works there, and the later steps wait. Correct the step's nodeSelector or take the step out",
+	return fmt.Sprintf("no node is in step %s of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. Correct the step's nodeSelector, or take the step out",
 		s.steps[s.current].name)
 }
 

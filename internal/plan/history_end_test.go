@@ -49,7 +49,8 @@ func (h *history) finishRollout() {
 		h.break_("liveness", "it is stalled although nothing fails any more: %+v", h.job.Status.Conditions)
 	}
 	for _, node := range h.nodes {
-		if slices.Contains(node.CordonedBy, ownKey) && node.On.Label == h.rev {
+		sameMachine := node.On.Record == nil || node.On.Record.MachineID == node.MachineID
+		if slices.Contains(node.CordonedBy, ownKey) && node.On.Label == h.rev && sameMachine {
 			h.break_("rule 8", "%s is done and stays cordoned", node.Name)
 		}
 	}

@@ -209,7 +209,7 @@ type Record struct {
 type Mark struct {
 	Node string
 	UID  types.UID
-	// Reason is Cordoned, Uncordoned, Draining, Drained or DrainTimedOut.
+	// Reason is Cordoned, Uncordoned, Draining, Drained, DrainTimedOut or DrainCancelled.
 	Reason  string
 	Message string
 	// Record is nil when it stays as it is.

@@ -38,14 +38,10 @@ func (s *survey) setAside(p *Plan) {
 			continue
 		}
 		wanted := w.exhausted && (policy == v1alpha1.FailedNodeCordon || policy == v1alpha1.FailedNodeDrain)
-		switch {
-		case wanted:
+		if wanted {
 			s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
-		case s.cordonedForUs(w.node) && s.givesBack(w, &p.Nodes[i]):
-			p.Actions = append(p.Actions, Mark{
-				Node: w.node.Name, UID: w.node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(w.node),
-				Message: "what it was cordoned for is over",
-			})
+		} else if s.givesBack(w, &p.Nodes[i]) {
+			s.handBack(w, false, p)
 		}
 	}
 	s.drains = boundedDrains(s.drains)
@@ -98,21 +94,26 @@ func (s *survey) uncordon(node *Node) *record.Cordon {
 func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 	node := w.node
 	r := *node.On.Record
-	if r.Cordoned && !node.Unschedulable {
-		s.handBack(node, r, p)
+	switch {
+	case !node.Unschedulable && (r.Cordoned || s.cordonedForUs(node)):
+		s.handBack(w, true, p)
+		return
+	case !drain && drains(&r):
+		p.Actions = append(p.Actions, Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonDrainCancelled,
+			Message: "onFailure.node is not Drain any more", Record: s.cancelled(r)})
 		return
 	}
-	begins := drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend
-	if mark := s.beginning(node, r, begins); mark.Record != nil {
+	if mark := s.beginning(w, r, drain); mark.Record != nil {
 		p.Actions = append(p.Actions, mark)
-	} else if drain && r.Drain != nil && r.Drain.FinishedAt.IsZero() {
+	} else if drain && drains(&r) {
 		s.drain(node, r, p)
 	}
 }
 
 // beginning is the write with which the cordon begins, or the drain, or both; without a record when
 // neither does.
-func (s *survey) beginning(node *Node, r record.Record, drain bool) Mark {
+func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
+	node := w.node
 	mark := Mark{Node: node.Name, UID: node.UID}
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
@@ -121,24 +122,41 @@ func (s *survey) beginning(node *Node, r record.Record, drain bool) Mark {
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain {
+	if drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend {
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
 		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
 	}
 	return mark
 }
 
-// handBack lets go of a node that somebody has uncordoned by hand: that is not overruled.
-func (s *survey) handBack(node *Node, r record.Record, p *Plan) {
-	mark := Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(node),
-		Message: "somebody has uncordoned it, and it is left alone"}
-	if d := r.Drain; d != nil && d.FinishedAt.IsZero() {
-		r.Drain = &record.Drain{StartedAt: d.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonUncordoned}
+// handBack lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
+// hand, who is not overruled.
+func (s *survey) handBack(w *work, byHand bool, p *Plan) {
+	mark := Mark{Node: w.node.Name, UID: w.node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(w.node),
+		Message: "what it was cordoned for is over"}
+	if byHand {
+		mark.Message = "somebody has uncordoned it, and it is left alone"
+	}
+	if rec := w.node.On.Record; w.exhausted && (drains(rec) || rec.Cordoned != byHand) {
+		r := *rec
+		r.Cordoned = byHand
 		mark.Record = &r
+		if drains(rec) {
+			mark.Record = s.cancelled(r)
+		}
 	}
 	if mark.Cordon != nil || mark.Record != nil {
 		p.Actions = append(p.Actions, mark)
 	}
+}
+
+// drains is true while a drain is on record that has not ended.
+func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt.IsZero() }
+
+// cancelled is the record after its drain was given up.
+func (s *survey) cancelled(r record.Record) *record.Record {
+	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
+	return &r
 }
 
 // drain takes the drain of a node one look further.
@@ -242,10 +260,12 @@ func boundedDrains(drains []v1alpha1.NodeDrain) []v1alpha1.NodeDrain {
 // setAsideState is how far a failed node is set aside, as status.failures shows it; "" when it is not.
 func (s *survey) setAsideState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
-		if rec.Drain.FinishedAt.IsZero() {
+		if drains(rec) {
 			return v1alpha1.ReasonDraining
 		}
-		return rec.Drain.Outcome
+		if rec.Drain.Outcome != v1alpha1.ReasonDrainCancelled {
+			return rec.Drain.Outcome
+		}
 	}
 	if s.cordonedForUs(node) {
 		return v1alpha1.ReasonCordoned

@@ -135,6 +135,18 @@ func TestFailedNodes(t *testing.T) {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), onPool("b")},
 			node: newNode("n", failed(), cordonedFor(own)), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonNotSelected,
 		},
+		"and its drain ends": {
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"its drain ends when it need only be cordoned": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			want: []string{"DrainCancelled n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that was cordoned for an earlier failure and uncordoned by hand since is left alone": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
 		"it stays cordoned while it is tried again": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
 			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,

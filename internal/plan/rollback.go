@@ -77,7 +77,7 @@ func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
 }
 
 // noteRollback notes what is said of a node on which the rollback runs.
-func (s *survey) noteRollback(w *work, pod *Pod, v verdict, st *NodeState) {
+func (s *survey) noteRollback(w *work, v verdict, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
 	if s.standing(w.node).failures <= s.retryLimit() {

@@ -204,6 +204,10 @@ func TestAdvance(t *testing.T) {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
+		"and while its step still has nodes to do": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("b", made(99)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
 		"it waits where no node is in a step": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, poolB(0), rest)}, was: at("first"), nodes: []Node{newNode("a", done), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonStepWithoutNodes, wantMessage: "it is in step rest, and no node is in step b",

@@ -48,7 +48,7 @@ func TestConditions(t *testing.T) {
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
 		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
-	const promote = "step first has passed; the next, rest, waits for spec.rollout.promoteTo: " +
+	const promote = "step first is the last that spec.rollout.promoteTo allows; the next, rest, waits for: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`
 	const remedy = `Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite; ` +
 		"on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
@@ -79,8 +79,8 @@ func TestConditions(t *testing.T) {
 		"no node is in its step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Stalled=True StepWithoutNodes: no node is in step b of the rollout, so nothing shows that the task works there, and the later steps wait. " +
-				"Correct the step's nodeSelector or take the step out",
+			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
+				"Correct the step's nodeSelector, or take the step out",
 		}},
 		"too many have failed, and cannot be rolled back": {
 			see(newJob(inSteps(canary, rest), withRollback), []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")}), []string{
@@ -130,13 +130,13 @@ func TestConditions(t *testing.T) {
 		"nodes failed and nothing else is left": {see(newJob(), []Node{done("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
-			"Stalled=True NodesFailed: every attempt failed on 1 node (b: TaskFailed, exit code 3: no space left). " +
+			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " +
 				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
 			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
-			"Stalled=True NodesFailed: every attempt failed on 4 nodes (a: TaskFailed, exit code 3: no space left; " +
+			"Stalled=True NodesFailed: 4 nodes failed (a: TaskFailed, exit code 3: no space left; " +
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
 				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
@@ -146,7 +146,7 @@ func TestConditions(t *testing.T) {
 			}))}), []string{
 				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
-				"Stalled=True NodesFailed: every attempt failed on 1 node (a: NodeLost). " +
+				"Stalled=True NodesFailed: 1 node failed (a: NodeLost). " +
 					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
@@ -210,7 +210,7 @@ func TestConditions(t *testing.T) {
 			see(newJob(), []Node{failed("a"), newNode("b", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
 				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
-				"Stalled=True NodesFailed: every attempt failed on 1 node (a: TaskFailed, exit code 3: no space left). " +
+				"Stalled=True NodesFailed: 1 node failed (a: TaskFailed, exit code 3: no space left). " +
 					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},

@@ -95,6 +95,9 @@ func newSurvey(in Input) *survey {
 		pod := &in.Pods[i]
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
+	if !in.Job.DeletionTimestamp.IsZero() {
+		return s // which nodes it was for does not matter any more
+	}
 	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
 	s.readSteps()
 	s.carryOver()
@@ -157,7 +160,7 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
 		}
 		w.slot = true
 		if pod.Runs == task.Rollback {
-			s.noteRollback(w, pod, v, st)
+			s.noteRollback(w, v, st)
 		} else {
 			s.noteRunning(w, pod, v, st)
 		}

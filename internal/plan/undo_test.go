@@ -69,6 +69,11 @@ func TestUndo(t *testing.T) {
 			want: []string{"record Succeeded on a: attempts 1, disruptions 0, rollback Succeeded: attempts 1, disruptions 0"},
 		},
 		"it ends when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
+		"a selector that cannot be used does not matter": {
+			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
+				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+			}}, nodes: []Node{done("a")}, want: []string{"start rollback 1 of rev on a"},
+		},
 		"not while a pod is there": {
 			nodes: []Node{newNode("a")}, pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
 		},

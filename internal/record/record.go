@@ -104,8 +104,7 @@ type Drain struct {
 	StartedAt time.Time `json:"startedAt"`
 	// FinishedAt is when it ended; zero while it goes on.
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Outcome is Drained, DrainTimedOut, or Uncordoned when somebody has uncordoned the node; "" while it
-	// goes on.
+	// Outcome is Drained, DrainTimedOut or DrainCancelled; "" while it goes on.
 	Outcome string `json:"outcome,omitempty"`
 }
 

@@ -91,10 +91,10 @@ var mutants = map[string]mutant{
 		"quarantine.go", "return key == s.key })\n	if", "return key != \"\" })\n	if",
 	},
 	"a cordon is left behind": {
-		"quarantine.go", "case s.cordonedForUs(w.node) && s.givesBack(w, &p.Nodes[i]):", "case false:",
+		"quarantine.go", "} else if s.givesBack(w, &p.Nodes[i]) {", "} else if false {",
 	},
 	"the drain does not wait for the rollback": {
-		"quarantine.go", "if drain && w.settled &&", "if drain &&",
+		"quarantine.go", "if drain && w.settled && r.Drain", "if drain && r.Drain",
 	},
 	"a rollback that succeeded runs again": {
 		"rollback.go", "return undoing{done: true}", "return undoing{}",

@@ -45,18 +45,23 @@ func (d *demo) run(ctx context.Context) error {
 	if _, err := install.Kubectl(ctx, d.cluster, "", "apply", "-k", filepath.Join(d.root, "config", "samples")); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, 3); err != nil {
+	if err := d.watch(ctx, done(3)); err != nil {
 		return err
 	}
 	d.say("a fourth node joins; nobody tells Everynode")
 	if err := d.cluster.Join(ctx, cluster.NodeOptions{Name: "node-4", Simulated: !d.cluster.Real()}); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, 4); err != nil {
+	if err := d.watch(ctx, done(4)); err != nil {
 		return err
 	}
 	if err := d.cluster.WaitReady(ctx, "node-4"); err != nil {
 		return err
+	}
+	if d.cluster.Real() { // a simulated node never fails
+		if err := d.breakAndMend(ctx); err != nil {
+			return err
+		}
 	}
 	return d.show(ctx)
 }
@@ -96,8 +101,8 @@ func (d *demo) start(ctx context.Context) error {
 	return err
 }
 
-// watch prints a line for each change of a NodeJob until all are done on that many nodes.
-func (d *demo) watch(ctx context.Context, nodes int32) error {
+// watch prints a line for each change of a NodeJob until it is over.
+func (d *demo) watch(ctx context.Context, over func([]v1alpha1.NodeJob) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -108,20 +113,20 @@ func (d *demo) watch(ctx context.Context, nodes int32) error {
 		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listing NodeJobs: %w", err)
 		}
-		if d.showProgress(jobs.Items, nodes, shown) {
+		d.showProgress(jobs.Items, shown)
+		if over(jobs.Items) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %d nodes to be done (%v): %w", nodes, slices.Sorted(maps.Values(shown)), ctx.Err())
+			return fmt.Errorf("waiting for the nodes (%v): %w", slices.Sorted(maps.Values(shown)), ctx.Err())
 		case <-ticker.C:
 		}
 	}
 }
 
-// showProgress prints what is not shown yet. It is true when all NodeJobs are done.
-func (d *demo) showProgress(jobs []v1alpha1.NodeJob, nodes int32, shown map[string]string) bool {
-	complete := len(jobs) > 0
+// showProgress prints what is not shown yet.
+func (d *demo) showProgress(jobs []v1alpha1.NodeJob, shown map[string]string) {
 	for i := range jobs {
 		job := &jobs[i]
 		n := job.Status.Nodes
@@ -129,9 +134,7 @@ func (d *demo) showProgress(jobs []v1alpha1.NodeJob, nodes int32, shown map[stri
 			shown[job.Name] = line
 			d.say("%s", line)
 		}
-		complete = complete && n.Matched == nodes && n.Done == nodes
 	}
-	return complete
 }
 
 func progress(job *v1alpha1.NodeJob) string {
@@ -139,7 +142,7 @@ func progress(job *v1alpha1.NodeJob) string {
 	bar := strings.Repeat("#", int(n.Done)) + strings.Repeat(">", int(n.Running)) + strings.Repeat(".", int(n.Waiting)) + strings.Repeat("!", int(n.Failed))
 	parts := []string{fmt.Sprintf("%-14s [%s] %d of %d done", job.Name, bar, n.Done, n.Matched)}
 	for _, f := range job.Status.Failures {
-		parts = append(parts, fmt.Sprintf("%s: %s %s", f.Node, f.Reason, strings.ReplaceAll(f.Message, "\n", " | ")))
+		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", f.Node, f.Reason, strings.ReplaceAll(f.Message, "\n", " | "), f.Rollback)))
 	}
 	return strings.Join(parts, "; ")
 }

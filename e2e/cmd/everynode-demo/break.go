@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/e2e/install"
+)
+
+// breakAndMend rolls a script out that fails, shows that it spreads no further, and corrects it.
+func (d *demo) breakAndMend(ctx context.Context) error {
+	var job v1alpha1.NodeJob
+	name := client.ObjectKey{Namespace: jobsNamespace, Name: "max-map-count"}
+	if err := d.client.Get(ctx, name, &job); err != nil {
+		return err
+	}
+	d.say("a broken script is rolled out, with a rollback: it begins on one node, and stops there")
+	broken := job.DeepCopy()
+	broken.Spec.Task.Script = "echo changing things\nrm /etc/everynode-demo-missing\n"
+	broken.Spec.Rollback = &v1alpha1.RollbackSpec{Script: `echo "putting it right after exit code $EVERYNODE_FAILED_EXIT_CODE"`}
+	broken.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+	broken.Spec.Retry.Limit = new(int32(0))
+	if err := d.client.Patch(ctx, broken, client.MergeFrom(&job)); err != nil {
+		return err
+	}
+	if err := d.watch(ctx, stopped); err != nil {
+		return err
+	}
+	if err := d.client.Get(ctx, name, &job); err != nil {
+		return err
+	}
+	stalled := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
+	fmt.Printf("\nIts status says what happened, and what to do:\n%s\n\nThe node is set aside, the others are as they were:\n", stalled.Message)
+	out, err := install.Kubectl(ctx, d.cluster, "", "get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"))
+	if err != nil {
+		return err
+	}
+	fmt.Println(out)
+	d.say("the script is corrected")
+	mended := job.DeepCopy()
+	mended.Spec.Task.Script = strings.Replace(broken.Spec.Task.Script, "rm ", "rm -f ", 1)
+	if err := d.client.Patch(ctx, mended, client.MergeFrom(&job)); err != nil {
+		return err
+	}
+	return d.watch(ctx, done(4))
+}
+
+// stopped is true when a rollout has stopped and its failed node is rolled back.
+func stopped(jobs []v1alpha1.NodeJob) bool {
+	for i := range jobs {
+		if meta.IsStatusConditionTrue(jobs[i].Status.Conditions, v1alpha1.ConditionStalled) && jobs[i].Status.Nodes.RolledBack > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// done is true when all NodeJobs are done, with their current revision, on that many nodes.
+func done(nodes int32) func([]v1alpha1.NodeJob) bool {
+	return func(jobs []v1alpha1.NodeJob) bool {
+		for i := range jobs {
+			n := jobs[i].Status.Nodes
+			if jobs[i].Status.ObservedGeneration != jobs[i].Generation || n.Matched != nodes || n.Done != nodes {
+				return false
+			}
+		}
+		return len(jobs) > 0
+	}
+}
