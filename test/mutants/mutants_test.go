@@ -103,7 +103,7 @@ var mutants = map[string]mutant{
 		"rollback.go", "case is.failures > s.retryLimit():", "case false:",
 	},
 	"a deleted NodeJob forgets what it should undo": {
-		"leave.go", "if rec == nil || s.replaced", "if rec != nil || s.replaced",
+		"leave.go", "if rec == nil || s.replaced", "if true || s.replaced",
 	},
 	"a rolled back node is never forgotten": {
 		"leave.go", "s.forget(w.node, p)\n		return", "return",
