@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +45,11 @@ func (w *world) manager() corev1.Pod {
 		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)); err != nil {
 			return err
 		}
+		// One that is on its way out may lead for a moment yet.
+		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !p.DeletionTimestamp.IsZero() }) {
+			return errors.New("an old pod is there")
+		}
 		for _, pod := range pods.Items {
-			if !pod.DeletionTimestamp.IsZero() {
-				return errors.New("an old pod is there")
-			}
 			for _, c := range pod.Status.Conditions {
 				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 					found = pod

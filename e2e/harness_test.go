@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -179,6 +182,9 @@ func (w *world) cleanUp() {
 		}
 		return nil
 	})
+	for _, shared := range []string{"node-1", "node-2"} {
+		w.sh(shared, fmt.Sprintf("rm -f %[1]s %[1]s.*", w.markFile()))
+	}
 	w.eventually("the namespace of the test is deleted", func() error {
 		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
 	})
@@ -232,7 +238,17 @@ func onNode2(s *v1alpha1.NodeJobSpec) {
 	s.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-2"}}
 }
 
-// job makes a NodeJob with a script, by default for the nodes that joined for this test.
+// onNodes selects nodes by their names.
+func onNodes(names ...string) func(*v1alpha1.NodeJobSpec) {
+	return func(s *v1alpha1.NodeJobSpec) {
+		s.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: names},
+		}}
+	}
+}
+
+// job makes a NodeJob with a script, by default for the nodes that joined for this test: for all at
+// once, and however many fail, since most tests are about something else than a rollout.
 func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
 	w.t.Helper()
 	all := intstr.FromString("100%")
@@ -242,7 +258,9 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
 			Task:         v1alpha1.TaskSpec{Script: script},
 			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
-			Rollout:      v1alpha1.RolloutSpec{MaxConcurrent: &all},
+			Rollout: v1alpha1.RolloutSpec{
+				MaxConcurrent: &all, MaxFailures: &all, Steps: []v1alpha1.RolloutStep{{Name: "all"}},
+			},
 		},
 	}
 	for _, change := range changes {
@@ -277,18 +295,19 @@ func (w *world) eventually(what string, check func() error) {
 	}
 }
 
+func (w *world) node(name string) corev1.Node {
+	w.t.Helper()
+	var live corev1.Node
+	w.eventually("node "+name+" can be read", func() error {
+		return admin.Get(w.ctx, client.ObjectKey{Name: name}, &live)
+	})
+	return live
+}
+
 func (w *world) on(job, node string) record.OnNode {
 	w.t.Helper()
-	var on record.OnNode
-	w.eventually("node "+node+" can be read", func() error {
-		var live corev1.Node
-		if err := admin.Get(w.ctx, client.ObjectKey{Name: node}, &live); err != nil {
-			return err
-		}
-		on = record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
-		return nil
-	})
-	return on
+	live := w.node(node)
+	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
 }
 
 // done waits until the node is done with the job.
@@ -395,6 +414,30 @@ func (w *world) mark() string { return "echo ran >> " + w.markFile() }
 
 func (w *world) markFile() string { return "/var/tmp/" + w.namespace }
 
+// timed is a script that notes on the node's disk when its body began and ended, and ends as that does.
+func (w *world) timed(body string) string {
+	return fmt.Sprintf("date +%%s.%%N >> %[1]s.times\n(\n%[2]s\n)\ncode=$?\ndate +%%s.%%N >> %[1]s.times\nexit $code", w.markFile(), body)
+}
+
+type span struct{ began, ended time.Time }
+
+// spans are the runs of timed scripts on a node, in their order. One that runs has not ended.
+func (w *world) spans(node string) []span {
+	w.t.Helper()
+	var spans []span
+	for i, line := range strings.Fields(w.sh(node, "cat "+w.markFile()+".times 2>/dev/null || true")) {
+		seconds, err := strconv.ParseFloat(line, 64)
+		must(w.t, err)
+		at := time.UnixMicro(int64(seconds * 1e6))
+		if i%2 == 0 {
+			spans = append(spans, span{began: at})
+		} else {
+			spans[len(spans)-1].ended = at
+		}
+	}
+	return spans
+}
+
 // ran is how often mark was run on the node.
 func (w *world) ran(node string) int {
 	w.t.Helper()
@@ -419,6 +462,40 @@ func wantText(t *testing.T, text string, want ...string) {
 
 func mergePatch(format string, args ...any) client.Patch {
 	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+}
+
+// patch changes a NodeJob as kubectl patch --type=merge does.
+func (w *world) patch(job, format string, args ...any) {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: job}},
+		mergePatch(format, args...)))
+}
+
+func (w *world) kubectl(args ...string) string {
+	w.t.Helper()
+	out, err := install.Kubectl(w.ctx, real, "", args...)
+	must(w.t, err)
+	return out
+}
+
+// asTold runs, as a shell does, the command of a message that has these words in it: what a message
+// tells people to do must work as it stands.
+func (w *world) asTold(message, words string, replace ...string) {
+	w.t.Helper()
+	for part := range strings.SplitSeq(message, "; ") {
+		at := strings.Index(part, "kubectl ")
+		if at < 0 || !strings.Contains(part[at:], words) {
+			continue
+		}
+		command := strings.NewReplacer(replace...).Replace(part[at:])
+		cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", command)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+real.Kubeconfig(), "PATH="+filepath.Dir(real.Kubectl())+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			w.t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return
+	}
+	w.t.Fatalf("no command with %q is in: %s", words, message)
 }
 
 func (w *world) unlabel(job, node string) {

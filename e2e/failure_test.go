@@ -1,0 +1,528 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// pauseImage is on every node of the local cluster, and does nothing for ever.
+const pauseImage = "registry.local/everynode/pause:1"
+
+// toldOf waits for a warning about an object that has these words in it.
+func (w *world) toldOf(kind, name, reason, words string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("a warning %s of %s %s is there", reason, kind, name), func() error {
+		var list eventsv1.EventList
+		if err := admin.List(w.ctx, &list); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason && e.Type == corev1.EventTypeWarning &&
+				strings.Contains(e.Note, words) && (strings.Contains(e.Note, w.namespace) || e.Regarding.Namespace == w.namespace) {
+				return nil
+			}
+		}
+		return errors.New("none is")
+	})
+}
+
+// wantCordoned checks whether a node is cordoned, and whether for a NodeJob or by somebody else.
+func (w *world) wantCordoned(node string, want bool, by ...string) {
+	w.t.Helper()
+	live := w.node(node)
+	for i := range by {
+		by[i] = v1alpha1.RecordKey(w.namespace, by[i])
+	}
+	if got := record.CordonedBy(live.Annotations); live.Spec.Unschedulable != want || !slices.Equal(got, by) {
+		w.t.Errorf("%s is cordoned: %v, for %q; want %v, for %q", node, live.Spec.Unschedulable, got, want, by)
+	}
+}
+
+// runningRollback waits until the pod of a rollback runs on the node.
+func (w *world) runningRollback(node string) corev1.Pod {
+	w.t.Helper()
+	var found corev1.Pod
+	w.eventually("a rollback runs on "+node, func() error {
+		for _, pod := range w.pods() {
+			if pod.Spec.NodeName == node && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) && pod.Status.Phase == corev1.PodRunning {
+				found = pod
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	return found
+}
+
+// rolledBack waits until the end of a rollback is on the node's record.
+func (w *world) rolledBack(job, node string, want record.Outcome) record.Rollback {
+	w.t.Helper()
+	var rb record.Rollback
+	w.eventually("the rollback of "+job+" is on record", func() error {
+		rec := w.on(job, node).Record
+		if rec == nil || rec.Rollback == nil || rec.Rollback.Outcome != want {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		rb = *rec.Rollback
+		return nil
+	})
+	return rb
+}
+
+// workloads are on the node: a pod of a Deployment, whose budget allows no disruption, and that may go to
+// node-2; one of a DaemonSet; and one that nobody would make again.
+func (w *world) workloads(node string) (web, agent corev1.Pod) {
+	w.t.Helper()
+	template := func(app string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+			Spec: corev1.PodSpec{
+				TerminationGracePeriodSeconds: new(int64(1)),
+				Containers:                    []corev1.Container{{Name: "pause", Image: pauseImage}},
+			},
+		}
+	}
+	selector := func(app string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	hostname := func(names ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: names},
+		}}
+	}
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: w.namespace, Name: name} }
+	deployment := &appsv1.Deployment{ObjectMeta: named("web"), Spec: appsv1.DeploymentSpec{Selector: selector("web"), Template: template("web")}}
+	deployment.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{hostname(node, "node-2")}},
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: hostname(node)}},
+	}}
+	daemons := &appsv1.DaemonSet{ObjectMeta: named("agent"), Spec: appsv1.DaemonSetSpec{Selector: selector("agent"), Template: template("agent")}}
+	daemons.Spec.Template.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: named("one-at-least"),
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector("web"), MinAvailable: new(intstr.FromInt32(1))}}
+	lonely := &corev1.Pod{ObjectMeta: named("lonely"), Spec: template("lonely").Spec}
+	lonely.Labels, lonely.Spec.NodeName = map[string]string{"app": "lonely"}, node
+	for _, object := range []client.Object{deployment, daemons, budget, lonely} {
+		must(w.t, admin.Create(w.ctx, object))
+	}
+	w.runs("lonely", node)
+	web, agent = w.runs("web", node), w.runs("agent", node)
+	w.eventually("the budget counts the pod", func() error {
+		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(budget), budget))
+		if budget.Status.CurrentHealthy != 1 || budget.Status.DisruptionsAllowed != 0 {
+			return fmt.Errorf("it is %+v", budget.Status)
+		}
+		return nil
+	})
+	return web, agent
+}
+
+// runs waits until a pod of a workload is ready on the node.
+func (w *world) runs(app, node string) corev1.Pod {
+	w.t.Helper()
+	var found corev1.Pod
+	w.eventually("a pod of "+app+" runs on "+node, func() error {
+		var pods corev1.PodList
+		if err := admin.List(w.ctx, &pods, client.InNamespace(w.namespace), client.MatchingLabels{"app": app}); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
+			if pod.Spec.NodeName == node && ready && pod.DeletionTimestamp.IsZero() {
+				found = pod
+				return nil
+			}
+		}
+		return fmt.Errorf("of %d none does", len(pods.Items))
+	})
+	return found
+}
+
+// TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared breaks the canary in all the ways that
+// there are an answer to, and then corrects the script.
+func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing.T) {
+	t.Parallel()
+	const soak = 3 * time.Second
+	w := newWorld(t)
+	canary := w.join(cluster.NodeOptions{})
+	web, agent := w.workloads(canary)
+	log := w.logPods()
+	changed, undo := w.markFile()+".changed", w.markFile()+".undo"
+	w.job("broken", w.mark()+"; touch "+changed+`; echo "disk.size-gb=12" >> $EVERYNODE_RESULTS; echo no room left; exit 7`,
+		onNodes(canary, "node-2"), func(s *v1alpha1.NodeJobSpec) {
+			s.Task.Env = []corev1.EnvVar{{Name: "EXTRA", Value: "from-env"}}
+			s.Rollback = &v1alpha1.RollbackSpec{Script: fmt.Sprintf(
+				"rm %s; env > %s.env; while [ ! -e %s ]; do sleep 0.1; done; echo undone", changed, w.markFile(), undo)}
+			s.Retry.Limit = new(int32(1))
+			s.OnFailure = v1alpha1.OnFailureSpec{Node: v1alpha1.FailedNodeDrain}
+			s.Rollout = w.canaryFirst(int32(soak / time.Second))
+			s.Rollout.PromoteTo = "canary"
+		})
+
+	// The node is cordoned at once, and drained when it is rolled back.
+	pod := w.runningRollback(canary)
+	w.eventually("the status shows the rollback", func() error {
+		s := w.get("broken").Status
+		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack || s.Failures[0].SetAside != v1alpha1.ReasonCordoned || len(s.Drains) > 0 {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+	w.wantCordoned(canary, true, "broken")
+	w.wantRan(canary, 2)
+	w.sh(canary, "touch "+undo)
+	if rb := w.rolledBack("broken", canary, record.Succeeded); rb.PodUID != pod.UID || rb.Attempts != 1 || !strings.Contains(rb.Message, "undone") {
+		t.Errorf("the rollback is %+v", rb)
+	}
+	if out := w.sh(canary, "ls "+changed+" 2>&1 || true"); !strings.Contains(out, "No such file") {
+		t.Errorf("what the task has done is not undone: %s", out)
+	}
+	env := strings.Split(w.sh(canary, "cat "+w.markFile()+".env"), "\n")
+	for _, want := range []string{
+		"EVERYNODE_ROLLBACK_FOR=Failure", "EVERYNODE_FAILED_EXIT_CODE=7", "EVERYNODE_FAILED_REASON=TaskFailed",
+		`EVERYNODE_RUN_RESULTS={"disk.size-gb":"12"}`, "EVERYNODE_RESULT_DISK_SIZE_GB=12", "EVERYNODE_NODE_NAME=" + canary, "EXTRA=from-env",
+	} {
+		if !slices.Contains(env, want) {
+			t.Errorf("the rollback's environment has no %s: %q", want, env)
+		}
+	}
+
+	// What holds the drain up is named, until somebody gives way.
+	w.eventually("the status names what holds the drain up", func() error {
+		drains := w.get("broken").Status.Drains
+		if len(drains) != 1 || drains[0].Node != canary || drains[0].Pods != 2 || len(drains[0].Blocked) != 2 {
+			return fmt.Errorf("it shows %+v", drains)
+		}
+		for _, b := range drains[0].Blocked {
+			if words := map[string]string{"/" + web.Name: "one-at-least", "/lonely": "no controller"}[strings.TrimPrefix(b.Pod, w.namespace)]; words == "" || !strings.Contains(b.Message, words) {
+				t.Errorf("blocked is %+v", b)
+			}
+		}
+		return nil
+	})
+	if now := w.runs("web", canary); now.UID != web.UID {
+		t.Error("the pod was evicted in spite of its budget")
+	}
+	w.runs("lonely", canary)
+	c := w.condition("broken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	wantText(t, c.Message, canary+": TaskFailed, exit code 7: no room left")
+	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lonely"}}))
+	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}},
+		mergePatch(`{"spec":{"minAvailable":0}}`)))
+	w.eventually("the node is drained", func() error {
+		if rec := w.on("broken", canary).Record; rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+	w.runs("web", "node-2")
+	if now := w.runs("agent", canary); now.UID != agent.UID {
+		t.Error("the DaemonSet's pod was evicted")
+	}
+	w.eventually("the status shows what became of the canary", func() error {
+		s := w.get("broken").Status
+		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
+			return fmt.Errorf("the counts are %+v", s.Nodes)
+		}
+		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].SetAside != v1alpha1.ReasonDrained || *f[0].ExitCode != 7 {
+			return fmt.Errorf("the failures are %+v", f)
+		}
+		return nil
+	})
+	w.untouched(log, "broken", "node-2")
+
+	// The corrected script begins anew with the canary, which is open again as soon as it is done.
+	w.patch("broken", `{"spec":{"task":{"script":%q}}}`, w.timed("true"))
+	w.eventually("the canary is done", func() error {
+		live := w.node(canary)
+		on := record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, "broken"))
+		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
+			return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
+		}
+		if live.Spec.Unschedulable || len(record.CordonedBy(live.Annotations)) > 0 {
+			t.Error("the node is done and still cordoned")
+		}
+		return nil
+	})
+	w.condition("broken", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	c = w.condition("broken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	w.untouched(log, "broken", "node-2")
+	promoted := time.Now()
+	w.asTold(c.Message, "promoteTo")
+	w.complete("broken")
+	first, rest := w.spans(canary)[0], w.spans("node-2")[0]
+	if rest.began.Before(promoted) || rest.began.Sub(first.ended) < soak {
+		t.Errorf("the canary ran until %s, the promotion was at %s, and the other node ran at %s", first.ended, promoted, rest.began)
+	}
+	want := []string{"task 1 on " + canary, "task 2 on " + canary, "rollback 1 on " + canary, "task 1 on " + canary, "task 1 on node-2"}
+	if got := log.story("broken"); !slices.Equal(got, want) {
+		t.Errorf("the pods were %q, want %q", got, want)
+	}
+}
+
+// TestR19_ARollbackThatFailsAsWellIsSaidEverywhere : such a node is in a state that nobody has planned.
+func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	mended := w.markFile() + ".mended"
+	w.job("worse", "[ -e "+mended+" ] || exit 7", onNode2, func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(1))
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it cannot be undone; exit 9"}
+	})
+	c := w.condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "node-2: TaskFailed, exit code 9: it cannot be undone")
+	if rb := w.rolledBack("worse", "node-2", record.Failed); rb.Attempts != 2 || *rb.ExitCode != 9 {
+		t.Errorf("the rollback is %+v", rb)
+	}
+	live := w.counted("worse", v1alpha1.NodeCounts{Matched: 1, Failed: 1, RollbackFailed: 1})
+	if f := live.Status.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRollbackFailed || f[0].RollbackMessage != "it cannot be undone" || *f[0].ExitCode != 7 {
+		t.Errorf("the failures are %+v", f)
+	}
+	w.toldOf("NodeJob", "worse", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
+	w.toldOf("Node", "node-2", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
+	w.eventually("the metrics tell it", func() error {
+		text := w.metrics()
+		for _, want := range []string{
+			fmt.Sprintf(`everynode_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
+			fmt.Sprintf(`everynode_rollout_stopped{namespace=%q,nodejob="worse"} 1`, w.namespace),
+			`everynode_attempts_total{outcome="Failed",phase="rollback"}`,
+		} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("%s is missing", want)
+			}
+		}
+		return nil
+	})
+
+	w.sh("node-2", "touch "+mended)
+	c = w.condition("worse", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.asTold(c.Message, "annotate nodejob")
+	w.complete("worse")
+	w.condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionFalse, "")
+	want := []string{"task 1 on node-2", "task 2 on node-2", "rollback 1 on node-2", "rollback 2 on node-2", "task 1 on node-2"}
+	if got := log.story("worse"); !slices.Equal(got, want) {
+		t.Errorf("the pods were %q, want %q", got, want)
+	}
+}
+
+// TestR20_RetriesBackOffExponentiallyAndLeaveTheNode measures from the end of each attempt, as the
+// kubelet reports it in whole seconds, to the making of the next pod.
+func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	w.job("backs-off", w.mark()+"; exit 3", onNode2, func(s *v1alpha1.NodeJobSpec) {
+		s.Retry = v1alpha1.RetrySpec{Limit: new(int32(4)), BackoffSeconds: new(int32(1)), MaxBackoffSeconds: new(int32(4))}
+	})
+	if rec := w.failed("backs-off", "node-2"); rec.Attempts != 5 || *rec.ExitCode != 3 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+	w.wantRan("node-2", 5)
+	pods := log.of("backs-off")
+	if len(pods) != 5 {
+		t.Fatalf("the pods were %q", log.story("backs-off"))
+	}
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
+		gap := pods[i+1].made.Sub(ended.Time)
+		t.Logf("retry %d came %.2f s after the end of attempt %d", i+1, gap.Seconds(), i+1)
+		if gap < want {
+			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
+		}
+		// Without its limit, the last would come after 8 s.
+		if gap > want+3500*time.Millisecond {
+			t.Errorf("retry %d came after %s, want soon after %s", i+1, gap, want)
+		}
+	}
+	w.wantCordoned("node-2", false)
+	w.condition("backs-off", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+}
+
+func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	mended := w.markFile() + ".mended"
+	cordon := func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+	}
+	w.job("cordons", "[ -e "+mended+" ] || exit 3", cordon)
+	w.job("cordons-too", "exit 4", cordon)
+	for _, job := range []string{"cordons", "cordons-too"} {
+		w.eventually(job+" has set the node aside", func() error {
+			if f := w.get(job).Status.Failures; len(f) != 1 || f[0].SetAside != v1alpha1.ReasonCordoned {
+				return fmt.Errorf("the failures are %+v", f)
+			}
+			return nil
+		})
+	}
+	w.wantCordoned(node, true, "cordons", "cordons-too")
+
+	// One is skipped by hand, the other is mended and tried again: the last opens the node.
+	c := w.condition("cordons-too", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.asTold(c.Message, "label node", "NAME", node)
+	w.complete("cordons-too")
+	w.eventually("the node is cordoned for the other alone", func() error {
+		if by := record.CordonedBy(w.node(node).Annotations); !slices.Equal(by, []string{v1alpha1.RecordKey(w.namespace, "cordons")}) {
+			return fmt.Errorf("it is for %q", by)
+		}
+		return nil
+	})
+	w.wantCordoned(node, true, "cordons")
+	w.sh(node, "touch "+mended)
+	c = w.condition("cordons", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.asTold(c.Message, "annotate nodejob")
+	w.done("cordons", node)
+	w.wantCordoned(node, false)
+
+	w.kubectl("cordon", node)
+	w.sh(node, "rm "+mended)
+	w.job("not-ours", "[ -e "+mended+" ] || exit 3", cordon)
+	c = w.condition("not-ours", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.wantCordoned(node, true)
+	w.sh(node, "touch "+mended)
+	w.asTold(c.Message, "annotate nodejob")
+	w.complete("not-ours")
+	w.wantCordoned(node, true)
+}
+
+// TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest does what the status says one can do.
+func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("asked", w.mark()+"; [ -e "+w.markFile()+".mended ] || exit 3", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+	})
+	told := func() string {
+		t.Helper()
+		return w.condition("asked", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed).Message
+	}
+	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+
+	// One node, which fails again.
+	first := w.on("asked", "node-1").Record
+	w.asTold(told(), "annotate node NAME", "NAME", "node-1")
+	w.eventually("node-1 was tried again", func() error {
+		if rec := w.on("asked", "node-1").Record; rec == nil || rec.PodUID == first.PodUID {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+	w.wantRan("node-1", 2)
+	w.wantRan("node-2", 1)
+	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+
+	// All, of which one is mended.
+	w.sh("node-2", "touch "+w.markFile()+".mended")
+	w.asTold(told(), "annotate nodejob")
+	w.done("asked", "node-2")
+	live := w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1})
+	w.wantRan("node-1", 3)
+	w.wantRan("node-2", 2)
+
+	// The other is skipped.
+	w.asTold(told(), "label node", "NAME", "node-1")
+	w.complete("asked")
+	w.wantRan("node-1", 3)
+	if on := w.on("asked", "node-1"); on.Label != live.Status.Revision {
+		t.Errorf("node-1 carries the label %q, want %q", on.Label, live.Status.Revision)
+	}
+}
+
+// gone waits until a NodeJob and what it has put on the nodes are gone.
+func (w *world) gone(job string, nodes ...string) {
+	w.t.Helper()
+	w.eventually(job+" is gone", func() error {
+		var live v1alpha1.NodeJob
+		err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &live)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w, %+v", err, live.Status)
+	})
+	for _, node := range nodes {
+		if on := w.on(job, node); on.Present {
+			w.t.Errorf("%s still carries label %q and record %+v", node, on.Label, on.Record)
+		}
+	}
+}
+
+func TestDeletionRollsBackEveryNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	made := w.markFile() + ".made"
+	job := w.job("undone", "touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}
+		s.DeletionPolicy = v1alpha1.DeletionRollBack
+		s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
+	})
+	w.complete("undone")
+	must(t, admin.Delete(w.ctx, job))
+	w.gone("undone", "node-1", "node-2")
+	var spans []span
+	for _, node := range []string{"node-1", "node-2"} {
+		if out := w.sh(node, "ls "+made+" 2>&1 || true"); !strings.Contains(out, "No such file") {
+			t.Errorf("on %s the task is not undone: %s", node, out)
+		}
+		wantText(t, w.sh(node, "cat "+w.markFile()+".env"), "EVERYNODE_ROLLBACK_FOR=Deletion\n")
+		spans = append(spans, w.spans(node)...)
+	}
+	if len(spans) != 2 || spans[0].began.Before(spans[1].ended) && spans[1].began.Before(spans[0].ended) {
+		t.Errorf("the rollbacks ran at the same time, and one may at once: %v", spans)
+	}
+	if story := log.story("undone"); len(story) != 4 {
+		t.Errorf("the pods were %q", story)
+	}
+}
+
+// TestARollbackThatFailsHoldsTheDeletion until somebody says otherwise, which the status tells how to.
+func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	job := w.job("held", w.mark(), onNode2, func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it stays; exit 9"}
+		s.Retry.Limit = new(int32(0))
+		s.DeletionPolicy = v1alpha1.DeletionRollBack
+	})
+	w.complete("held")
+	must(t, admin.Delete(w.ctx, job))
+	c := w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "node-2")
+	first := w.rolledBack("held", "node-2", record.Failed)
+	w.asTold(c.Message, "annotate nodejob")
+	w.eventually("the rollback was tried again", func() error {
+		if rec := w.on("held", "node-2").Record; rec == nil || rec.Rollback == nil || rec.Rollback.PodUID == first.PodUID {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+	c = w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	w.asTold(c.Message, `"deletionPolicy":"Forget"`)
+	w.gone("held", "node-2")
+	w.noPods()
+	w.wantRan("node-2", 1)
+}

@@ -1,0 +1,128 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/e2e/install"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// leader waits until a manager other than the given one holds the lease, and returns its pod's name.
+func (w *world) leader(other string) string {
+	w.t.Helper()
+	var holder string
+	w.eventually("a manager leads", func() error {
+		var lease coordinationv1.Lease
+		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &lease); err != nil {
+			return err
+		}
+		if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == other {
+			return fmt.Errorf("the lease is %+v", lease.Spec)
+		}
+		holder = *lease.Spec.HolderIdentity
+		return nil
+	})
+	return holder
+}
+
+// replicas has so many managers run.
+func (w *world) replicas(n int) {
+	w.t.Helper()
+	w.kubectl("-n", install.Namespace, "scale", "deployment", install.Deployment, fmt.Sprintf("--replicas=%d", n))
+	w.kubectl("-n", install.Namespace, "rollout", "status", "deployment", install.Deployment, "--timeout=60s")
+	w.eventually(fmt.Sprintf("%d managers are there", n), func() error {
+		var pods corev1.PodList
+		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)); err != nil {
+			return err
+		}
+		if len(pods.Items) != n {
+			return fmt.Errorf("%d are", len(pods.Items))
+		}
+		return nil
+	})
+}
+
+// signal sends a signal to the manager of a pod, of which there may be several on a node.
+func (w *world) signal(pod *corev1.Pod, signal string) {
+	w.t.Helper()
+	w.sh(pod.Spec.NodeName, fmt.Sprintf(`
+for p in $(pgrep -x everynode); do
+  if tr '\0' '\n' < /proc/$p/environ | grep -qx POD_NAME=%s; then kill -%s $p; exit; fi
+done
+echo there is none >&2; exit 1`, pod.Name, signal))
+}
+
+// TestTwoManagersWithForcedLeaderChanges freezes the manager that leads until its lease has run out, and
+// lets it go on when the other has taken over: it still believes that it leads. Then the other is
+// deleted, and hands its lease on. Not one task is lost, repeated, or started too early.
+func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
+	w := newWorld(t)
+	held := []string{"node-1", "node-2", w.join(cluster.NodeOptions{Name: "slow-lead"})}
+	nodes := append([]string{}, held...)
+	// Nodes start in the order of their names: those that are held, with simulated ones in between.
+	for i := range 3 {
+		nodes = append(nodes, w.join(cluster.NodeOptions{Name: fmt.Sprintf("quick-lead-%d", i), Simulated: true}),
+			w.join(cluster.NodeOptions{Name: fmt.Sprintf("the-last-lead-%d", i), Simulated: true}))
+	}
+	t.Cleanup(func() { w.replicas(1) })
+	w.replicas(2)
+	log := w.logPods()
+	w.job("led", w.hold(), onNodes(nodes...), func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = new(intstr.FromInt32(2)) })
+	w.began("node-1")
+	w.began("node-2")
+
+	first := w.leader("")
+	var frozen corev1.Pod
+	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: first}, &frozen))
+	w.signal(&frozen, "STOP")
+	w.letGo("node-1")
+	second := w.leader(first)
+	w.done("led", "node-1")
+	w.signal(&frozen, "CONT")
+	w.eventually("the manager that was frozen has noticed that it does not lead", func() error {
+		var now corev1.Pod
+		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&frozen), &now); err != nil {
+			return err
+		}
+		if restarts(&now) == restarts(&frozen) || !now.Status.ContainerStatuses[0].Ready {
+			return errors.New("it goes on, or is not back")
+		}
+		return nil
+	})
+
+	w.began("slow-lead")
+	if live := w.get("led"); live.Status.Nodes.Waiting == 0 {
+		t.Error("nothing is left for another leader to start")
+	}
+	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: second}}))
+	w.letGo("node-2")
+	third := w.leader(second)
+	t.Logf("led by %s, %s and %s", first, second, third)
+	w.done("led", "node-2")
+	w.letGo("slow-lead")
+	w.complete("led")
+
+	if story := log.story("led"); len(story) != len(nodes) {
+		t.Errorf("for %d nodes the pods were %q", len(nodes), story)
+	}
+	for _, node := range nodes {
+		if rec := w.done("led", node); rec.Attempts != 1 {
+			t.Errorf("the record of %s is %+v", node, rec)
+		}
+	}
+	for _, node := range held {
+		w.wantRan(node, 1)
+	}
+	if most := log.mostAtOnce(); most != 2 {
+		t.Errorf("%d nodes ran at once, and 2 may", most)
+	}
+}

@@ -1,0 +1,123 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// podLog is every pod that was ever made for a test's NodeJobs, as a watch tells it: looking now and
+// then would miss some.
+type podLog struct {
+	mu   sync.Mutex
+	pods []*loggedPod
+	// most is how many were there at the same time that had not ended.
+	most int
+}
+
+type loggedPod struct {
+	pod corev1.Pod
+	// made is when the watch told of it.
+	made time.Time
+	over bool
+}
+
+// logPods begins the log. To be called before the NodeJob is made.
+func (w *world) logPods() *podLog {
+	w.t.Helper()
+	config, err := real.RESTConfig()
+	must(w.t, err)
+	watcher, err := client.NewWithWatch(config, client.Options{Scheme: admin.Scheme()})
+	must(w.t, err)
+	events, err := watcher.Watch(w.ctx, &corev1.PodList{}, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.NodeJobLabel})
+	must(w.t, err)
+	log := &podLog{}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range events.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				log.see(event.Type, pod)
+			}
+		}
+	}()
+	w.t.Cleanup(func() {
+		select {
+		case <-ended:
+			w.t.Error("the watch of the test's pods ended too early to have seen all")
+		default:
+		}
+		events.Stop()
+		<-ended
+	})
+	return log
+}
+
+func (l *podLog) see(kind watch.EventType, pod *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.pods, func(p *loggedPod) bool { return p.pod.UID == pod.UID })
+	if i < 0 {
+		l.pods = append(l.pods, &loggedPod{made: time.Now()})
+		i = len(l.pods) - 1
+	}
+	l.pods[i].pod = *pod
+	l.pods[i].over = kind == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	running := 0
+	for _, p := range l.pods {
+		if !p.over {
+			running++
+		}
+	}
+	l.most = max(l.most, running)
+}
+
+// of returns the pods of a NodeJob in the order in which they were made, as they were last.
+func (l *podLog) of(job string) []loggedPod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var pods []loggedPod
+	for _, p := range l.pods {
+		if p.pod.Labels[v1alpha1.NodeJobLabel] == job {
+			pods = append(pods, *p)
+		}
+	}
+	return pods
+}
+
+// story names the phase, the attempt and the node of each pod of a NodeJob, in the order in which they
+// were made.
+func (l *podLog) story(job string) []string {
+	var story []string
+	for _, p := range l.of(job) {
+		story = append(story, fmt.Sprintf("%s %s on %s", p.pod.Labels[v1alpha1.PhaseLabel], p.pod.Annotations[v1alpha1.AttemptAnnotation], p.pod.Spec.NodeName))
+	}
+	return story
+}
+
+// find returns a pod that was there.
+func (l *podLog) find(uid types.UID) (loggedPod, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pods {
+		if p.pod.UID == uid {
+			return *p, true
+		}
+	}
+	return loggedPod{}, false
+}
+
+// mostAtOnce is how many pods were there at the same time that had not ended.
+func (l *podLog) mostAtOnce() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.most
+}

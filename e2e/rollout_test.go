@@ -1,0 +1,279 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// canaryFirst is a rollout as it is by default, but for a canary that the test chooses: one of the nodes
+// that joined for it, since what happens to a canary would disturb the others.
+func (w *world) canaryFirst(soakSeconds int32) v1alpha1.RolloutSpec {
+	return v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
+		{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: soakSeconds,
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}}},
+		{Name: "all"},
+	}}
+}
+
+// oldest sorts nodes as a step takes them that is for a number of nodes.
+func (w *world) oldest(names ...string) []string {
+	w.t.Helper()
+	made := map[string]time.Time{}
+	for _, name := range names {
+		made[name] = w.node(name).CreationTimestamp.Time
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if c := made[a].Compare(made[b]); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// counted waits until the status counts the nodes like that.
+func (w *world) counted(job string, want v1alpha1.NodeCounts) v1alpha1.NodeJob {
+	w.t.Helper()
+	var live v1alpha1.NodeJob
+	w.eventually(fmt.Sprintf("the counts of %s are %+v", job, want), func() error {
+		if live = w.get(job); live.Status.Nodes != want {
+			return fmt.Errorf("they are %+v", live.Status.Nodes)
+		}
+		return nil
+	})
+	return live
+}
+
+// untouched checks that nothing of the NodeJob was ever on the node.
+func (w *world) untouched(log *podLog, job, node string) {
+	w.t.Helper()
+	if on := w.on(job, node); on.Present {
+		w.t.Errorf("%s carries label %q and record %+v for %s", node, on.Label, on.Record, job)
+	}
+	for _, p := range log.of(job) {
+		if p.pod.Spec.NodeName == node {
+			w.t.Errorf("pod %s of %s was on %s", p.pod.Name, job, node)
+		}
+	}
+}
+
+// TestR18_OneNodeFirstThenTheOthers says nothing of a rollout in its NodeJob.
+func TestR18_OneNodeFirstThenTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	nodes := w.oldest("node-1", "node-2")
+	w.job("default", w.timed(w.hold()), onNodes(nodes...), func(s *v1alpha1.NodeJobSpec) { s.Rollout = v1alpha1.RolloutSpec{} })
+	w.runningPod(nodes[0])
+	live := w.counted("default", v1alpha1.NodeCounts{Matched: 2, Running: 1, Waiting: 1})
+	if live.Status.Rollout.Step != "canary" {
+		t.Errorf("the step is %q", live.Status.Rollout.Step)
+	}
+	c := w.condition("default", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
+	wantText(t, c.Message, "1 WaitingForStep ("+nodes[1]+")")
+	w.letGo(nodes[0])
+	w.runningPod(nodes[1])
+	w.letGo(nodes[1])
+	w.complete("default")
+	if got, want := log.story("default"), []string{"task 1 on " + nodes[0], "task 1 on " + nodes[1]}; !slices.Equal(got, want) {
+		t.Errorf("the pods were %q, want %q", got, want)
+	}
+	if first, second := w.spans(nodes[0]), w.spans(nodes[1]); len(first) != 1 || len(second) != 1 || second[0].began.Before(first[0].ended) {
+		t.Errorf("the first node ran %v, the second %v", first, second)
+	}
+}
+
+// TestR18_PromotedStepByStepWithASoak goes from one node to those of a label, which soak, and then to the
+// rest, each by the command that the status names. A node that joins then waits for nobody.
+func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
+	t.Parallel()
+	const soak = 5 * time.Second
+	w := newWorld(t)
+	early := w.join(cluster.NodeOptions{Labels: map[string]string{"ring": w.namespace}})
+	nodes := append(w.oldest("node-1", "node-2"), early)
+	log := w.logPods()
+	one := intstr.FromInt32(1)
+	w.job("steps", w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"), onNodes(append(nodes, w.namespace+"-late")...), func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
+			{Name: "canary", Nodes: &one},
+			{Name: "early", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": w.namespace}}, SoakSeconds: int32(soak / time.Second)},
+			{Name: "all"},
+		}}
+	})
+	awaiting := func(step string, done int32) metav1.Condition {
+		t.Helper()
+		w.counted("steps", v1alpha1.NodeCounts{Matched: 3, Done: done, Waiting: 3 - done})
+		c := w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+		live := w.get("steps")
+		for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+			if !meta.IsStatusConditionFalse(live.Status.Conditions, kind) {
+				t.Errorf("%s is not False: %+v", kind, live.Status.Conditions)
+			}
+		}
+		if live.Status.Rollout.Step != step {
+			t.Errorf("the step is %q, want %q", live.Status.Rollout.Step, step)
+		}
+		return c
+	}
+
+	c := awaiting("canary", 1)
+	w.untouched(log, "steps", nodes[1])
+	w.untouched(log, "steps", early)
+	promotedToEarly := time.Now()
+	w.asTold(c.Message, `"promoteTo":"early"`)
+
+	w.condition("steps", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	c = awaiting("early", 2)
+	if took := time.Since(w.spans(early)[0].ended); took < soak {
+		t.Errorf("the step passed %s after its node was done, and is to soak %s", took, soak)
+	}
+	w.untouched(log, "steps", nodes[1])
+	promotedToAll := time.Now()
+	w.asTold(c.Message, `"promoteTo":"all"`)
+
+	w.complete("steps")
+	if got, want := log.story("steps"), []string{"task 1 on " + nodes[0], "task 1 on " + early, "task 1 on " + nodes[1]}; !slices.Equal(got, want) {
+		t.Errorf("the pods were %q, want %q", got, want)
+	}
+	if began := w.spans(early)[0].began; began.Before(promotedToEarly) {
+		t.Errorf("the step began at %s, before it was promoted to at %s", began, promotedToEarly)
+	}
+	if began := w.spans(nodes[1])[0].began; began.Before(promotedToAll) {
+		t.Errorf("the last step began at %s, before it was promoted to at %s", began, promotedToAll)
+	}
+	if w.get("steps").Status.Rollout.ProvenAt.IsZero() {
+		t.Error("the revision is not proven")
+	}
+
+	// The only slot is taken by a node that has to run again.
+	w.sh("node-2", "touch "+w.markFile()+".hold")
+	w.unlabel("steps", "node-2")
+	held := w.runningPod("node-2")
+	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late"})
+	w.done("steps", late)
+	if p, _ := log.find(held.UID); p.over {
+		t.Error("the node that holds the slot ended before the new node had run")
+	}
+	w.sh("node-2", "rm "+w.markFile()+".hold")
+	w.complete("steps")
+}
+
+func TestSuspendedInMidRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	nodes := []string{"node-1", "node-2"}
+	w.job("suspended", w.timed(w.hold()), onNodes(nodes...), func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) })
+	pod := w.runningPod(nodes[0])
+	w.patch("suspended", `{"spec":{"suspend":true}}`)
+	w.condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
+	w.letGo(nodes[0])
+	if rec := w.done("suspended", nodes[0]); rec.PodUID != pod.UID || rec.Attempts != 1 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.counted("suspended", v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1})
+	w.condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	w.untouched(log, "suspended", nodes[1])
+	resumed := time.Now()
+	w.patch("suspended", `{"spec":{"suspend":false}}`)
+	w.letGo(nodes[1])
+	w.complete("suspended")
+	if began := w.spans(nodes[1])[0].began; began.Before(resumed) {
+		t.Errorf("the second node ran at %s, before %s", began, resumed)
+	}
+}
+
+// TestALostCanaryStopsTheRollout : a task may take its node down with it. Three NodeJobs have the same
+// canary when it is lost: one runs there, one soaks, and one waits to be promoted. Then the node is
+// deleted and made anew, as a cloud does with one that is not healthy: the new one must not be the next
+// canary, or the task would kill one after the other.
+func TestALostCanaryStopsTheRollout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	canary := w.join(cluster.NodeOptions{Name: w.namespace + "-a"})
+	log := w.logPods()
+	nodes := onNodes(canary, w.namespace+"-b", "node-2")
+	rollout := func(s *v1alpha1.NodeJobSpec) { s.Rollout, s.Retry.Limit = w.canaryFirst(0), new(int32(0)) }
+	w.job("awaits", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "canary" })
+	w.job("soaks", "true", nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Rollout.Steps[0].SoakSeconds = 3600 })
+	w.condition("awaits", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+	w.condition("soaks", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	w.job("runs", w.hold(), nodes, rollout, func(s *v1alpha1.NodeJobSpec) { s.Task.TimeoutSeconds = new(int32(10)) })
+	w.began(canary)
+	uid := w.node(canary).UID
+	must(t, real.StopKubelet(w.ctx, canary))
+	must(t, real.KillRuntime(w.ctx, canary))
+	lost := time.Now()
+
+	jobs := []string{"awaits", "runs", "soaks"}
+	for _, job := range []string{"runs", "soaks"} {
+		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+		t.Logf("%s has stopped %.1f s after the node fell silent: %s", job, time.Since(lost).Seconds(), c.Message)
+		wantText(t, c.Message, canary)
+	}
+	if dead := w.get("soaks").Status.Rollout.Casualties; len(dead) != 1 || dead[0].UID != uid || dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
+		t.Errorf("the casualties of soaks are %+v", dead)
+	}
+	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeLost {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.eventually("the node is seen at risk", func() error {
+		if risks := w.get("awaits").Status.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
+			return fmt.Errorf("at risk are %+v", risks)
+		}
+		return nil
+	})
+	must(t, admin.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: canary}}))
+	for job, reason := range map[string]string{
+		"awaits": v1alpha1.ReasonDeletedNotReady, "runs": v1alpha1.ReasonDeletedFailed, "soaks": v1alpha1.ReasonDeletedNotReady,
+	} {
+		w.eventually("the node is among the casualties of "+job, func() error {
+			dead := w.get(job).Status.Rollout.Casualties
+			if len(dead) != 1 || dead[0].Node != canary || dead[0].UID != uid || dead[0].Reason != reason {
+				return fmt.Errorf("they are %+v, want %s for %s", dead, reason, canary)
+			}
+			return nil
+		})
+	}
+
+	replacement := w.join(cluster.NodeOptions{Name: w.namespace + "-b"})
+	for _, job := range jobs {
+		w.eventually(job+" has seen the replacement and starts nothing", func() error {
+			c := meta.FindStatusCondition(w.get(job).Status.Conditions, v1alpha1.ConditionComplete)
+			if !strings.Contains(c.Message, "waiting: 2 MaxFailuresExceeded") {
+				return errors.New(c.Message)
+			}
+			return nil
+		})
+		w.untouched(log, job, replacement)
+		w.untouched(log, job, "node-2")
+	}
+	w.letGo(replacement)
+	w.letGo("node-2")
+	for _, job := range jobs {
+		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+		w.asTold(c.Message, "annotate nodejob")
+		w.done(job, replacement)
+		w.eventually(job+" has no casualties any more", func() error {
+			if dead := w.get(job).Status.Rollout.Casualties; len(dead) > 0 {
+				return fmt.Errorf("they are %+v", dead)
+			}
+			return nil
+		})
+	}
+	w.done("runs", "node-2")
+	w.condition("runs", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+}
