@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -37,7 +40,7 @@ import (
 
 var (
 	env    *envtest.Environment
-	admin  client.Client
+	admin  client.WithWatch
 	scheme = runtime.NewScheme()
 	// asManager is the configuration of a user who may do what config/rbac allows, and no more.
 	asManager *rest.Config
@@ -63,16 +66,16 @@ func run(m *testing.M) int {
 		Scheme:                scheme,
 	}
 	cfg, err := env.Start()
+	defer func() {
+		if err := env.Stop(); err != nil { // also when only the CRD was refused
+			fmt.Println("stopping the API server:", err)
+		}
+	}()
 	if err != nil {
 		fmt.Println("starting the API server:", err)
 		return 1
 	}
-	defer func() {
-		if err := env.Stop(); err != nil {
-			fmt.Println("stopping the API server:", err)
-		}
-	}()
-	if admin, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+	if admin, err = client.NewWithWatch(cfg, client.Options{Scheme: scheme}); err != nil {
 		fmt.Println("making a client:", err)
 		return 1
 	}
@@ -116,9 +119,21 @@ func managerConfig() (*rest.Config, error) {
 func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 	t.Helper()
 	cacheOptions, err := controller.CacheOptions()
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	end, err := runManager(cacheOptions, faults, nil)
+	must(t, err)
+	stop = func() {
+		if err := end(); err != nil {
+			t.Errorf("running the manager: %v", err)
+		}
 	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// runManager runs a manager until stop is called. Its events go to the API server, unless there is a
+// recorder for them.
+func runManager(cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder) (stop func() error, err error) {
 	skip := true
 	mgr, err := ctrl.NewManager(asManager, ctrl.Options{
 		Scheme:     scheme,
@@ -134,30 +149,25 @@ func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
+	}
+	if recorder == nil {
+		recorder = mgr.GetEventRecorder("everynode")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
+	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), recorder,
 		controller.NewMetrics(prometheus.NewRegistry()),
 		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
 	if err := r.SetupWithManager(ctx, mgr); err != nil {
-		t.Fatal(err)
+		cancel()
+		return nil, err
 	}
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	return sync.OnceValue(func() error {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("running the manager: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+		return <-done
+	}), nil
 }
 
 // world is one test's namespace, nodes and NodeJob.
@@ -294,18 +304,23 @@ func (w *world) end(pod *corev1.Pod, code int32, message string) {
 	w.t.Helper()
 	live := &corev1.Pod{}
 	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live))
+	setEnd(live, code, message)
+	must(w.t, admin.Status().Update(w.ctx, live))
+}
+
+// setEnd makes the status of a pod that of one whose container ended.
+func setEnd(pod *corev1.Pod, code int32, message string) {
 	now := metav1.Now()
-	live.Status.Phase = corev1.PodSucceeded
+	pod.Status.Phase = corev1.PodSucceeded
 	if code != 0 {
-		live.Status.Phase = corev1.PodFailed
+		pod.Status.Phase = corev1.PodFailed
 	}
-	live.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: live.Spec.Containers[0].Name,
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: pod.Spec.Containers[0].Name,
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: code, Message: message, StartedAt: now, FinishedAt: now, Reason: "Completed",
 		}},
 	}}
-	must(w.t, admin.Status().Update(w.ctx, live))
 }
 
 func (w *world) recordOn(job, node string) record.OnNode {

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
+
+// stepPercent is all that the API server says of a percentage that is none: it comes from a pattern.
+const stepPercent = `spec.rollout.steps[0].nodes in body should match '^(100|[1-9][0-9]?)%$'`
 
 // TestTheAPIRejectsWhatCannotWork sends what a user would write as YAML, so that nothing is dropped
 // on the way. Each message must say what to write instead.
@@ -48,6 +52,41 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"more than all nodes at once":                  {spec: `{task: {script: "true"}, rollout: {maxConcurrent: "101%"}}`, wantMessage: "rollout.maxConcurrent must be"},
 		"a number of nodes that is no number":          {spec: `{task: {script: "true"}, rollout: {maxConcurrent: "many"}}`, wantMessage: "rollout.maxConcurrent must be"},
 		"a deletion policy that does not exist":        {spec: `{task: {script: "true"}, deletionPolicy: Keep}`, wantMessage: `supported values: "Forget", "Retain"`},
+		"a step of zero nodes":                         {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 0}, {name: b}]}}`, wantMessage: `nodes of a step must be a number of at least 1, or a percentage from "1%" to "100%"`},
+		"a step of less than zero nodes":               {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: -1}, {name: b}]}}`, wantMessage: `nodes of a step must be a number of at least 1, or a percentage from "1%" to "100%"`},
+		"a step of zero percent":                       {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "0%"}, {name: b}]}}`, wantMessage: stepPercent},
+		"a step of more than all nodes":                {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "101%"}, {name: b}]}}`, wantMessage: stepPercent},
+		"a step whose number is no number":             {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: abc}, {name: b}]}}`, wantMessage: stepPercent},
+		"a step whose number is text":                  {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "1"}, {name: b}]}}`, wantMessage: stepPercent},
+		"a step for all that is not the last":          {spec: `{task: {script: "true"}, rollout: {steps: [{name: a}, {name: b}]}}`, wantMessage: "Add {name: all} as the last step, or give the others nodes or nodeSelector"},
+		"a step for all before one with nodes":         {spec: `{task: {script: "true"}, rollout: {steps: [{name: a}, {name: b, nodes: 1}]}}`, wantMessage: "add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"},
+		"a last step with nodes":                       {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b, nodes: "50%"}]}}`, wantMessage: "add {name: all} as the last step; to hold the rollout before it, set rollout.promoteTo"},
+		"a last step with a node selector":             {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b, nodeSelector: {matchLabels: {c: d}}}]}}`, wantMessage: "Add {name: all} as the last step"},
+		"no steps at all":                              {spec: `{task: {script: "true"}, rollout: {steps: []}}`, wantMessage: "should have at least 1 items"},
+		"two steps of the same name":                   {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: a}]}}`, wantMessage: "spec.rollout.steps[1]: Duplicate value"},
+		"more steps than allowed":                      {spec: `{task: {script: "true"}, rollout: {steps: [` + manySteps(16) + `{name: all}]}}`, wantMessage: "must have at most 16 items"},
+		"a step without a name":                        {spec: `{task: {script: "true"}, rollout: {steps: [{nodes: 1}, {name: b}]}}`, wantMessage: "spec.rollout.steps[0].name: Required value"},
+		"a step with an empty name":                    {spec: `{task: {script: "true"}, rollout: {steps: [{name: "", nodes: 1}, {name: b}]}}`, wantMessage: "should be at least 1 chars long"},
+		"a step with a name in capitals":               {spec: `{task: {script: "true"}, rollout: {steps: [{name: Canary, nodes: 1}, {name: b}]}}`, wantMessage: "spec.rollout.steps[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
+		"a step with a dot in its name":                {spec: `{task: {script: "true"}, rollout: {steps: [{name: a.b, nodes: 1}, {name: b}]}}`, wantMessage: "should match"},
+		"a step with a name that ends in a dash":       {spec: `{task: {script: "true"}, rollout: {steps: [{name: a-, nodes: 1}, {name: b}]}}`, wantMessage: "should match"},
+		"a step with a name that is too long":          {spec: `{task: {script: "true"}, rollout: {steps: [{name: ` + strings.Repeat("n", 64) + `}]}}`, wantMessage: "may not be more than 63"},
+		"a soak of less than nothing":                  {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1, soakSeconds: -1}, {name: b}]}}`, wantMessage: "greater than or equal to 0"},
+		"a soak over a week":                           {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1, soakSeconds: 604801}, {name: b}]}}`, wantMessage: "less than or equal to 604800"},
+		"promotion to no step":                         {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b}], promoteTo: canary}}`, wantMessage: "rollout.promoteTo must be the name of one of rollout.steps"},
+		"promotion to none of the default steps":       {spec: `{task: {script: "true"}, rollout: {promoteTo: prod}}`, wantMessage: "without steps of your own these are canary and all"},
+		"more failures than nodes":                     {spec: `{task: {script: "true"}, rollout: {maxFailures: "101%"}}`, wantMessage: `rollout.maxFailures must be a number of nodes of at least 0, or a percentage from "0%" to "100%"`},
+		"fewer failures than none":                     {spec: `{task: {script: "true"}, rollout: {maxFailures: -1}}`, wantMessage: "rollout.maxFailures must be a number"},
+		"a number of failures that is no number":       {spec: `{task: {script: "true"}, rollout: {maxFailures: x}}`, wantMessage: "rollout.maxFailures must be a number"},
+		"a deletion that undoes with nothing to undo":  {spec: `{task: {script: "true"}, deletionPolicy: RollBack}`, wantMessage: "write the script that undoes the task, or use Forget or Retain"},
+		"a rollback with nothing in it":                {spec: `{task: {script: "true"}, rollback: {}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
+		"a rollback with both":                         {spec: `{task: {script: "true"}, rollback: {script: "true", scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`, wantMessage: "set exactly one of rollback.script and rollback.scriptFrom"},
+		"an empty rollback script":                     {spec: `{task: {script: "true"}, rollback: {script: " "}}`, wantMessage: "rollback.script is empty: write the commands that undo the task, or leave rollback out"},
+		"a rollback with a timeout of zero":            {spec: `{task: {script: "true"}, rollback: {script: "true", timeoutSeconds: 0}}`, wantMessage: "greater than or equal to 1"},
+		"a drain of nodes that are left alone":         {spec: `{task: {script: "true"}, onFailure: {drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
+		"a drain of nodes that are cordoned only":      {spec: `{task: {script: "true"}, onFailure: {node: Cordon, drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
+		"a drain that takes no time":                   {spec: `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
+		"something else to do with failed nodes":       {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "Leave", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label": {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,14 +103,25 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	w := newWorld(t)
 	for name, spec := range map[string]string{
-		"a script":                          `task: {script: "true"}`,
-		"a script as long as allowed":       `task: {script: "` + strings.Repeat("x", 65536) + `"}`,
-		"a script from a ConfigMap":         `task: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}`,
-		"a template":                        `task: {template: {spec: {containers: [{name: a, image: b}]}}}`,
-		"a template that says Never itself": `task: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}`,
-		"all nodes at once":                 `{task: {script: "true"}, rollout: {maxConcurrent: "100%"}}`,
-		"a number of nodes at once":         `{task: {script: "true"}, rollout: {maxConcurrent: 7}}`,
-		"a name as long as allowed":         `task: {script: "true"}`,
+		"a script":                                    `task: {script: "true"}`,
+		"a script as long as allowed":                 `task: {script: "` + strings.Repeat("x", 65536) + `"}`,
+		"a script from a ConfigMap":                   `task: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}`,
+		"a template":                                  `task: {template: {spec: {containers: [{name: a, image: b}]}}}`,
+		"a template that says Never itself":           `task: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}`,
+		"all nodes at once":                           `{task: {script: "true"}, rollout: {maxConcurrent: "100%"}}`,
+		"a number of nodes at once":                   `{task: {script: "true"}, rollout: {maxConcurrent: 7}}`,
+		"a name as long as allowed":                   `task: {script: "true"}`,
+		"promotion to the first of the default steps": `{task: {script: "true"}, rollout: {promoteTo: canary}}`,
+		"promotion to the last of the default steps":  `{task: {script: "true"}, rollout: {promoteTo: all}}`,
+		"promotion to a step of one's own":            `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b}], promoteTo: a}}`,
+		"as many steps as allowed":                    `{task: {script: "true"}, rollout: {steps: [` + manySteps(15) + `{name: all}]}}`,
+		"a step of all nodes":                         `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "100%", soakSeconds: 604800}, {name: b}]}}`,
+		"a step of some of the nodes that it selects": `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "1%", nodeSelector: {matchLabels: {c: d}}}, {name: b}]}}`,
+		"no failures":                                 `{task: {script: "true"}, rollout: {maxFailures: "0%"}}`,
+		"any number of failures":                      `{task: {script: "true"}, rollout: {maxFailures: "100%"}}`,
+		"a deletion that undoes":                      `{task: {script: "true"}, deletionPolicy: RollBack, rollback: {script: "true"}}`,
+		"a template with a rollback":                  `{task: {template: {spec: {containers: [{name: a, image: b}]}}}, rollback: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`,
+		"a drain":                                     `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 0}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			objectName := ""
@@ -111,6 +161,15 @@ task:
 	if string(got) != want {
 		t.Errorf("the defaults are\n%s\nwant\n%s", got, want)
 	}
+}
+
+// manySteps are that many steps of one node each, and a comma.
+func manySteps(n int) string {
+	var steps strings.Builder
+	for i := range n {
+		fmt.Fprintf(&steps, "{name: s%d, nodes: 1}, ", i)
+	}
+	return steps.String()
 }
 
 func jobFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {

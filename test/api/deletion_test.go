@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// undoable makes a NodeJob that is rolled back when it is deleted, and has its task succeed on a node.
+func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
+	w.t.Helper()
+	w.node(node)
+	made := w.job(job, func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.DeletionPolicy = v1alpha1.DeletionRollBack
+	})
+	w.end(w.podOn(node), 0, "")
+	w.done(job, node)
+	w.noPods()
+	return made
+}
+
+// ready sets the status of a node's Ready condition.
+func (w *world) ready(name string, status corev1.ConditionStatus) {
+	w.t.Helper()
+	node := w.liveNode(name)
+	node.Status.Conditions[0].Status = status
+	must(w.t, admin.Status().Update(w.ctx, node))
+}
+
+func TestADeletionWhoseRollbackFailsIsLetGoByForget(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	job := w.undoable("forgets", "forget-it-1")
+	must(t, admin.Delete(w.ctx, job))
+	w.end(w.podOf("forget-it-1", task.Rollback), 1, "")
+	c := w.condition("forgets", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "forget-it-1", fmt.Sprintf("kubectl -n %s patch nodejob forgets --type=merge -p '%s'", w.namespace, `{"spec":{"deletionPolicy":"Forget"}}`))
+	w.change(job, `{"deletionPolicy":"Forget"}`)
+	w.gone(job)
+	if on := w.recordOn("forgets", "forget-it-1"); on.Present {
+		t.Errorf("the node carries %+v", on)
+	}
+	w.noPods()
+}
+
+func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	job := w.undoable("waits", "away-1")
+	w.ready("away-1", corev1.ConditionUnknown)
+	must(t, admin.Delete(w.ctx, job))
+	c := w.condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+	wantText(t, c.Message, "away-1", "nothing is heard from the node")
+	w.ready("away-1", corev1.ConditionTrue)
+	w.end(w.podOf("away-1", task.Rollback), 0, "")
+	w.gone(job)
+}
+
+// TestANamespaceThatIsDeletedInMidRollbackIsNotHeld : its pods are deleted as well, and none can be made again.
+func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	job := w.undoable("mid-undo", "mid-undo-1")
+	must(t, admin.Delete(w.ctx, job))
+	pod := w.podOf("mid-undo-1", task.Rollback)
+	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	// There is no namespace controller here that would delete the pod, and no kubelet that would end it.
+	must(t, admin.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+	w.end(pod, 143, `{"exitCode":143,"reason":"Interrupted"}`)
+	w.gone(job)
+	if on := w.recordOn("mid-undo", "mid-undo-1"); on.Present {
+		t.Errorf("the node carries %+v", on)
+	}
+}

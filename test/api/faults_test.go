@@ -1,0 +1,282 @@
+package api_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/record"
+)
+
+var worldsAtOnce = flag.Int("worlds", 48, "how many rollouts with a fault are played at once")
+
+// The nodes of a played rollout: n1 is the oldest and so the canary, n3 and n4 are as good, and n5 joins
+// when the revision is proven.
+const (
+	canary     = "n1"
+	fails      = "n2"
+	joinsLater = "n5"
+)
+
+// statusWrite is how the names of the writes of the status begin.
+const statusWrite = "status of the NodeJob "
+
+// TestNoFaultOfAWriteChangesWhatARolloutComesTo plays a rollout with everything in it once without
+// faults, and then again and again: each of its writes meets each fault. What is left, and what is never
+// to be seen on the way, is the same.
+func TestNoFaultOfAWriteChangesWhatARolloutComesTo(t *testing.T) {
+	var writes []string
+	t.Run("without faults", func(t *testing.T) {
+		c := newCut(fault{}, "")
+		playRollout(t, c)
+		writes, _ = c.seen()
+	})
+	if t.Failed() {
+		return
+	}
+	for _, sort := range []string{"create the pod of task", "patch the pod of task", "delete the pod of task", "create the pod of rollback",
+		"eviction of pod", "patch " + canary, "patch " + fails, "patch of the NodeJob", statusWrite} {
+		if !slices.ContainsFunc(writes, func(name string) bool { return strings.HasPrefix(name, sort) }) {
+			t.Errorf("no write is called %q: %q", sort, writes)
+		}
+	}
+	t.Logf("%d writes without faults", len(writes))
+	// How often the status is written depends on the time.
+	statuses := 0
+	for _, name := range writes {
+		if strings.HasPrefix(name, statusWrite) {
+			statuses++
+		}
+	}
+	writes = append(writes, fmt.Sprint(statusWrite, statuses+1), fmt.Sprint(statusWrite, statuses+2))
+	slots := make(chan struct{}, *worldsAtOnce)
+	var playing sync.WaitGroup
+	for _, f := range allFaults {
+		playing.Go(func() { t.Run(f.name, func(t *testing.T) { cutEach(t, f, writes, slots) }) })
+	}
+	playing.Wait()
+}
+
+// cutEach plays a rollout for each of the writes, as many at once as there are slots.
+func cutEach(t *testing.T, f fault, writes []string, slots chan struct{}) {
+	var playing sync.WaitGroup
+	var missed atomic.Int32
+	began := time.Now()
+	for _, write := range writes {
+		slots <- struct{}{}
+		playing.Go(func() {
+			defer func() { <-slots }()
+			t.Run(write, func(t *testing.T) {
+				c := newCut(f, write)
+				defer func() {
+					if names, _ := c.seen(); t.Failed() {
+						t.Logf("%s at %q; the writes were %q", f.name, write, names)
+					}
+				}()
+				playRollout(t, c)
+				if _, reached := c.seen(); !reached {
+					missed.Add(1)
+					if !strings.HasPrefix(write, statusWrite) {
+						t.Error("the write never came")
+					}
+				}
+			})
+		})
+	}
+	playing.Wait()
+	t.Logf("%d writes, of which %d never came, in %s", len(writes), missed.Load(), time.Since(began).Round(time.Second))
+}
+
+// playRollout plays a rollout to its end and then deletes it, with one fault.
+func playRollout(t *testing.T, c *cut) {
+	w := newWorld(t)
+	name := func(role string) string { return w.namespace + "-" + role }
+	for i := 1; i <= 4; i++ {
+		w.node(name(fmt.Sprintf("n%d", i)))
+	}
+	w.workload("web", name(fails))
+	k := w.playKubelet(map[string]int32{fails: 7})
+	w.keepManager(c)
+	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(1))
+		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.OnFailure.Node = v1alpha1.FailedNodeDrain
+	})
+
+	var proven time.Time
+	k.await(t, "the revision is proven", func() error {
+		if k.job == nil || k.job.Status.Rollout == nil || k.job.Status.Rollout.ProvenAt.IsZero() {
+			return fmt.Errorf("it is not: %+v", k.job)
+		}
+		proven = k.job.Status.Rollout.ProvenAt.Time
+		return nil
+	})
+	k.await(t, "web is evicted", func() error { return k.noPod("web") })
+	// A node's age is in whole seconds. This one also wakes the manager, which would look after what it has
+	// evicted 5 s later.
+	time.Sleep(time.Until(proven.Add(time.Second)))
+	w.node(name(joinsLater))
+	k.await(t, "all is done that is to be done", func() error {
+		return errors.Join(settled(k.job), k.noPod())
+	})
+	w.checkNodes(k, name)
+
+	must(t, admin.Delete(w.ctx, job))
+	k.await(t, "the NodeJob is gone", func() error {
+		if k.job != nil {
+			return fmt.Errorf("it is %+v", k.job)
+		}
+		return k.noPod()
+	})
+	for i := 1; i <= 5; i++ {
+		node := w.liveNode(name(fmt.Sprintf("n%d", i)))
+		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+		if on.Present || on.Label != "" || node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != "" {
+			t.Errorf("%s carries %+v and is %+v", node.Name, on, node.Spec)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, wrong := range k.wrong {
+		t.Error(wrong)
+	}
+}
+
+func number(n int32) *intstr.IntOrString { v := intstr.FromInt32(n); return &v }
+
+// settled is nil when the status is that of the rollout's end.
+func settled(job *v1alpha1.NodeJob) error {
+	if job == nil {
+		return errors.New("there is no NodeJob")
+	}
+	s := job.Status
+	conditions := map[string]string{}
+	for _, c := range s.Conditions {
+		conditions[c.Type] = string(c.Status) + " " + c.Reason
+	}
+	want := map[string]string{
+		v1alpha1.ConditionComplete:       "False " + v1alpha1.ReasonNodesFailed,
+		v1alpha1.ConditionReconciling:    "False " + v1alpha1.ReasonNodesFailed,
+		v1alpha1.ConditionStalled:        "True " + v1alpha1.ReasonNodesFailed,
+		v1alpha1.ConditionRollbackFailed: "False " + v1alpha1.ReasonNoRollbackFailed,
+	}
+	counts := v1alpha1.NodeCounts{Matched: 5, Done: 4, Failed: 1, RolledBack: 1}
+	steps := []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "all", Nodes: 4, Done: 3, Failed: 1}}
+	switch {
+	case s.Nodes != counts:
+		return fmt.Errorf("the counts are %+v", s.Nodes)
+	case !maps.Equal(conditions, want):
+		return fmt.Errorf("the conditions are %v", conditions)
+	case s.Rollout.Step != "all" || !slices.Equal(s.Rollout.Steps, steps) || len(s.Rollout.Casualties) > 0 || len(s.Drains) > 0:
+		return fmt.Errorf("the rollout is %+v", s.Rollout)
+	case len(s.Failures) != 1 || role(s.Failures[0].Node) != fails || s.Failures[0].Attempts != 2 ||
+		s.Failures[0].Rollback != v1alpha1.ReasonRolledBack || s.Failures[0].SetAside != v1alpha1.ReasonDrained:
+		return fmt.Errorf("the failures are %+v", s.Failures)
+	}
+	return nil
+}
+
+// checkNodes looks at what is on the nodes, and at how often the task began on each.
+func (w *world) checkNodes(k *kubelet, name func(string) string) {
+	w.t.Helper()
+	revision := w.live("plays").Status.Revision
+	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1}
+	for _, role := range []string{canary, "n3", "n4", joinsLater} {
+		wantStarts["task on "+role] = 1
+		node := w.liveNode(name(role))
+		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+		if on.Label != revision || on.Record == nil || on.Record.Outcome != record.Succeeded || on.Record.Attempts != 1 || node.Spec.Unschedulable {
+			w.t.Errorf("%s carries %+v, %+v and is %+v", role, on, on.Record, node.Spec)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if diff := cmp.Diff(wantStarts, k.starts); diff != "" {
+		w.t.Errorf("what began on the nodes (-want +got):\n%s", diff)
+	}
+	node := w.liveNode(name(fails))
+	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
+	rec := on.Record
+	switch {
+	case on.Label != "" || rec == nil || rec.Outcome != record.Failed || rec.Attempts != 2:
+		w.t.Errorf("the failed node carries %+v, %+v", on, rec)
+	case rec.Rollback == nil || rec.Rollback.Outcome != record.Succeeded || rec.Rollback.Attempts != 1:
+		w.t.Errorf("its rollback is %+v", rec.Rollback)
+	case rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained || !rec.Cordoned || !node.Spec.Unschedulable ||
+		node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "plays"):
+		w.t.Errorf("it is set aside as %+v, cordoned %t; %+v with %v", rec.Drain, rec.Cordoned, node.Spec, node.Annotations)
+	}
+}
+
+func (w *world) liveNode(name string) *corev1.Node {
+	w.t.Helper()
+	var node corev1.Node
+	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	return &node
+}
+
+// keepManager runs a manager for this world alone, and another one should it die, until the test ends.
+func (w *world) keepManager(c *cut) {
+	w.t.Helper()
+	options, err := w.cacheOptions()
+	must(w.t, err)
+	stop, err := runManager(options, c.funcs(), &events.FakeRecorder{})
+	must(w.t, err)
+	ended := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		select {
+		case <-ended:
+		case <-c.died:
+			err := stop()
+			c.revive()
+			var startErr error
+			if stop, startErr = runManager(options, c.funcs(), &events.FakeRecorder{}); errors.Join(err, startErr) != nil {
+				w.t.Errorf("putting another manager in its place: %v", errors.Join(err, startErr))
+				return
+			}
+			<-ended
+		}
+		if err := stop(); err != nil {
+			w.t.Errorf("running the manager: %v", err)
+		}
+	})
+	w.t.Cleanup(func() {
+		close(ended)
+		keeping.Wait()
+	})
+}
+
+// cacheOptions are those of a manager that sees this world alone.
+func (w *world) cacheOptions() (cache.Options, error) {
+	options, err := controller.CacheOptions()
+	if err != nil {
+		return options, err
+	}
+	options.DefaultNamespaces = map[string]cache.Config{w.namespace: {}}
+	for kind, by := range options.ByObject {
+		if _, isNode := kind.(*corev1.Node); isNode {
+			by.Label = labels.SelectorFromSet(labels.Set{"world": w.namespace})
+			options.ByObject[kind] = by
+		}
+	}
+	return options, nil
+}

@@ -1,0 +1,239 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// taskTakes is how long a played task runs, so that those of several nodes run at once.
+const taskTakes = 150 * time.Millisecond
+
+// kubelet plays the kubelets of a world, woken by watches, and keeps an eye on what must never happen.
+type kubelet struct {
+	w *world
+	// exits are the exit codes of the tasks that fail, by the role of their node.
+	exits map[string]int32
+
+	mu sync.Mutex
+	// changed is closed, and another one made, whenever something was seen.
+	changed chan struct{}
+	job     *v1alpha1.NodeJob
+	pods    map[types.UID]*corev1.Pod
+	// starts counts the attempts that began, such as "task on n1".
+	starts map[string]int
+	// ended has those that ended with success, and that last failed.
+	ended map[string]int32
+	// wrong is what must never happen, and did.
+	wrong []string
+}
+
+// playKubelet plays until the test ends.
+func (w *world) playKubelet(exits map[string]int32) *kubelet {
+	w.t.Helper()
+	k := &kubelet{
+		w: w, exits: exits, changed: make(chan struct{}),
+		pods: map[types.UID]*corev1.Pod{}, starts: map[string]int{}, ended: map[string]int32{},
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	pods, err := admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
+	must(w.t, err)
+	jobs, err := admin.Watch(ctx, &v1alpha1.NodeJobList{}, client.InNamespace(w.namespace))
+	must(w.t, err)
+	var playing sync.WaitGroup
+	playing.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case e, open := <-pods.ResultChan():
+				if !open {
+					w.t.Error("the watch of the pods has ended")
+					return
+				}
+				if pod, ok := e.Object.(*corev1.Pod); ok {
+					k.seePod(e.Type, pod, &playing)
+				}
+			case e, open := <-jobs.ResultChan():
+				if !open {
+					w.t.Error("the watch of the NodeJobs has ended")
+					return
+				}
+				if job, ok := e.Object.(*v1alpha1.NodeJob); ok {
+					k.seeJob(e.Type, job)
+				}
+			case <-ctx.Done():
+			}
+		}
+	})
+	w.t.Cleanup(func() {
+		cancel()
+		pods.Stop()
+		jobs.Stop()
+		playing.Wait()
+	})
+	return k
+}
+
+// await waits until check, which is called under the lock, returns nil.
+func (k *kubelet) await(t *testing.T, what string, check func() error) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		k.mu.Lock()
+		err, changed := check(), k.changed
+		k.mu.Unlock()
+		if err == nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+	}
+}
+
+func (k *kubelet) tell() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+func (k *kubelet) never(format string, args ...any) {
+	k.wrong = append(k.wrong, fmt.Sprintf(format, args...))
+}
+
+func (k *kubelet) seePod(event watch.EventType, pod *corev1.Pod, playing *sync.WaitGroup) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.tell()
+	_, known := k.pods[pod.UID]
+	k.pods[pod.UID] = pod
+	phase, ours := pod.Labels[v1alpha1.PhaseLabel]
+	if event == watch.Deleted {
+		delete(k.pods, pod.UID)
+	} else if !pod.DeletionTimestamp.IsZero() && len(pod.Finalizers) == 0 {
+		playing.Go(func() { k.remove(pod) })
+	}
+	if !ours {
+		if _, undone := k.ended["rollback on "+role(pod.Spec.NodeName)]; !undone && !pod.DeletionTimestamp.IsZero() {
+			k.never("pod %s is evicted before the rollback has ended", pod.Name)
+		}
+		return
+	}
+	if event == watch.Deleted && !over(pod) {
+		k.never("pod %s is gone before it has ended", pod.Name)
+	}
+	if known || event == watch.Deleted {
+		return
+	}
+	attempt := phase + " on " + role(pod.Spec.NodeName)
+	k.starts[attempt]++
+	k.checkLimits(pod)
+	playing.Go(func() {
+		time.Sleep(taskTakes)
+		k.end(pod, attempt)
+	})
+}
+
+// checkLimits looks at the moment in which a pod is made.
+func (k *kubelet) checkLimits(made *corev1.Pod) {
+	var busy []string
+	for _, pod := range k.pods {
+		if node := role(pod.Spec.NodeName); pod.Labels[v1alpha1.PhaseLabel] != "" && !over(pod) && node != joinsLater {
+			busy = append(busy, node)
+		}
+	}
+	slices.Sort(busy)
+	if len(slices.Compact(slices.Clone(busy))) < len(busy) {
+		k.never("two pods run on one node: %v", busy)
+	}
+	if len(busy) > 2 {
+		k.never("these nodes run at once: %v", busy)
+	}
+	if _, done := k.ended["task on "+canary]; !done && role(made.Spec.NodeName) != canary {
+		k.never("%s starts before the canary has ended", role(made.Spec.NodeName))
+	}
+}
+
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// end lets a task end.
+func (k *kubelet) end(pod *corev1.Pod, attempt string) {
+	code := int32(0)
+	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Task) {
+		code = k.exits[role(pod.Spec.NodeName)]
+	}
+	k.mu.Lock()
+	k.ended[attempt] = code // before anybody can act on it
+	k.mu.Unlock()
+	live := pod.DeepCopy()
+	live.ResourceVersion = "" // whatever was changed meanwhile
+	setEnd(live, code, "")
+	if err := admin.Status().Update(k.w.ctx, live); err != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.never("ending the %s: %v", attempt, err)
+	}
+}
+
+// remove takes away a pod that is being deleted and is still there a moment later, as kubelets do. The
+// API server deletes in two steps, and goes no further when its client dies between them.
+func (k *kubelet) remove(pod *corev1.Pod) {
+	time.Sleep(2 * taskTakes)
+	k.mu.Lock()
+	_, there := k.pods[pod.UID]
+	k.mu.Unlock()
+	if !there {
+		return
+	}
+	if err := admin.Delete(k.w.ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.never("removing pod %s: %v", pod.Name, err)
+	}
+}
+
+// seeJob checks that a status never takes back what it has said.
+func (k *kubelet) seeJob(event watch.EventType, job *v1alpha1.NodeJob) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.tell()
+	before := k.job
+	k.job = job
+	if event == watch.Deleted {
+		k.job = nil
+	}
+	n := job.Status.Nodes
+	if n.Matched != n.Done+n.Running+n.Waiting+n.Failed {
+		k.never("the counts do not add up: %+v", n)
+	}
+	if before == nil || before.Status.Rollout == nil {
+		return
+	}
+	was, is := before.Status.Rollout, job.Status.Rollout
+	if is == nil || (was.Step == "all" && is.Step != "all") || (!was.ProvenAt.IsZero() && !is.ProvenAt.Equal(&was.ProvenAt)) {
+		k.never("the rollout went back from %+v to %+v", was, is)
+	}
+}
+
+// noPod is nil when no pod is left, or none of the name; to be called under the lock.
+func (k *kubelet) noPod(names ...string) error {
+	for _, pod := range k.pods {
+		if len(names) == 0 || slices.Contains(names, pod.Name) {
+			return fmt.Errorf("pod %s (%s) is left, deleted %v, with finalizers %v", pod.Name, pod.Status.Phase, pod.DeletionTimestamp, pod.Finalizers)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// label sets a label on a node; with "" it takes it away.
+func (w *world) label(node, key, value string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	if value == "" {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
+	}
+	must(w.t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(patch)))
+}
+
+// change changes the spec of a NodeJob.
+func (w *world) change(job *v1alpha1.NodeJob, spec string) {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, job, mergePatch(`{"spec":`+spec+`}`)))
+}
+
+// retry asks for another try on all nodes that have failed.
+func (w *world) retry(job *v1alpha1.NodeJob, token string) {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.RetryAnnotation, token))))
+}
+
+// runOn are the nodes on which pods run, sorted.
+func (w *world) runOn() []string {
+	w.t.Helper()
+	nodes := []string{}
+	for _, pod := range w.pods() {
+		if !over(&pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// stepsAre waits until the status counts the nodes of the steps like this.
+func (w *world) stepsAre(job string, want ...v1alpha1.StepStatus) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("the steps are %+v", want), func() error {
+		r := w.live(job).Status.Rollout
+		if r == nil || !slices.Equal(r.Steps, want) {
+			return fmt.Errorf("the rollout is %+v", r)
+		}
+		return nil
+	})
+}
+
+func selects(key string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: "yes"}}
+}
+
+func TestANodeThatMatchesTwoStepsIsInTheFirst(t *testing.T) {
+	w := newWorld(t)
+	for _, node := range []string{"twice-1", "twice-2", "twice-3"} {
+		w.node(node)
+	}
+	w.label("twice-2", "first", "yes")
+	w.label("twice-2", "second", "yes")
+	w.label("twice-3", "second", "yes")
+	startManager(t, noFaults)
+	w.job("twice", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: percent("100%"), Steps: []v1alpha1.RolloutStep{
+			{Name: "first", NodeSelector: selects("first")}, {Name: "second", NodeSelector: selects("second")}, {Name: "rest"},
+		}}
+	})
+	for _, node := range []string{"twice-2", "twice-3", "twice-1"} {
+		pod := w.podOn(node)
+		if running := w.runOn(); !slices.Equal(running, []string{node}) {
+			t.Errorf("there are pods on %v, want %s", running, node)
+		}
+		w.end(pod, 0, "")
+	}
+	w.condition("twice", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.stepsAre("twice", v1alpha1.StepStatus{Name: "first", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "second", Nodes: 1, Done: 1},
+		v1alpha1.StepStatus{Name: "rest", Nodes: 1, Done: 1})
+}
+
+func TestAPercentageOfNoNodesWaitsForThem(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.job("none", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: percent("50%"), MaxFailures: percent("50%"), Steps: []v1alpha1.RolloutStep{
+			{Name: "half", Nodes: percent("50%")}, {Name: "rest"},
+		}}
+	})
+	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
+	w.stepsAre("none", v1alpha1.StepStatus{Name: "half"}, v1alpha1.StepStatus{Name: "rest"})
+	if r := w.live("none").Status.Rollout; r.Step != "half" || !r.ProvenAt.IsZero() {
+		t.Errorf("with no node the rollout is %+v", r)
+	}
+	w.node("half-1")
+	w.end(w.podOn("half-1"), 0, "")
+	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("empty-1")
+	w.node("empty-2")
+	w.job("empty", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "edge", NodeSelector: selects("edge"), Nodes: percent("50%")}, {Name: "rest"}}
+	})
+	c := w.condition("empty", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonStepWithoutNodes)
+	wantText(t, c.Message, "no node is in step edge", "Correct the step's nodeSelector", "take the step out")
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	w.label("empty-2", "edge", "yes")
+	w.end(w.podOn("empty-2"), 0, "")
+	w.end(w.podOn("empty-1"), 0, "")
+	w.condition("empty", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+func TestAStepWhoseSelectorCannotBeUsedIsNamed(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("odd-1")
+	job := w.job("odd", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "a", Nodes: number(1)}, {Name: "b", NodeSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like", Values: []string{"y"}}},
+		}}, {Name: "c"}}
+	})
+	c := w.condition("odd", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector)
+	wantText(t, c.Message, "spec.rollout.steps[1].nodeSelector cannot be used", "Like", "Correct it")
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	w.change(job, `{"rollout":{"steps":[{"name":"c"}]}}`)
+	w.end(w.podOn("odd-1"), 0, "")
+	w.condition("odd", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+// TestNothingStartsThatCouldNotBeUndone : the task itself could run, but its rollback is not there.
+func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("undone-1")
+	w.job("no-undo", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}}}
+	})
+	c := w.condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	wantText(t, c.Message, "spec.rollback.scriptFrom", w.namespace+"/undo does not exist", "Create it")
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	must(t, admin.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo"}, Data: map[string]string{"sh": "true"}}))
+	w.end(w.podOn("undone-1"), 0, "")
+	w.condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+func TestAFailedCanaryStopsTheRolloutUntilItIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("halt-1")
+	w.node("halt-2")
+	job := w.job("halts", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Rollout = v1alpha1.RolloutSpec{} // one node, then all; none may fail
+	})
+	w.end(w.podOn("halt-1"), 3, `{"exitCode":3,"message":"no space left"}`)
+	c := w.condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	wantText(t, c.Message, "rollout.maxFailures allows 0", "halt-1: TaskFailed, exit code 3: no space left",
+		"kubectl -n "+w.namespace+" annotate nodejob halts "+v1alpha1.RetryAnnotation)
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	w.retry(job, "1")
+	w.end(w.podOn("halt-1"), 3, "")
+	w.eventually("it has failed once more", func() error {
+		if rec := w.recordOn("halts", "halt-1").Record; rec.Retry == "" {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	w.condition("halts", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.noPods()
+	w.retry(job, "2")
+	w.end(w.podOn("halt-1"), 0, "")
+	w.end(w.podOn("halt-2"), 0, "")
+	w.condition("halts", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+func TestARolloutGoesNoFurtherThanItIsPromotedTo(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("prom-1")
+	w.node("prom-2")
+	job := w.job("promoted", func(s *v1alpha1.NodeJobSpec) { s.Rollout = v1alpha1.RolloutSpec{PromoteTo: "canary"} })
+	w.end(w.podOn("prom-1"), 0, "")
+	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling} {
+		c := w.condition("promoted", kind, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
+		wantText(t, c.Message, "step canary", "the next, all", `patch nodejob promoted --type=merge -p '{"spec":{"rollout":{"promoteTo":"all"}}}'`)
+	}
+	w.noPods()
+	w.change(job, `{"rollout":{"promoteTo":"all"}}`)
+	w.end(w.podOn("prom-2"), 0, "")
+	w.condition("promoted", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
+
+// cordoned waits until a node is cordoned for this NodeJob; for "", until it is open.
+func (w *world) cordoned(node, by string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s is cordoned for %q", node, by), func() error {
+		live := w.liveNode(node)
+		if live.Spec.Unschedulable != (by != "") || live.Annotations[v1alpha1.CordonedAnnotation] != by {
+			return fmt.Errorf("it is %+v with %v", live.Spec, live.Annotations)
+		}
+		return nil
+	})
+}
+
+// TestACordonIsGivenBack by each thing that ends its reason.
+func TestACordonIsGivenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		end func(w *world, job *v1alpha1.NodeJob, node string)
+		// stays is true when it is to be kept.
+		stays bool
+	}{
+		"when the node is skipped": {end: func(w *world, job *v1alpha1.NodeJob, node string) {
+			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
+		}},
+		"when failed nodes are to be left": {end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+			w.change(job, `{"onFailure":{"node":"Leave"}}`)
+		}},
+		"when the node is not selected any more": {end: func(w *world, _ *v1alpha1.NodeJob, node string) {
+			w.label(node, "selected", "")
+		}},
+		"when the NodeJob is deleted": {end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+			must(w.t, admin.Delete(w.ctx, job))
+			w.gone(job)
+		}},
+		"but not when its records are retained": {stays: true, end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+			w.change(job, `{"deletionPolicy":"Retain"}`)
+			must(w.t, admin.Delete(w.ctx, job))
+			w.gone(job)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			node := "back-" + w.namespace
+			w.node(node)
+			w.label(node, "selected", "yes")
+			job := w.job("gives-back", func(s *v1alpha1.NodeJobSpec) {
+				s.Retry.Limit = new(int32(0))
+				s.OnFailure.Node = v1alpha1.FailedNodeCordon
+				s.NodeSelector.MatchLabels["selected"] = "yes"
+			})
+			w.end(w.podOf(node, task.Task), 1, "")
+			key := v1alpha1.RecordKey(w.namespace, "gives-back")
+			w.cordoned(node, key)
+			w.condition("gives-back", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+			test.end(w, job, node)
+			if test.stays {
+				w.cordoned(node, key)
+				return
+			}
+			w.cordoned(node, "")
+		})
+	}
+}
