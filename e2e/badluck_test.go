@@ -18,24 +18,6 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// hold is a script that notes that it ran and ends once the test lets it.
-func (w *world) hold() string {
-	return w.mark() + "; while [ ! -e " + w.markFile() + ".go ]; do sleep 0.1; done"
-}
-
-// began waits until the script itself runs: a container runs a little earlier.
-func (w *world) began(node string) {
-	w.t.Helper()
-	w.eventually("the script runs on "+node, func() error {
-		if w.ran(node) == 0 {
-			return errors.New("it has not begun")
-		}
-		return nil
-	})
-}
-
-func (w *world) letGo(node string) { w.sh(node, "touch "+w.markFile()+".go") }
-
 // manager is the pod that leads.
 func (w *world) manager() corev1.Pod {
 	w.t.Helper()

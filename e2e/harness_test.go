@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -397,58 +396,6 @@ func (w *world) runningPod(node string) corev1.Pod {
 		return errors.New("none does")
 	})
 	return found
-}
-
-// sh runs a command on the node, beside the task.
-func (w *world) sh(node, script string) string {
-	w.t.Helper()
-	stdout, stderr, err := real.Exec(w.ctx, node, "/bin/sh", "-c", script)
-	if err != nil {
-		w.t.Fatalf("on %s: %s: %v\n%s%s", node, script, err, stdout, stderr)
-	}
-	return strings.TrimSpace(stdout)
-}
-
-// mark is a line of script that notes on the node's disk that the script ran.
-func (w *world) mark() string { return "echo ran >> " + w.markFile() }
-
-func (w *world) markFile() string { return "/var/tmp/" + w.namespace }
-
-// timed is a script that notes on the node's disk when its body began and ended, and ends as that does.
-func (w *world) timed(body string) string {
-	return fmt.Sprintf("date +%%s.%%N >> %[1]s.times\n(\n%[2]s\n)\ncode=$?\ndate +%%s.%%N >> %[1]s.times\nexit $code", w.markFile(), body)
-}
-
-type span struct{ began, ended time.Time }
-
-// spans are the runs of timed scripts on a node, in their order. One that runs has not ended.
-func (w *world) spans(node string) []span {
-	w.t.Helper()
-	var spans []span
-	for i, line := range strings.Fields(w.sh(node, "cat "+w.markFile()+".times 2>/dev/null || true")) {
-		seconds, err := strconv.ParseFloat(line, 64)
-		must(w.t, err)
-		at := time.UnixMicro(int64(seconds * 1e6))
-		if i%2 == 0 {
-			spans = append(spans, span{began: at})
-		} else {
-			spans[len(spans)-1].ended = at
-		}
-	}
-	return spans
-}
-
-// ran is how often mark was run on the node.
-func (w *world) ran(node string) int {
-	w.t.Helper()
-	return strings.Count(w.sh(node, "cat "+w.markFile()+" 2>/dev/null || true"), "ran")
-}
-
-func (w *world) wantRan(node string, want int) {
-	w.t.Helper()
-	if got := w.ran(node); got != want {
-		w.t.Errorf("the script ran %d times on %s, want %d", got, node, want)
-	}
 }
 
 func wantText(t *testing.T, text string, want ...string) {

@@ -1,0 +1,157 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// TestR20_RetriesBackOffExponentiallyAndLeaveTheNode measures from the end of each attempt, as the
+// kubelet reports it in whole seconds, to the making of the next pod.
+func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := w.logPods()
+	w.job("backs-off", w.mark()+"; exit 3", onNode2, func(s *v1alpha1.NodeJobSpec) {
+		s.Retry = v1alpha1.RetrySpec{Limit: new(int32(4)), BackoffSeconds: new(int32(1)), MaxBackoffSeconds: new(int32(4))}
+	})
+	if rec := w.failed("backs-off", "node-2"); rec.Attempts != 5 || *rec.ExitCode != 3 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+	w.wantRan("node-2", 5)
+	pods := log.of("backs-off")
+	if len(pods) != 5 {
+		t.Fatalf("the pods were %q", log.story("backs-off"))
+	}
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
+		gap := pods[i+1].made.Sub(ended.Time)
+		t.Logf("retry %d came %.2f s after the end of attempt %d", i+1, gap.Seconds(), i+1)
+		if gap < want {
+			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
+		}
+		// Without its limit, the last would come after 8 s.
+		if gap > want+3500*time.Millisecond {
+			t.Errorf("retry %d came after %s, want soon after %s", i+1, gap, want)
+		}
+	}
+	w.wantCordoned("node-2", false)
+	w.condition("backs-off", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+}
+
+func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	mended := w.markFile() + ".mended"
+	cordon := func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+	}
+	w.job("cordons", "[ -e "+mended+" ] || exit 3", cordon)
+	w.job("cordons-too", "exit 4", cordon)
+	for _, job := range []string{"cordons", "cordons-too"} {
+		w.eventually(job+" has set the node aside", func() error {
+			if f := w.get(job).Status.Failures; len(f) != 1 || f[0].SetAside != v1alpha1.ReasonCordoned {
+				return fmt.Errorf("the failures are %+v", f)
+			}
+			return nil
+		})
+	}
+	w.wantCordoned(node, true, "cordons", "cordons-too")
+
+	// One is skipped by hand, the other is mended and tried again: the last opens the node.
+	c := w.condition("cordons-too", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.asTold(c.Message, "label node", "NAME", node)
+	w.complete("cordons-too")
+	w.eventually("the node is cordoned for the other alone", func() error {
+		if by := record.CordonedBy(w.node(node).Annotations); !slices.Equal(by, []string{v1alpha1.RecordKey(w.namespace, "cordons")}) {
+			return fmt.Errorf("it is for %q", by)
+		}
+		return nil
+	})
+	w.wantCordoned(node, true, "cordons")
+	w.sh(node, "touch "+mended)
+	c = w.condition("cordons", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.asTold(c.Message, "annotate nodejob")
+	w.done("cordons", node)
+	w.wantCordoned(node, false)
+
+	// Who opens it by hand is not overruled.
+	w.job("overruled", "exit 5", cordon)
+	w.eventually("the node is cordoned again", func() error {
+		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].SetAside != v1alpha1.ReasonCordoned {
+			return fmt.Errorf("the failures are %+v", f)
+		}
+		return nil
+	})
+	w.kubectl("uncordon", node)
+	w.eventually("the node is given back", func() error {
+		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].SetAside != "" {
+			return fmt.Errorf("the failures are %+v", f)
+		}
+		return nil
+	})
+	w.wantCordoned(node, false)
+
+	w.kubectl("cordon", node)
+	w.sh(node, "rm "+mended)
+	w.job("not-ours", "[ -e "+mended+" ] || exit 3", cordon)
+	c = w.condition("not-ours", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.wantCordoned(node, true)
+	w.sh(node, "touch "+mended)
+	w.asTold(c.Message, "annotate nodejob")
+	w.complete("not-ours")
+	w.wantCordoned(node, true)
+}
+
+// TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest does what the status says one can do.
+func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("asked", w.mark()+"; [ -e "+w.markFile()+".mended ] || exit 3", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+	})
+	told := func() string {
+		t.Helper()
+		return w.condition("asked", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed).Message
+	}
+	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+
+	// One node, which fails again.
+	first := w.on("asked", "node-1").Record
+	w.asTold(told(), "annotate node NAME", "NAME", "node-1")
+	w.eventually("node-1 was tried again", func() error {
+		if rec := w.on("asked", "node-1").Record; rec == nil || rec.PodUID == first.PodUID {
+			return fmt.Errorf("the record is %+v", rec)
+		}
+		return nil
+	})
+	w.wantRan("node-1", 2)
+	w.wantRan("node-2", 1)
+	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+
+	// All, of which one is mended.
+	w.sh("node-2", "touch "+w.markFile()+".mended")
+	w.asTold(told(), "annotate nodejob")
+	w.done("asked", "node-2")
+	live := w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1})
+	w.wantRan("node-1", 3)
+	w.wantRan("node-2", 2)
+
+	// The other is skipped.
+	w.asTold(told(), "label node", "NAME", "node-1")
+	w.complete("asked")
+	w.wantRan("node-1", 3)
+	if on := w.on("asked", "node-1"); on.Label != live.Status.Revision {
+		t.Errorf("node-1 carries the label %q, want %q", on.Label, live.Status.Revision)
+	}
+}
