@@ -321,9 +321,9 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Maximum=604800
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// gracePeriodSeconds is what an evicted pod has to end: 0 to 86400. The pod's own when omitted.
+	// gracePeriodSeconds is what an evicted pod has to end: 1 to 86400. The pod's own when omitted.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 
@@ -377,7 +377,7 @@ type RolloutSpec struct {
 // RolloutStep is a group of nodes that a revision reaches together. A step with neither nodes nor
 // nodeSelector, which must be the last, is for all that the steps before leave.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.nodes) || type(self.nodes) != int || self.nodes >= 1",message="nodes of a step must be a number of at least 1, or a percentage from \"1%\" to \"100%\": for all that are left, leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodes) || (type(self.nodes) == int ? self.nodes >= 1 : self.nodes.matches('^(100|[1-9][0-9]?)%$'))",message="nodes of a step must be a number of at least 1, or a percentage from \"1%\" to \"100%\": for all that are left, leave it out"
 type RolloutStep struct {
 	// name of the step, as promoteTo and the status name it: lower case letters, digits and dashes.
 	// +required
@@ -391,7 +391,7 @@ type RolloutStep struct {
 	// there are fewer. The oldest nodes are taken first, spread over the zones.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^(100|[1-9][0-9]?)%$`
+	// +kubebuilder:validation:MaxLength=4
 	Nodes *intstr.IntOrString `json:"nodes,omitempty"`
 
 	// nodeSelector selects the nodes of the step, among those that spec.nodeSelector selects.
@@ -514,6 +514,10 @@ type RolloutStatus struct {
 	// soakingSince is when the soak of the current step began; absent when it has not.
 	// +optional
 	SoakingSince metav1.Time `json:"soakingSince,omitzero"`
+	// soakedAt is when the soak of the current step was over; absent while it is not, or there is none.
+	// What becomes of its nodes after that is no failure of it.
+	// +optional
+	SoakedAt metav1.Time `json:"soakedAt,omitzero"`
 	// provenAt is when the last step was passed. Nodes that are created later run the task at once.
 	// +optional
 	ProvenAt metav1.Time `json:"provenAt,omitzero"`

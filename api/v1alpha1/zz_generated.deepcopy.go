@@ -443,6 +443,7 @@ func (in *RolloutStatus) DeepCopyInto(out *RolloutStatus) {
 	*out = *in
 	in.StepStartedAt.DeepCopyInto(&out.StepStartedAt)
 	in.SoakingSince.DeepCopyInto(&out.SoakingSince)
+	in.SoakedAt.DeepCopyInto(&out.SoakedAt)
 	in.ProvenAt.DeepCopyInto(&out.ProvenAt)
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps

@@ -39,8 +39,9 @@ var errRaced = errors.New("the node has changed meanwhile")
 type applied struct {
 	// refused is true when the API server refused a pod.
 	refused bool
-	// raced is true when a write came too late, and is to be decided anew.
-	raced bool
+	// again is true when there is something new to look at that no event tells: a write that came too late,
+	// or evictions that were asked for.
+	again bool
 }
 
 // apply does what the plan says. Actions are independent, except that one refused pod means that
@@ -81,14 +82,20 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	}
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
-	for _, a := range evictions {
-		for _, pod := range a.Pods {
-			group.Go(func() error { r.evict(evictCtx, seen, a, pod); return nil })
-		}
-	}
+	r.evictAll(evictCtx, seen, evictions, &group)
 	err := group.Wait()
 	refused, startErr := r.judgeStarts(seen.job, startErrs)
-	return applied{refused: refused, raced: raced.Load()}, errors.Join(err, startErr)
+	// What blocks an eviction is only in the next plan.
+	again := raced.Load() || len(evictions) > 0
+	return applied{refused: refused, again: again}, errors.Join(err, startErr)
+}
+
+func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Evict, group *errgroup.Group) {
+	for _, a := range evictions {
+		for _, pod := range a.Pods {
+			group.Go(func() error { r.evict(ctx, seen, a, pod); return nil })
+		}
+	}
 }
 
 // judgeStarts notes a refusal, once for all pods that were refused, or that there is none any more.
@@ -161,7 +168,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: &a.Record, DropLabel: a.DropLabel, Cordon: a.Cordon})
+	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: &a.Record, DropLabel: a.DropLabel, Cordon: a.Cordon, ResourceVersion: a.ResourceVersion})
 	switch {
 	case apierrors.IsNotFound(err):
 		// Nothing to record on: once the cache shows that, the pod is let go.
@@ -177,7 +184,7 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 // mark writes what becomes of a failed node.
 func (r *Reconciler) mark(ctx context.Context, job *v1alpha1.NodeJob, a plan.Mark) error {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: a.Record, Cordon: a.Cordon})
+	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: a.Record, Cordon: a.Cordon, ResourceVersion: a.ResourceVersion})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -201,11 +208,11 @@ func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.F
 	return nil
 }
 
-// changeNode writes a change of a node. One that cordons it, or the opposite, holds for the node as it
-// was seen only: that somebody was faster is normal, and errRaced.
+// changeNode writes a change of a node. One that is made from what was seen holds for that only: that
+// somebody was faster is normal, and errRaced.
 func (r *Reconciler) changeNode(ctx context.Context, name string, change record.Change) error {
 	err := r.patchNode(ctx, name, change.Patch())
-	if change.Cordon == nil || !apierrors.IsConflict(err) {
+	if !change.Guarded() || !apierrors.IsConflict(err) {
 		return err
 	}
 	// What has changed may wake nobody, such as a heartbeat, and the cache may be behind.

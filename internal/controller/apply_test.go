@@ -43,8 +43,8 @@ func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFaultyReconciler(t, raced(), watchedNode())
 			did, err := r.apply(t.Context(), observation{job: liveJob()}, plan.Plan{Actions: []plan.Action{tt.action}})
-			if did.raced != tt.want || (err == nil) != tt.want {
-				t.Errorf("raced: %v (%v), want %v", did.raced, err, tt.want)
+			if did.again != tt.want || (err == nil) != tt.want {
+				t.Errorf("again: %v (%v), want %v", did.again, err, tt.want)
 			}
 			// The cache may not show yet what was done meanwhile.
 			if _, remembered := r.memory.nodes[client.ObjectKey{Name: "n"}]; remembered != tt.want {

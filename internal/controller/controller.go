@@ -29,6 +29,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -121,7 +122,7 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	did, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
 	r.writeFailed(job, applyErr)
-	again := did.raced
+	again := did.again
 	if did.refused {
 		// What was to start does not run: the status must not say so.
 		if seen, err = r.observe(ctx, job); err != nil {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -26,40 +27,46 @@ const drainLookInterval = time.Second
 const nodeNameField = "spec.nodeName"
 
 // observeDrains lists the pods that are still to leave the nodes that are being drained. The cache has
-// only our own.
-func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) (map[types.UID][]plan.DrainPod, error) {
-	draining := drainingNodes(job, nodes)
+// only our own. Nodes whose pods cannot be listed now are left out: the rest must not wait for them.
+func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) map[types.UID][]plan.DrainPod {
+	draining := drainingNodes(job, in.Revision, in.Nodes)
 	r.drains.keep(client.ObjectKeyFromObject(job), draining)
-	seen := make([][]plan.DrainPod, len(draining))
+	seen := make([]*[]plan.DrainPod, len(draining))
 	var group errgroup.Group
 	group.SetLimit(maxParallelReads)
 	for i, node := range draining {
-		group.Go(func() (err error) {
-			seen[i], err = r.podsToLeave(ctx, job, node, now)
-			return err
+		group.Go(func() error {
+			pods, err := r.podsToLeave(ctx, job, node, in.Now)
+			if err != nil {
+				logf.FromContext(ctx).Error(err, "looking at a drain", "node", node.Name)
+				return nil // the others are looked at all the same
+			}
+			seen[i] = &pods
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
+	_ = group.Wait() // no error comes of it
 	drains := make(map[types.UID][]plan.DrainPod, len(draining))
 	for i, node := range draining {
-		drains[node.UID] = seen[i]
+		if seen[i] != nil {
+			drains[node.UID] = *seen[i]
+		}
 	}
-	return drains, nil
+	return drains
 }
 
 // maxParallelReads bounds the lists that one pass has under way.
 const maxParallelReads = 8
 
-// drainingNodes are those on which the drain has begun and not ended.
-func drainingNodes(job *v1alpha1.NodeJob, nodes []plan.Node) []*plan.Node {
+// drainingNodes are those on which the drain has begun for this revision and not ended.
+func drainingNodes(job *v1alpha1.NodeJob, revision string, nodes []plan.Node) []*plan.Node {
 	if job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain || !job.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	var draining []*plan.Node
 	for i := range nodes {
-		if rec := nodes[i].On.Record; rec != nil && rec.Drain != nil && rec.Drain.FinishedAt.IsZero() {
+		rec := nodes[i].On.Record
+		if rec != nil && rec.Revision == revision && nodes[i].On.Label == "" && rec.Drain != nil && rec.Drain.FinishedAt.IsZero() {
 			draining = append(draining, &nodes[i])
 		}
 	}
@@ -92,14 +99,15 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, nod
 // pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
 // each pod on the node, and brings kustomize and cobra into the manager.
 func leaves(pod *corev1.Pod) bool {
-	if _, ours := pod.Labels[v1alpha1.NodeJobLabel]; ours {
-		return false
-	}
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
+	owner := metav1.GetControllerOf(pod)
+	if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
 		return false // it would be made again on the same node
+	}
+	if owner != nil && owner.Kind == "NodeJob" && owner.APIVersion == v1alpha1.GroupVersion.String() {
+		return false // a task, which is here to run on this very node
 	}
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

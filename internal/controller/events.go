@@ -41,7 +41,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 			reason, what = v1alpha1.ReasonRetriesExhausted, "it is not tried again"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
-			fmt.Sprintf("attempt %d failed (%s%s), %s: %s", rec.Attempts, rec.Reason, exitCode(rec.ExitCode), what, outcome.Clean(rec.Message, 512)))
+			fmt.Sprintf("attempt %d failed (%s%s), %s%s", rec.Attempts, rec.Reason, exitCode(rec.ExitCode), what, said(rec.Message)))
 	}
 }
 
@@ -62,8 +62,16 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 			reason, what = v1alpha1.ReasonRollbackFailed, "it is not tried again, and nobody knows what state the node is in"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
-			fmt.Sprintf("attempt %d of the rollback failed (%s%s), %s: %s", rb.Attempts, rb.Reason, exitCode(rb.ExitCode), what, outcome.Clean(rb.Message, 512)))
+			fmt.Sprintf("attempt %d of the rollback failed (%s%s), %s%s", rb.Attempts, rb.Reason, exitCode(rb.ExitCode), what, said(rb.Message)))
 	}
+}
+
+// said is what the attempt printed last, if anything.
+func said(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + outcome.Clean(message, 512)
 }
 
 func exitCode(code *int32) string {

@@ -41,7 +41,7 @@ func TestEventsOfAttempts(t *testing.T) {
 		"a rollback": {rollback(record.Rollback{Outcome: record.Succeeded}, false), both("Normal RolledBack Rollback", "the rollback has succeeded"), [2]string{"rollback", "Succeeded"}},
 		"a rollback that failed": {
 			rollback(record.Rollback{Outcome: record.Failed, Attempts: 1, Reason: "DeadlineExceeded"}, false),
-			both("Warning AttemptFailed Rollback", "attempt 1 of the rollback failed (DeadlineExceeded), it is tried again: "), [2]string{"rollback", "Failed"},
+			both("Warning AttemptFailed Rollback", "attempt 1 of the rollback failed (DeadlineExceeded), it is tried again"), [2]string{"rollback", "Failed"},
 		},
 		"a rollback that failed for good": {
 			rollback(record.Rollback{Outcome: record.Failed, Attempts: 2, Reason: "TaskFailed", ExitCode: &code, Message: "no way back"}, true),
@@ -103,7 +103,7 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 			for _, cordon := range []*record.Cordon{ours, open} {
 				cordon.ResourceVersion = r.node("n").ResourceVersion
 			}
-			if did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{tt.action}}); err != nil || did.raced {
+			if did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{tt.action}}); err != nil || did.again {
 				t.Fatalf("%+v, %v", did, err)
 			}
 			if diff := cmp.Diff(tt.want, r.told.events()); diff != "" {

@@ -77,8 +77,8 @@ func TestEvictions(t *testing.T) {
 			answer = budget(what)
 		}
 		r.drains.looked(key, []plan.DrainPod{pod}, noon)
-		if did, err := r.apply(t.Context(), seen, p); err != nil || did.raced || did.refused {
-			t.Errorf("%+v (%v), want no error: the status tells it", did, err)
+		if did, err := r.apply(t.Context(), seen, p); err != nil || !did.again || did.refused {
+			t.Errorf("%+v (%v), want no error: the status tells it, after another look", did, err)
 		}
 		if diff := cmp.Diff([]string{"eviction of shop/web (web), UID web-uid, grace 5"}, got); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)

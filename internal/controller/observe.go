@@ -55,9 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}
-	if seen.input.Drains, err = r.observeDrains(ctx, job, seen.input.Nodes, now); err != nil {
-		return seen, err
-	}
+	seen.input.Drains = r.observeDrains(ctx, job, seen.input)
 	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
 		return seen, err
@@ -216,8 +214,8 @@ func viewNode(node *corev1.Node) (plan.Node, time.Time) {
 		Unschedulable:   node.Spec.Unschedulable,
 		CordonedBy:      record.CordonedBy(node.Annotations),
 		Deleting:        !node.DeletionTimestamp.IsZero(),
-		BootID:          node.Status.NodeInfo.BootID,
-		MachineID:       node.Status.NodeInfo.MachineID,
+		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
+		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
 	}
 	var since time.Time
 	for i := range node.Status.Conditions {

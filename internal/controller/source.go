@@ -23,6 +23,9 @@ import (
 // beginning: nothing is done that could not be undone.
 func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *plan.Obstacle, error) {
 	var src task.Source
+	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
+		return src, obstacle, err
+	}
 	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
 	for _, s := range scriptsOf(job) {
 		if !s.needed(job) {
@@ -35,6 +38,26 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 		*into[s.field] = content
 	}
 	return src, nil, nil
+}
+
+// namespaceGoes is the obstacle of a NodeJob that is to be rolled back in a namespace that is being
+// deleted: no pod can be made there, and what the rollback's script is in may be gone.
+func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*plan.Obstacle, error) {
+	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack {
+		return nil, nil
+	}
+	var namespace corev1.Namespace
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("getting the namespace: %w", err)
+	case err == nil && namespace.DeletionTimestamp.IsZero():
+		return nil, nil
+	}
+	return &plan.Obstacle{
+		Reason:  v1alpha1.ReasonNamespaceTerminating,
+		Message: fmt.Sprintf("namespace %s is being deleted, and no pod can be made in it", job.Namespace),
+	}, nil
 }
 
 // Fields of a NodeJob's spec that hold a script.

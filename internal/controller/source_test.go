@@ -78,13 +78,17 @@ func TestSource(t *testing.T) {
 		// wantObstacle is why nothing may start.
 		wantObstacle *plan.Obstacle
 	}{
-		"all are there":                                  {job: job(), want: all},
-		"there is no rollback":                           {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
-		"an inline rollback":                             {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
-		"nothing starts that could not be undone":        {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
-		"the task is missing":                            {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
-		"a deletion needs what undoes only":              {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
-		"and needs it":                                   {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
+		"all are there":                           {job: job(), want: all},
+		"there is no rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
+		"an inline rollback":                      {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
+		"nothing starts that could not be undone": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
+		"the task is missing":                     {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
+		"a deletion needs what undoes only":       {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
+		"and needs it":                            {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
+		"a namespace that goes leaves nothing to undo": {
+			job:          job(deleted(v1alpha1.DeletionRollBack), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
+			wantObstacle: &plan.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
+		},
 		"a deletion that undoes nothing needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
 	}
 	for name, tt := range tests {

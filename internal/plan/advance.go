@@ -40,12 +40,19 @@ func (s *survey) advance(p *Plan) {
 		s.beginStep(0)
 	}
 	for s.provenAt.IsZero() {
+		if s.stopped {
+			s.rollout.SoakingSince = metav1.Time{} // nobody watches it
+		}
 		if s.stopped || !s.passes(p) {
 			return
 		}
 		switch {
 		case s.current == len(s.steps)-1:
 			s.rollout.ProvenAt = s.now()
+			if len(s.rollout.Casualties) > 0 || s.ceiling < s.current {
+				// They hold nothing any more: that is for the next pass, and no event comes of it.
+				p.wake(s.in.Now.Add(time.Second))
+			}
 			return
 		case s.current >= s.ceiling:
 			s.passed = true
@@ -62,7 +69,7 @@ func (s *survey) beginStep(k int) {
 	s.current = k
 	s.rollout.Step = s.steps[k].name
 	s.rollout.StepStartedAt = s.now()
-	s.rollout.SoakingSince = metav1.Time{}
+	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, metav1.Time{}
 }
 
 // passes is true when the current step is done and its soak is over. A soak that finds a node not
@@ -70,21 +77,20 @@ func (s *survey) beginStep(k int) {
 func (s *survey) passes(p *Plan) bool {
 	st := &s.steps[s.current]
 	for s.finished(st, p.Nodes) {
-		if st.soak == 0 {
+		if st.soak == 0 || !s.rollout.SoakedAt.IsZero() {
 			return true
 		}
 		sick := s.notReady(st, p.Nodes)
 		if s.rollout.SoakingSince.IsZero() {
 			if len(sick) > 0 {
-				return false // it begins when all are Ready
+				s.unwell = p.Nodes[sick[0]].Name
+				return false
 			}
 			// The next whole second, or the soak would be shorter than it was asked for.
 			s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
 		}
 		if len(sick) == 0 {
-			until := s.rollout.SoakingSince.Add(st.soak)
-			p.wake(until)
-			return !s.in.Now.Before(until)
+			return s.soaked(st, p)
 		}
 		for _, i := range sick {
 			s.failInSoak(i, &p.Nodes[i])
@@ -97,6 +103,17 @@ func (s *survey) passes(p *Plan) bool {
 	}
 	s.rollout.SoakingSince = metav1.Time{}
 	return false
+}
+
+// soaked is true when the soak is over, and says when it is.
+func (s *survey) soaked(st *step, p *Plan) bool {
+	until := s.rollout.SoakingSince.Add(st.soak)
+	if s.in.Now.Before(until) {
+		p.wake(until)
+		return false
+	}
+	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, s.now()
+	return true
 }
 
 // finished is true when nothing of the step is still to come, and something proves that it works. A
@@ -112,8 +129,8 @@ func (s *survey) finished(st *step, nodes []NodeState) bool {
 			return false
 		}
 	}
-	if st == &s.steps[len(s.steps)-1] && len(st.nodes) == 0 {
-		return s.proven()
+	if len(st.nodes) == 0 && !st.selective {
+		return s.proven() // there are no more nodes
 	}
 	return done > 0
 }
@@ -184,6 +201,9 @@ func (s *survey) heldBy(w *work) (reason, message string, until time.Time) {
 		until = s.rollout.SoakingSince.Add(current.soak)
 		return v1alpha1.ReasonSoaking,
 			fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, until.UTC().Format(time.RFC3339)), until
+	case s.unwell != "":
+		return v1alpha1.ReasonWaitingForStep,
+			fmt.Sprintf("it is in step %s, and the soak of step %s begins when node %s is Ready", own, current.name, s.unwell), until
 	}
 	return v1alpha1.ReasonWaitingForStep, fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name), until
 }

@@ -102,6 +102,8 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		current := &s.steps[s.current]
 		is.reason = v1alpha1.ReasonSoaking
 		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
+	case s.unwell != "" && n.Running == 0:
+		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.steps[s.current].name, s.unwell)
 	case s.obstacle != nil && s.obstructs():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.notStarted) > 0:

@@ -69,7 +69,7 @@ func (h *history) ended() bool {
 
 func (h *history) finishDeletion() {
 	h.until("the NodeJob goes or is held", func() bool {
-		return h.gone || (h.ended() && isTrue(h.last.Status, v1alpha1.ConditionStalled))
+		return h.gone || (len(h.last.Actions) == 0 && len(h.pods) == 0 && isTrue(h.last.Status, v1alpha1.ConditionStalled))
 	})
 	if h.gone || h.broken != "" {
 		return

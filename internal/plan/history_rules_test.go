@@ -85,6 +85,16 @@ func (h *history) exhausted(node *Node) bool {
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
+// down is true when the node has been lost since an attempt failed there, and none runs there now.
+func (h *history) down(node *Node, pods []Pod) bool {
+	if slices.ContainsFunc(pods, func(p Pod) bool { return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) }) {
+		return false
+	}
+	rec := node.On.Record
+	return rec != nil && node.lost() && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Attempts > 0 &&
+		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+}
+
 // ran is true when the revision runs on the node or has.
 func (h *history) ran(node *Node, pods []Pod) bool {
 	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && rec.MachineID == node.MachineID {
@@ -216,6 +226,9 @@ func (h *history) checkPlan(in Input, p Plan) {
 		}
 	}
 	h.checkWrites(p)
+	if !p.WakeAt.IsZero() && !p.WakeAt.After(in.Now) {
+		h.break_("cost", "it wakes at %v, which is not to come", p.WakeAt)
+	}
 	h.checkStates(in, p)
 	if in.Obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
 		h.break_("rule 10", "the obstacle is not in the status")
@@ -233,7 +246,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		other := &in.Nodes[i]
 		switch {
 		case !h.selected(other):
-		case h.exhausted(other):
+		case h.exhausted(other), h.down(other, in.Pods):
 			bad++
 		case other.UID == node.UID, len(other.Taints) > 0 && other.On.Label != h.rev:
 		case h.soaked[other.UID] && other.On.Label == h.rev:

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,17 +61,7 @@ func (s *survey) forget(node *Node, p *Plan) {
 func (s *survey) undo() Plan {
 	var p Plan
 	for i := range s.in.Nodes {
-		node := &s.in.Nodes[i]
-		w, st := work{node: node, step: noStep}, NodeState{Name: node.Name}
-		leaving := s.settlePods(&w, &st, &p) || s.in.Occupied[node.Name]
-		if !w.slot {
-			s.undoOn(leaving, &w, &st, &p)
-		} else if st.State == Waiting || st.State == Failed {
-			st.State = Running
-		}
-		p.wake(st.Until)
-		p.Nodes = append(p.Nodes, st)
-		s.work = append(s.work, w)
+		s.undoSettle(&s.in.Nodes[i], &p)
 	}
 	s.releaseOrphans(&p)
 	s.startWithinLimit(&p)
@@ -78,11 +70,35 @@ func (s *survey) undo() Plan {
 			p.Nodes[i].State = Running
 		}
 	}
-	if len(p.Actions) == 0 && len(s.in.Pods) == 0 && count(p.Nodes).Matched == 0 {
+	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return releasable(&pod) })
+	if len(p.Actions) == 0 && !left && count(p.Nodes).Matched == 0 {
 		p.Actions = append(p.Actions, Finish{})
 	}
 	p.Status = s.undoStatus(&p)
+	if isStalled(p.Status) {
+		// What lets it go may be no event that we see, such as the deletion of the namespace.
+		p.wake(s.in.Now.Add(heldLook))
+	}
 	return p
+}
+
+// undoSettle is settle for a NodeJob that is rolled back.
+func (s *survey) undoSettle(node *Node, p *Plan) {
+	w, st := work{node: node, step: noStep}, NodeState{Name: node.Name}
+	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
+	if !w.slot {
+		s.undoOn(leaving, &w, &st, p)
+	}
+	p.wake(st.Until)
+	p.Nodes = append(p.Nodes, st)
+	s.work = append(s.work, w)
+}
+
+// heldLook is how often a deletion that is held is looked at.
+const heldLook = 10 * time.Second
+
+func isStalled(status v1alpha1.NodeJobStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
 }
 
 // undoOn gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.

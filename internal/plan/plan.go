@@ -203,6 +203,9 @@ type Record struct {
 	Final bool
 	// Cordon is set when the success ends what the node was cordoned for.
 	Cordon *record.Cordon
+	// ResourceVersion is set when the record is made from the one that is there: the write fails on a node
+	// that has changed since.
+	ResourceVersion string
 }
 
 // Mark writes on a node what becomes of it after a failure.
@@ -215,6 +218,8 @@ type Mark struct {
 	// Record is nil when it stays as it is.
 	Record *record.Record
 	Cordon *record.Cordon
+	// ResourceVersion is that of the node on which this was decided: the write fails on another one.
+	ResourceVersion string
 }
 
 // Evict asks for the eviction of pods from a node that is being drained.

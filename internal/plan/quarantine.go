@@ -21,7 +21,7 @@ const (
 
 	defaultDrainTimeoutSeconds = 600
 
-	// maxDrains bounds status.drains, maxBlocked the pods that it names for each node, and
+	// maxDrains bounds the drains that go on at once, maxBlocked the pods that it names for each node, and
 	// maxBlockedMessage, in bytes, what it says of each.
 	maxDrains         = 10
 	maxBlocked        = 3
@@ -31,35 +31,34 @@ const (
 // setAside does with failed nodes what onFailure.node says, and gives back the others. Where a node
 // stands is on the node, so a new manager goes on from there.
 func (s *survey) setAside(p *Plan) {
-	policy := s.in.Job.Spec.OnFailure.Node
-	for i := range p.Nodes {
-		w := &s.work[i]
-		if w.written {
-			continue
-		}
-		wanted := w.exhausted && (policy == v1alpha1.FailedNodeCordon || policy == v1alpha1.FailedNodeDrain)
-		if wanted {
-			s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
-		} else if s.givesBack(w, &p.Nodes[i]) {
-			s.handBack(w, false, p)
+	for i := range s.work {
+		if s.work[i].exhausted && drains(s.work[i].node.On.Record) {
+			s.draining++
 		}
 	}
-	s.drains = boundedDrains(s.drains)
+	for i := range p.Nodes {
+		if w := &s.work[i]; !w.written {
+			s.setAsideOrGiveBack(w, &p.Nodes[i], p)
+		}
+	}
+	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
+	})
+	s.drains = s.drains[:min(len(s.drains), maxDrains)]
 }
 
-// givesBack is true when nothing is to come that the node is cordoned for. While the task is tried
-// again it stays cordoned, until a success opens it.
-func (s *survey) givesBack(w *work, st *NodeState) bool {
-	switch st.State {
-	case Done:
-		return true
-	case Excluded:
-		return st.Reason == v1alpha1.ReasonNotSelected
-	case Failed:
-		return w.exhausted
-	case Waiting, Running:
+func (s *survey) setAsideOrGiveBack(w *work, st *NodeState, p *Plan) {
+	policy := s.in.Job.Spec.OnFailure.Node
+	leave := policy == "" || policy == v1alpha1.FailedNodeLeave
+	switch {
+	case w.exhausted && !leave:
+		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
+	case leave, st.State == Done, st.State == Excluded:
+		s.handBack(w, false, p)
+	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
+		s.handBack(w, true, p)
 	}
-	return false
+	// While the task is tried again the node stays cordoned, until a success opens it.
 }
 
 // cordon is the change that cordons the node for this NodeJob; nil when it is, or when somebody else
@@ -99,8 +98,9 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 		s.handBack(w, true, p)
 		return
 	case !drain && drains(&r):
-		p.Actions = append(p.Actions, Mark{Node: node.Name, UID: node.UID, Reason: v1alpha1.ReasonDrainCancelled,
-			Message: "onFailure.node is not Drain any more", Record: s.cancelled(r)})
+		mark := markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark.Record = s.cancelled(r)
+		p.Actions = append(p.Actions, mark)
 		return
 	}
 	if mark := s.beginning(w, r, drain); mark.Record != nil {
@@ -114,7 +114,7 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 // neither does.
 func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 	node := w.node
-	mark := Mark{Node: node.Name, UID: node.UID}
+	mark := markOf(node, "", "")
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
 	}
@@ -122,7 +122,8 @@ func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain && w.settled && r.Drain == nil && !s.in.Job.Spec.Suspend {
+	if drain && w.settled && s.mayDrain(node, &r) {
+		s.draining++
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
 		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
 	}
@@ -132,14 +133,15 @@ func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 // handBack lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
 // hand, who is not overruled.
 func (s *survey) handBack(w *work, byHand bool, p *Plan) {
-	mark := Mark{Node: w.node.Name, UID: w.node.UID, Reason: v1alpha1.ReasonUncordoned, Cordon: s.uncordon(w.node),
-		Message: "what it was cordoned for is over"}
+	mark := markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
+	mark.Cordon = s.uncordon(w.node)
 	if byHand {
 		mark.Message = "somebody has uncordoned it, and it is left alone"
 	}
-	if rec := w.node.On.Record; w.exhausted && (drains(rec) || rec.Cordoned != byHand) {
+	// Only failures have anything to do with it; and a success would bring the label back.
+	if rec := w.node.On.Record; rec != nil && rec.Outcome == record.Failed && (drains(rec) || rec.Cordoned != (byHand && w.exhausted)) {
 		r := *rec
-		r.Cordoned = byHand
+		r.Cordoned = byHand && w.exhausted
 		mark.Record = &r
 		if drains(rec) {
 			mark.Record = s.cancelled(r)
@@ -150,8 +152,20 @@ func (s *survey) handBack(w *work, byHand bool, p *Plan) {
 	}
 }
 
+// markOf is a mark on the node as it was seen.
+func markOf(node *Node, reason, message string) Mark {
+	return Mark{Node: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Reason: reason, Message: message}
+}
+
 // drains is true while a drain is on record that has not ended.
 func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt.IsZero() }
+
+// mayDrain is true when a drain may begin: not while too many others go on, each of which is looked at
+// time and again.
+func (s *survey) mayDrain(node *Node, r *record.Record) bool {
+	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
+	return (r.Drain == nil || again) && s.draining < maxDrains && !s.in.Job.Spec.Suspend
+}
 
 // cancelled is the record after its drain was given up.
 func (s *survey) cancelled(r record.Record) *record.Record {
@@ -173,7 +187,7 @@ func (s *survey) drain(node *Node, r record.Record, p *Plan) {
 		Node: node.Name, Since: metav1.NewTime(d.StartedAt), Deadline: metav1.NewTime(deadline),
 		Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
 	}
-	mark := Mark{Node: node.Name, UID: node.UID}
+	mark := markOf(node, "", "")
 	d.FinishedAt = s.now().Time
 	switch {
 	case looked && len(pods) == 0:
@@ -215,6 +229,8 @@ func (s *survey) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p 
 			e.Pods = append(e.Pods, *pod)
 		}
 	}
+	// Those that were not tried for longest come first, should there be no time for all.
+	slices.SortStableFunc(e.Pods, func(a, b DrainPod) int { return a.TriedAt.Compare(b.TriedAt) })
 	if len(e.Pods) > 0 {
 		p.Actions = append(p.Actions, e)
 	}
@@ -247,14 +263,6 @@ func (s *survey) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Pod, b.Pod))
 	})
 	return blocked[:min(len(blocked), maxBlocked)]
-}
-
-// boundedDrains are those that have lasted longest.
-func boundedDrains(drains []v1alpha1.NodeDrain) []v1alpha1.NodeDrain {
-	slices.SortFunc(drains, func(a, b v1alpha1.NodeDrain) int {
-		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
-	})
-	return drains[:min(len(drains), maxDrains)]
 }
 
 // setAsideState is how far a failed node is set aside, as status.failures shows it; "" when it is not.

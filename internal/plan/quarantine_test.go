@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -152,6 +153,28 @@ func TestFailedNodes(t *testing.T) {
 			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
 		},
 
+		"it is given back when it has a taint that is not tolerated": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			node: newNode("n", recorded(record.Failed), cordonedFor(own), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonUntoleratedTaint,
+		},
+		"our mark is taken off when somebody uncordons it while it is tried again": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain},
+			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			want: []string{"start attempt 1 of rev on n", "Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonStarting,
+		},
+		"its drain begins anew when it was cancelled and is wanted again": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			node: newNode("n", failed(drainSince(9), func(r *record.Record) {
+				r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrainCancelled
+			}), cordonedFor(own)),
+			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"its drain ends when it is skipped": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			node: newNode("n", failed(drainSince(9)), labelled(rev), cordonedFor(own)),
+			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+		},
 		"it is drained": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
@@ -216,6 +239,21 @@ func onPool(pool string) func(*v1alpha1.NodeJob) {
 	}
 }
 
+// Each drain is looked at time and again: not more than a few go on at once.
+func TestTenDrainsAtOnce(t *testing.T) {
+	nodes := make([]Node, 0, 15)
+	for i := range 15 {
+		changes := []func(*record.Record){attempts(2), wasCordoned}
+		if i >= 12 {
+			changes = append(changes, drainSince(9))
+		}
+		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), recorded(record.Failed, changes...), cordonedFor("ns.everynode.dev/job")))
+	}
+	if p := Next(see(newJob(onFailure(v1alpha1.FailedNodeDrain)), nodes)); len(p.Actions) != maxDrains-3 {
+		t.Errorf("%v begin beside 3 that go on", told(p))
+	}
+}
+
 // What holds a drain up is in the status, since when and until when; and it is looked at again.
 func TestDrainStatus(t *testing.T) {
 	node := newNode("n", recorded(record.Failed, attempts(2), drainSince(100)), cordonedFor("ns.everynode.dev/job"))
@@ -266,15 +304,15 @@ func TestRollbackEnds(t *testing.T) {
 		"it runs": {node: failed, pod: undo(), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack},
 		"it succeeds": {
 			node: failed, pod: undo(exited(0)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, without label, rollback Succeeded: attempts 1, disruptions 0"},
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
 		},
 		"it fails": {
 			node: failed, pod: undo(exited(4)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, without label, rollback Failed: attempts 1, disruptions 0"},
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 1, disruptions 0"},
 		},
 		"it fails for good": {
 			node: failed, pod: undo(exited(4), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
-			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, without label, rollback Failed: attempts 2, disruptions 0, for good"},
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good"},
 		},
 		"it takes longer than its own time limit": {
 			node: failed, pod: undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
@@ -282,8 +320,12 @@ func TestRollbackEnds(t *testing.T) {
 		},
 		"it ends while the node is drained without it": {
 			node: newNode("n", recorded(record.Failed, attempts(2), drainSince(600)), cordonedFor("ns.everynode.dev/job")), pod: undo(exited(0)),
-			want:      []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, without label, rollback Succeeded: attempts 1, disruptions 0"},
+			want:      []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
 			wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"the user skips the node meanwhile": {
+			node: newNode("n", recorded(record.Failed, attempts(2)), labelled(rev)), pod: undo(exited(0)), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
 		},
 		"it is on record": {
 			node: newNode("n", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1))), pod: undo(exited(0)),

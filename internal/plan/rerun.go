@@ -48,9 +48,9 @@ func (s *survey) standing(node *Node) standing {
 func (s *survey) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
-		return rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Attempts))
+		return rec.Attempts, s.after(rec.FinishedAt, rec.Attempts)
 	case record.Disrupted:
-		return rec.Attempts, rec.FinishedAt.Add(s.backoff(rec.Disruptions))
+		return rec.Attempts, s.after(rec.FinishedAt, rec.Disruptions)
 	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.
 	}

@@ -42,10 +42,10 @@ func (s *survey) undoing(rec *record.Record) undoing {
 	case record.Succeeded:
 		return undoing{done: true}
 	case record.Disrupted:
-		return undoing{failures: rb.Attempts, notBefore: rb.FinishedAt.Add(s.backoff(rb.Disruptions))}
+		return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Disruptions)}
 	case record.Failed:
 	}
-	return undoing{failures: rb.Attempts, notBefore: rb.FinishedAt.Add(s.backoff(rb.Attempts))}
+	return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Attempts)}
 }
 
 // settleRollback says how far the rollback is, and has it started when nothing keeps it from that.
@@ -66,7 +66,8 @@ func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
 	var wait NodeState
 	if s.mustWait(w.node, leaving, is.notBefore, &wait) {
 		// Nothing will come of it until the node is back: what else is to be done there must not wait.
-		w.settled = w.node.lost() || w.node.Deleting
+		away, _ := absence(w.node)
+		w.settled = away != ""
 		st.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
 		st.Until = wait.Until
 		return

@@ -176,12 +176,22 @@ func TestAdvance(t *testing.T) {
 		},
 		"it waits for a soak to begin while a node is not Ready": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first"), nodes: []Node{newNode("a", done, sick), z},
-			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
+			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the soak of step first begins when node a is Ready",
 		},
 		"it waits for a soak to end": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
+		},
+		"a soak that is over stays over": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), promotedTo("first")}, was: at("first", func(r *v1alpha1.RolloutStatus) { r.SoakedAt = metav1.Time{Time: ago(60)} }),
+			nodes: []Node{newNode("a", done, sick), z}, wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion,
+			wantMessage: "it is in step rest, and rollout.promoteTo is first",
+		},
+		"a time to come on record does not hold it": {
+			change:   []func(*v1alpha1.NodeJob){inSteps(rest)},
+			nodes:    []Node{newNode("z", recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = now.AddDate(50, 0, 0) }))},
+			wantStep: "rest", wantReason: v1alpha1.ReasonBackingOff, wantMessage: "the next attempt waits after one that failed or was disrupted", wantUntil: now.Add(10 * time.Second),
 		},
 		"it starts when the soak is over": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done), z},
@@ -217,9 +227,14 @@ func TestAdvance(t *testing.T) {
 			nodes:    []Node{newNode("a", inPool("b"), recorded(record.Succeeded), inPool("b")), newNode("b", inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"a node that went away after an attempt does": {
+		"a node that went away after an attempt that failed counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
 			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", recorded(record.Failed), inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
+			wantStep: "b", wantReason: v1alpha1.ReasonMaxFailuresExceeded, wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
+		},
+		"a node that went away after an attempt that was disrupted does": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
+			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", recorded(record.Disrupted), inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step b",
 		},
 		"a node that joined after the step had begun does not": {
@@ -239,6 +254,10 @@ func TestAdvance(t *testing.T) {
 		"a step that is not there any more begins anew": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("gone"), nodes: []Node{newNode("a", made(9)), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
+		},
+		"a step that is for more nodes than there are does not hold it up": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, v1alpha1.RolloutStep{Name: "second", Nodes: one.Nodes}, rest)}, was: at("first"), nodes: []Node{newNode("z", done)},
+			wantStep: "rest", wantReason: v1alpha1.ReasonDone, wantProof: true,
 		},
 		"the last step proves it": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("z", done)},

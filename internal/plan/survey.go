@@ -32,6 +32,8 @@ type survey struct {
 	provenAt time.Time
 	// current and ceiling are indexes into steps.
 	current, ceiling int
+	// unwell is a node that must become Ready for the soak of the current step to begin.
+	unwell string
 	// passed is true when the current step is, and only the ceiling holds the rollout.
 	passed bool
 	// failed counts the nodes that count against maxFailures, of which at most mayFail may.
@@ -40,6 +42,8 @@ type survey struct {
 	stopped bool
 	// slots is what rollout.maxConcurrent allows at once.
 	slots int
+	// draining counts the nodes that are being drained.
+	draining int
 	// busy counts the nodes with an attempt that runs or starts.
 	busy int32
 
@@ -198,6 +202,8 @@ func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	// that another machine has left behind would make this one look done.
 	a.DropLabel = failed || (r.Outcome == record.Disrupted && s.replaced(node))
 	if pod.Runs == task.Rollback {
+		a.ResourceVersion = node.ResourceVersion
+		a.DropLabel = false // a label that is there by now is the user's, who skips the node
 		a.Final = r.Rollback.Outcome == record.Failed && r.Rollback.Attempts > s.retryLimit()
 		return a
 	}
@@ -222,6 +228,12 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 		return
 	case standing.failures > s.retryLimit():
 		s.settleFailed(leaving, w, st)
+		return
+	case standing.failures > 0 && node.lost():
+		// The task may be what has taken the node away: until it is back it counts.
+		w.failed = true
+		st.set(Failed, v1alpha1.ReasonNodeLost, "nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back")
+		s.failures = append(s.failures, s.failureOf(node, false))
 		return
 	}
 	if taint := task.Untolerated(node.Taints, s.tolerations); taint != nil {

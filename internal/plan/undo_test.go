@@ -74,8 +74,13 @@ func TestUndo(t *testing.T) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 			}}, nodes: []Node{done("a")}, want: []string{"start rollback 1 of rev on a"},
 		},
-		"not while a pod is there": {
+		"it does not wait for a kubelet to take a pod away": {
 			nodes: []Node{newNode("a")}, pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
+			want: []string{"finish"},
+		},
+		"a node that never reported holds it": {
+			nodes:       []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Ready = "" })},
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Mend that and",
 		},
 		"a rollback that has failed holds it": {
 			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Mend that and",

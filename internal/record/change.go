@@ -25,7 +25,13 @@ type Change struct {
 	Forget bool
 	// Cordon changes whom the node is cordoned for; nil leaves that as it is.
 	Cordon *Cordon
+	// ResourceVersion of the node that the change was made from: the write fails on another one. "" where
+	// that does not matter.
+	ResourceVersion string
 }
+
+// Guarded is true when the write fails on a node that has changed since it was seen.
+func (c Change) Guarded() bool { return c.Cordon != nil || c.ResourceVersion != "" }
 
 // Cordon is whom a node is cordoned for.
 type Cordon struct {
@@ -51,6 +57,9 @@ func (c Change) Patch() []byte {
 		} else if c.DropLabel {
 			labels[c.Key] = nil
 		}
+	}
+	if c.ResourceVersion != "" {
+		meta["resourceVersion"] = c.ResourceVersion
 	}
 	if c.Cordon != nil {
 		meta["resourceVersion"] = c.Cordon.ResourceVersion

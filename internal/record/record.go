@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -108,6 +111,15 @@ type Drain struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
+// drainOutcomes are all that Drain.Outcome may be.
+var drainOutcomes = []string{v1alpha1.ReasonDrained, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDrainCancelled}
+
+// maxCount bounds the counts of a record, so that one more is never less.
+const maxCount = 1_000_000
+
+// BoundID is a boot ID or machine ID, which a kubelet may report at any length, within 128 bytes.
+func BoundID(id string) string { return outcome.Clean(id, 128) }
+
 // maxRollbackMessage bounds Rollback.Message, in bytes.
 const maxRollbackMessage = 512
 
@@ -118,8 +130,11 @@ func (r Record) bounded() Record {
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
 	// What was read from a node is written back to it, and anybody may have written it there.
 	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
+	r.BootID, r.MachineID = BoundID(r.BootID), BoundID(r.MachineID)
+	r.Attempts, r.Disruptions = min(r.Attempts, maxCount), min(r.Disruptions, maxCount)
 	if r.Rollback != nil {
 		b := *r.Rollback
+		b.Attempts, b.Disruptions = min(b.Attempts, maxCount), min(b.Disruptions, maxCount)
 		b.Retry, b.PodUID = outcome.Clean(b.Retry, 64), types.UID(outcome.Clean(string(b.PodUID), 64))
 		b.StartedAt, b.FinishedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt)
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
@@ -128,7 +143,9 @@ func (r Record) bounded() Record {
 	if r.Drain != nil {
 		d := *r.Drain
 		d.StartedAt, d.FinishedAt = wholeSeconds(d.StartedAt), wholeSeconds(d.FinishedAt)
-		d.Outcome = outcome.Clean(d.Outcome, 32)
+		if !slices.Contains(drainOutcomes, d.Outcome) {
+			d.Outcome = ""
+		}
 		r.Drain = &d
 	}
 	return r
@@ -178,10 +195,13 @@ func marshal(r Record) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// wholeSeconds is t as a record tells it. A node's clock may show a year that JSON has no form for.
+// maxYear is far from the year 9999, beyond which JSON has no form for a time, also after a deadline is added.
+const maxYear = 2500
+
+// wholeSeconds is t as a record tells it. A node's clock, or a person, may write any year.
 func wholeSeconds(t time.Time) time.Time {
 	t = t.UTC().Truncate(time.Second)
-	if t.Year() < 0 || t.Year() > 9999 {
+	if t.Year() < 1970 || t.Year() > maxYear {
 		return time.Time{}
 	}
 	return t
@@ -202,14 +222,16 @@ func Decode(value string) (Record, error) {
 	if !r.Outcome.known() {
 		return Record{}, fmt.Errorf("%w: outcome %q", ErrNoRecord, outcome.Clean(string(r.Outcome), 32))
 	}
-	if r.Revision == "" || r.Attempts < 0 || r.Disruptions < 0 {
+	if r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0 {
 		return Record{}, fmt.Errorf("%w: revision %q, %d attempts", ErrNoRecord, outcome.Clean(r.Revision, 32), r.Attempts)
 	}
-	if b := r.Rollback; b != nil && (!b.Outcome.known() || b.Attempts < 0 || b.Disruptions < 0) {
+	if b := r.Rollback; b != nil && !b.valid() {
 		return Record{}, fmt.Errorf("%w: rollback %q, %d attempts", ErrNoRecord, outcome.Clean(string(b.Outcome), 32), b.Attempts)
 	}
-	return r, nil
+	return r.bounded(), nil
 }
+
+func (b *Rollback) valid() bool { return b.Outcome.known() && b.Attempts >= 0 && b.Disruptions >= 0 }
 
 func (o Outcome) known() bool { return o == Succeeded || o == Failed || o == Disrupted }
 

@@ -104,20 +104,23 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 			change: func(r *Record) { r.Reason, r.Message = "\x1b[31m", "a\u202eb\x00\xff\u2028" },
 			want:   func(r *Record) { r.Reason, r.Message = `\x1b[31m`, `a\u202eb\x00\xff\u2028` },
 		},
+		"a node's clock of a year that is not told with a deadline": {
+			change: func(r *Record) { r.Drain.StartedAt = time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC) },
+			want:   func(r *Record) { r.Drain.StartedAt = time.Time{} },
+		},
+		"counts that one more would make negative": {
+			change: func(r *Record) { r.Attempts, r.Disruptions, r.Rollback.Disruptions = 1<<31-1, 1<<31-1, 1<<31-1 },
+			want:   func(r *Record) { r.Attempts, r.Disruptions, r.Rollback.Disruptions = maxCount, maxCount, maxCount },
+		},
 		"a node's clock beyond the year 9999 is not told": {
 			change: func(r *Record) {
 				r.StartedAt, r.FinishedAt = r.StartedAt.AddDate(8000, 0, 0), r.FinishedAt.AddDate(8000, 0, 0)
 			},
 			want: func(r *Record) { r.StartedAt, r.FinishedAt = time.Time{}, time.Time{} },
 		},
-		"a boot ID of a megabyte leaves the outcome": {
+		"a boot ID of a megabyte is cut": {
 			change: func(r *Record) { r.BootID = strings.Repeat("b", 1<<20) },
-			want: func(r *Record) {
-				b := r.Rollback
-				*r = Record{Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
-					FinishedAt: r.FinishedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-					Rollback: &Rollback{Outcome: b.Outcome, Attempts: b.Attempts, Disruptions: b.Disruptions, FinishedAt: b.FinishedAt, Retry: b.Retry, PodUID: b.PodUID}}
-			},
+			want:   func(r *Record) { r.BootID = "…" + strings.Repeat("b", 125) },
 		},
 		"of what a rollback printed the end stays": {
 			change: func(r *Record) { r.Rollback.Message = strings.Repeat("x", 1<<20) + "the end" },
@@ -131,7 +134,7 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 			},
 			want: func(r *Record) {
 				cut := "…" + strings.Repeat("x", 61)
-				r.Retry, r.Rollback.Retry, r.Drain.Outcome = cut, cut, "…"+strings.Repeat("x", 29)
+				r.Retry, r.Rollback.Retry, r.Drain.Outcome = cut, cut, ""
 				r.PodUID, r.Rollback.PodUID = types.UID(cut), types.UID(cut)
 			},
 		},
@@ -218,6 +221,9 @@ func TestDecodeTakesNoRecordForOne(t *testing.T) {
 		"a time that is none":           `{"revision":"r","outcome":"Failed","finishedAt":"yesterday"}`,
 		"a rollback with no outcome":    `{"revision":"r","outcome":"Failed","rollback":{}}`,
 		"a rollback below zero":         `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":-1}}`,
+		"a revision that is no label":   `{"revision":"not a label!","outcome":"Failed"}`,
+		"a revision that begins badly":  `{"revision":"-r","outcome":"Failed"}`,
+		"a revision that is too long":   `{"revision":"` + strings.Repeat("r", 64) + `","outcome":"Failed"}`,
 		"half an object":                `{"revision":"r","outcome":"Failed"`,
 		"something behind the object":   `{"revision":"r","outcome":"Failed"} x`,
 		"a valid record of a megabyte":  `{"revision":"r","outcome":"Failed","message":"` + strings.Repeat("x", 1<<20) + `"}`,

@@ -80,3 +80,29 @@ func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 		t.Errorf("the node carries %+v", on)
 	}
 }
+
+// TestADeletionThatIsHeldIsLetGoWithItsNamespace : nothing is started there any more that would show that
+// the namespace is going.
+func TestADeletionThatIsHeldIsLetGoWithItsNamespace(t *testing.T) {
+	for name, hold := range map[string]func(w *world, node string){
+		"by a rollback that failed": func(w *world, node string) { w.end(w.podOf(node, task.Rollback), 1, "") },
+		"by a node that is lost":    func(w *world, node string) { w.ready(node, corev1.ConditionUnknown) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			node := "held-" + w.namespace
+			job := w.undoable("held", node)
+			if name == "by a node that is lost" {
+				hold(w, node)
+			}
+			must(t, admin.Delete(w.ctx, job))
+			if name == "by a rollback that failed" {
+				hold(w, node)
+			}
+			w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
+			must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+			w.gone(job)
+		})
+	}
+}

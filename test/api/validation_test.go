@@ -12,8 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// stepPercent is all that the API server says of a percentage that is none: it comes from a pattern.
-const stepPercent = `spec.rollout.steps[0].nodes in body should match '^(100|[1-9][0-9]?)%$'`
+const stepPercent = `nodes of a step must be a number of at least 1, or a percentage from "1%" to "100%": for all that are left, leave it out`
 
 // TestTheAPIRejectsWhatCannotWork sends what a user would write as YAML, so that nothing is dropped
 // on the way. Each message must say what to write instead.
@@ -121,7 +120,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"any number of failures":                      `{task: {script: "true"}, rollout: {maxFailures: "100%"}}`,
 		"a deletion that undoes":                      `{task: {script: "true"}, deletionPolicy: RollBack, rollback: {script: "true"}}`,
 		"a template with a rollback":                  `{task: {template: {spec: {containers: [{name: a, image: b}]}}}, rollback: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`,
-		"a drain":                                     `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 0}}}`,
+		"a drain":                                     `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 1}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			objectName := ""

@@ -91,7 +91,7 @@ var mutants = map[string]mutant{
 		"quarantine.go", "return key == s.key })\n	if", "return key != \"\" })\n	if",
 	},
 	"a cordon is left behind": {
-		"quarantine.go", "} else if s.givesBack(w, &p.Nodes[i]) {", "} else if false {",
+		"quarantine.go", "case leave, st.State == Done, st.State == Excluded:", "case leave:",
 	},
 	"the drain does not wait for the rollback": {
 		"quarantine.go", "if drain && w.settled && r.Drain", "if drain && r.Drain",
