@@ -251,7 +251,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case other.UID == node.UID, len(other.Taints) > 0 && other.On.Label != h.rev:
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
-		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue:
+		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue && !h.soakIsOver():
 			// It fails its soak in this pass, and another takes its place.
 		case h.replacedAsCanary(other.UID):
 		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
@@ -292,6 +292,12 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	case !h.staged && !h.reached("all") && !slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Labels["stage"] == "yes" && n.On.Label == h.rev }):
 		h.break_("rule 4", "%s is started before a staging node has succeeded", node.Name)
 	}
+}
+
+// soakIsOver is true when that of the current step is, by the status.
+func (h *history) soakIsOver() bool {
+	r := h.job.Status.Rollout
+	return r != nil && h.job.Status.Revision == h.rev && !r.SoakedAt.IsZero()
 }
 
 // replacedAsCanary is true when the node is a casualty, by the status.
