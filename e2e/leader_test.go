@@ -19,10 +19,10 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// leader waits until a manager other than the given one holds the lease, and returns its pod's name.
-func (w *world) leader(other string) string {
+// leader waits until a manager other than the given one holds the lease, and returns its pod's name. The
+// number grows each time that the lease changes hands.
+func (w *world) leader(other string) (holder string, transitions int32) {
 	w.t.Helper()
-	var holder string
 	w.eventually("a manager leads", func() error {
 		var lease coordinationv1.Lease
 		if err := admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: install.Deployment}, &lease); err != nil {
@@ -31,10 +31,10 @@ func (w *world) leader(other string) string {
 		if h := lease.Spec.HolderIdentity; h == nil || *h == "" || *h == other {
 			return fmt.Errorf("the lease is %+v", lease.Spec)
 		}
-		holder = *lease.Spec.HolderIdentity
+		holder, transitions = *lease.Spec.HolderIdentity, *lease.Spec.LeaseTransitions
 		return nil
 	})
-	return holder
+	return holder, transitions
 }
 
 // twoManagers runs two, until the end of the test. They have no liveness probe: it would have the one that
@@ -93,16 +93,17 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	w.began("node-1")
 	w.began("node-2")
 
-	first := w.leader("")
+	first, _ := w.leader("")
 	var frozen corev1.Pod
 	must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: install.Namespace, Name: first}, &frozen))
 	w.signal(&frozen, "STOP")
 	w.letGo("node-1")
 	silent := time.Now()
-	second := w.leader(first)
+	second, transitions := w.leader(first)
 	t.Logf("%s leads %.1f s after %s was frozen", second, time.Since(silent).Seconds(), first)
 	w.done("led", "node-1")
 	w.signal(&frozen, "CONT")
+	thawed := time.Now()
 	w.eventually("the manager that was frozen has noticed that it does not lead", func() error {
 		var now corev1.Pod
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(&frozen), &now); err != nil {
@@ -114,8 +115,11 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 		}
 		return nil
 	})
-	if now := w.leader(""); now != second {
-		t.Errorf("%s leads: the manager that was frozen has taken the lease from %s", now, second)
+	if took := time.Since(thawed); took > 10*time.Second {
+		t.Errorf("the manager that was frozen went on to lead for %s beside the other", took)
+	}
+	if now, changes := w.leader(""); now != second || changes != transitions {
+		t.Errorf("%s leads after %d changes: the manager that was frozen has taken the lease from %s", now, changes, second)
 	}
 
 	w.began("slow-lead")
@@ -125,7 +129,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	must(t, admin.Delete(w.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: install.Namespace, Name: second}}))
 	w.letGo("node-2")
 	silent = time.Now()
-	third := w.leader(second)
+	third, _ := w.leader(second)
 	t.Logf("%s leads %.1f s after %s was deleted", third, time.Since(silent).Seconds(), second)
 	w.done("led", "node-2")
 	w.letGo("slow-lead")

@@ -152,11 +152,15 @@ func electLeader(config *rest.Config, options *ctrl.Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the lease: %w", err)
 	}
-	options.LeaderElectionResourceLockInterface, err = resourcelock.New(resourcelock.LeasesResourceLock, namespace, leaseName,
+	lease, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, leaseName,
 		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: pod})
 	if err != nil {
 		return fmt.Errorf("making the lease: %w", err)
 	}
+	options.LeaderElectionResourceLockInterface = &ownLease{Interface: lease, lost: func(holder string) {
+		ctrl.Log.Error(nil, "ending at once, since another manager leads", "holder", holder)
+		os.Exit(1)
+	}}
 	return nil
 }
 

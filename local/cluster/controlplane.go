@@ -108,12 +108,12 @@ func (c *Cluster) startComponent(_ context.Context, name string) error {
 	return record.Save(c.recordFile(name))
 }
 
-func (c *Cluster) stopComponent(name string, grace time.Duration) error {
+func (c *Cluster) stopComponent(name string) error {
 	record, err := procs.Load(c.recordFile(name))
 	if err != nil {
 		return err
 	}
-	if err := record.Stop(grace); err != nil {
+	if err := record.Stop(0); err != nil {
 		return fmt.Errorf("stopping %s: %w", name, err)
 	}
 	return nil
@@ -147,10 +147,11 @@ func (c *Cluster) waitListening(ctx context.Context, name, address string) error
 	return nil
 }
 
-// StopAPIServer ends the API server. Clients see refused connections until StartAPIServer.
+// StopAPIServer kills the API server. Clients see refused connections until StartAPIServer. One that ends in
+// an orderly way drains for up to a minute, and takes its address out of its service: each kube-proxy would
+// refuse connections there until it has reached the next API server, for which it waits longer each time.
 func (c *Cluster) StopAPIServer(context.Context) error {
-	// It drains for up to a minute; watches would hold it for all of that.
-	return c.stopComponent(apiServerName, 5*time.Second)
+	return c.stopComponent(apiServerName)
 }
 
 // StartAPIServer starts the API server, where it is not running, and waits until it is ready.

@@ -56,7 +56,7 @@ func (c *Cluster) endProcesses() error {
 	nodes, err := c.realNodes()
 	errs := []error{err}
 	errs = append(errs, forEach(len(components), func(i int) error {
-		return c.stopComponent(components[i], 0)
+		return c.stopComponent(components[i])
 	}))
 	errs = append(errs, forEach(len(nodes), func(i int) error {
 		node, err := c.loadNode(nodes[i])

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// ownLease is a lease whose loss is noticed as soon as it can be seen. client-go's LeaderElector goes on
+// to lead for the whole renewDeadline when it finds the lease in other hands, as after it was frozen for
+// longer than the lease lasts; and when it is told to end meanwhile, it gives up the lease of the other, by
+// what it knew before. Either way two would lead at once.
+type ownLease struct {
+	resourcelock.Interface
+	// lost is called when another has the lease that was ours. It must not return.
+	lost func(holder string)
+	held bool
+}
+
+func (l *ownLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	if err == nil && l.held && r.HolderIdentity != "" && r.HolderIdentity != l.Identity() {
+		l.lost(r.HolderIdentity)
+	}
+	return r, raw, err
+}
+
+func (l *ownLease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Create(ctx, r)
+	l.held = l.held || err == nil
+	return err
+}
+
+func (l *ownLease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := l.Interface.Update(ctx, r)
+	if err == nil {
+		l.held = r.HolderIdentity == l.Identity()
+	}
+	return err
+}
