@@ -1,185 +1,17 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
-
-// oracle knows what really happened, by other means than the plan.
-type oracle struct {
-	// succeeded says on which (node UID, machine, revision) a task has run to its end and nobody
-	// asked for more.
-	succeeded map[string]bool
-	// claimed are (node UID, revision) of labels that somebody left on a node without the record.
-	claimed map[string]bool
-	// failures counts real failures of (node UID, machine, revision) since somebody last asked, and
-	// undoFailures those of the rollback.
-	failures, undoFailures map[string]int32
-	// undone are nodes on which the rollback has succeeded since the task last ran there.
-	undone map[types.UID]bool
-
-	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
-	// which nodes it has run on were seen failed or not Ready, and which of those are gone since.
-	staged       bool
-	firstSuccess time.Time
-	sick         map[types.UID]string // the machine
-	harmed       map[types.UID]bool
-	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
-	soaked       map[types.UID]bool
-	seenRevision string
-}
-
-func newOracle() oracle {
-	return oracle{
-		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
-		undone: map[types.UID]bool{}, sick: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
-	}
-}
-
-// run is what a success or a failure is counted under.
-func run(node *Node, rev string) string {
-	return string(node.UID) + "/" + node.MachineID + "/" + rev
-}
-
-// ask forgets what a node did: somebody wants it to run again.
-func (h *history) ask(node *Node) {
-	h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") })
-}
-
-func (h *history) forgetRuns(which func(key string) bool) {
-	maps.DeleteFunc(h.succeeded, func(k string, _ bool) bool { return which(k) })
-	maps.DeleteFunc(h.failures, func(k string, _ int32) bool { return which(k) })
-	maps.DeleteFunc(h.undoFailures, func(k string, _ int32) bool { return which(k) })
-}
-
-// beginRevision begins to watch a revision. Nodes may have run it before.
-func (h *history) beginRevision() {
-	h.staged, h.firstSuccess = false, time.Time{}
-	for _, node := range h.nodes {
-		if node.On.Label == h.rev {
-			h.firstSuccess = time.Unix(0, 0)
-			h.staged = h.staged || node.Labels["stage"] == "yes"
-		}
-	}
-	h.forgiven()
-}
-
-func (h *history) forgiven() {
-	h.sick, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
-}
-
-// exhausted is true when every attempt has failed on a node, by its record.
-func (h *history) exhausted(node *Node) bool {
-	rec := node.On.Record
-	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
-		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
-}
-
-// down is true when the node has been lost since an attempt failed there, and none runs there now.
-func (h *history) down(node *Node, pods []Pod) bool {
-	if slices.ContainsFunc(pods, func(p Pod) bool { return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) }) {
-		return false
-	}
-	rec := node.On.Record
-	return rec != nil && node.lost() && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Attempts > 0 &&
-		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
-}
-
-// ran is true when the revision runs on the node or has.
-func (h *history) ran(node *Node, pods []Pod) bool {
-	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && rec.MachineID == node.MachineID {
-		return true
-	}
-	return slices.ContainsFunc(pods, func(p Pod) bool {
-		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && releasable(&p) && sameMachine(h.job, &p, node)
-	})
-}
-
-// saw notes what a manager has seen, when its status was written.
-func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
-	if h.seenRevision != in.Revision || h.provenAt() != (time.Time{}) {
-		h.seenRevision = in.Revision
-		h.forgiven()
-	}
-	machines := map[types.UID]string{}
-	for i := range in.Nodes {
-		machines[in.Nodes[i].UID] = in.Nodes[i].MachineID
-	}
-	for uid, machine := range h.sick {
-		if machines[uid] != machine {
-			h.harmed[uid] = true
-			delete(h.sick, uid)
-		}
-	}
-	soaks := before.Rollout != nil && before.Revision == in.Revision && before.Rollout.Step == "canary" &&
-		!before.Rollout.SoakingSince.IsZero() && before.Rollout.ProvenAt.IsZero() && before.Rollout.Retry == h.job.Status.Rollout.Retry &&
-		!h.job.Status.Rollout.SoakingSince.IsZero() && h.onlyCanaries(in)
-	for i := range in.Nodes {
-		node := &in.Nodes[i]
-		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
-			delete(h.soaked, node.UID)
-		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) {
-			h.soaked[node.UID] = true
-		}
-		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !removed(node))
-		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
-			h.sick[node.UID] = node.MachineID
-		} else {
-			delete(h.sick, node.UID)
-		}
-	}
-}
-
-// onlyCanaries is true when no more nodes are done than the first step is for. A revision that comes back
-// finds more.
-func (h *history) onlyCanaries(in Input) bool {
-	done := 0
-	for i := range in.Nodes {
-		if in.Nodes[i].On.Label == h.rev {
-			done++
-		}
-	}
-	first := in.Job.Spec.Rollout.Steps[0]
-	return first.Nodes != nil && done <= int(first.Nodes.IntVal)
-}
-
-func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" }
-
-// provenAt is when the revision was proven, by the status.
-func (h *history) provenAt() time.Time {
-	if r := h.job.Status.Rollout; r != nil && h.job.Status.Revision == h.rev {
-		return r.ProvenAt.Time
-	}
-	return time.Time{}
-}
-
-func (h *history) joined(node *Node) bool {
-	return h.job.DeletionTimestamp.IsZero() && !h.provenAt().IsZero() && node.Created.After(h.provenAt())
-}
-
-// busyNodes are those on which a pod of ours has an end that is not on record.
-func (h *history) busyNodes(pods []Pod) map[string]bool {
-	busy := map[string]bool{}
-	for i := range pods {
-		pod := &pods[i]
-		node, there := h.cache.nodes[pod.NodeName]
-		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !h.joined(&node) &&
-			(pod.Runs == task.Task || undoable(pod, &node) || !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
-			busy[pod.NodeName] = true
-		}
-	}
-	return busy
-}
 
 // checkPlan holds the plan against the rules.
 func (h *history) checkPlan(in Input, p Plan) {
@@ -294,27 +126,6 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 }
 
-// soakIsOver is true when that of the current step is, by the status.
-func (h *history) soakIsOver() bool {
-	r := h.job.Status.Rollout
-	return r != nil && h.job.Status.Revision == h.rev && !r.SoakedAt.IsZero()
-}
-
-// replacedAsCanary is true when the node is a casualty, by the status.
-func (h *history) replacedAsCanary(uid types.UID) bool {
-	r := h.job.Status.Rollout
-	return r != nil && h.job.Status.Revision == h.rev &&
-		slices.ContainsFunc(r.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
-}
-
-// everPassed is true when the rollout is past its first step, by the status.
-func (h *history) everPassed() bool { return h.reached("staging") || h.reached("all") }
-
-func (h *history) reached(step string) bool {
-	r := h.job.Status.Rollout
-	return r != nil && h.job.Status.Revision == h.rev && r.Step == step
-}
-
 // checkStart holds what is started against what was asked for and what has happened.
 func (h *history) checkStart(a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
@@ -337,13 +148,6 @@ func (h *history) checkStart(a task.Attempt) {
 	}
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
 		h.break_("rule 6", "%s is tried again after %d failures", node.Name, h.failures[key])
-	}
-}
-
-func (h *history) started(a task.Attempt) {
-	if a.Phase == task.Task {
-		delete(h.undone, a.NodeUID)
-		delete(h.undoFailures, run(&Node{UID: a.NodeUID, MachineID: a.MachineID}, a.Revision))
 	}
 }
 
@@ -371,29 +175,6 @@ func (h *history) checkRecord(node *Node, a Record) {
 		h.break_("truth", "a disruption is recorded for %s, which ran to its end", pod.Name)
 	}
 	h.count(node, pod, ended, key)
-}
-
-// count takes note of an end.
-func (h *history) count(node *Node, pod *simPod, ended record.Outcome, key string) {
-	since := pod.Retry == task.RetryToken(h.job)
-	switch {
-	case pod.Runs == task.Rollback && ended == record.Succeeded:
-		h.undone[node.UID] = true
-	case pod.Runs == task.Rollback && ended == record.Failed && since:
-		h.undoFailures[key]++
-	case pod.Runs == task.Rollback:
-	case ended == record.Succeeded:
-		h.succeeded[key] = true
-		delete(h.failures, key)
-		if pod.Revision == h.rev {
-			h.staged = h.staged || node.Labels["stage"] == "yes"
-			if h.firstSuccess.IsZero() {
-				h.firstSuccess = h.now
-			}
-		}
-	case ended == record.Failed && since:
-		h.failures[key]++
-	}
 }
 
 // checkMark holds what is done to a failed node against the policy.
