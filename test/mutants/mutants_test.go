@@ -22,7 +22,7 @@ type mutant struct{ file, was, is string }
 
 var mutants = map[string]mutant{
 	"running pods do not count against maxConcurrent": {
-		"rollout.go", "if !s.joined(s.work[i].node) {\n				taken++", "if false {\n				taken++",
+		"rollout.go", "if !s.joined(s.work[i].node) {\n			taken++", "if false {\n			taken++",
 	},
 	"every node counts as joined after the proof": {
 		"advance.go", "!s.provenAt.IsZero() && node.Created.After(s.provenAt)", "!s.provenAt.IsZero()",
@@ -55,13 +55,19 @@ var mutants = map[string]mutant{
 		"advance.go", "return done > 0\n", "return true\n",
 	},
 	"the soak ends at once": {
-		"advance.go", "return !s.in.Now.Before(until)", "return true",
+		"advance.go", "if s.in.Now.Before(until) {", "if false {",
 	},
 	"a soak does not mind a node that is not Ready": {
-		"advance.go", "if len(sick) == 0 {\n			until", "if true {\n			until",
+		"advance.go", "if len(sick) == 0 {\n			return s.soaked", "if true {\n			return s.soaked",
 	},
 	"a node that is lost gets a pod": {
 		"survey.go", "case node.lost():", "case false:",
+	},
+	"a node that is lost after a failure does not count": {
+		"survey.go", "case standing.failures > 0 && node.lost():", "case false:",
+	},
+	"a node is written to twice in a pass": {
+		"quarantine.go", "!w.written {", "true {",
 	},
 	"a node with a pod that has not left gets another": {
 		"survey.go", "case leaving:", "case false:",
@@ -94,7 +100,7 @@ var mutants = map[string]mutant{
 		"quarantine.go", "case leave, st.State == Done, st.State == Excluded:", "case leave:",
 	},
 	"the drain does not wait for the rollback": {
-		"quarantine.go", "if drain && w.settled && r.Drain", "if drain && r.Drain",
+		"quarantine.go", "if drain && w.settled && s.mayDrain", "if drain && s.mayDrain",
 	},
 	"a rollback that succeeded runs again": {
 		"rollback.go", "return undoing{done: true}", "return undoing{}",
