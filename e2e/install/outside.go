@@ -20,8 +20,12 @@ import (
 
 func outsideDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "manager") }
 
-// runOutside starts the manager as a process of this machine, and leaves it running.
+// runOutside starts the manager as a process of this machine, in the place of one that runs already, and
+// leaves it running.
 func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
+	if err := StopOutside(c); err != nil {
+		return err
+	}
 	dir := outsideDir(c)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
