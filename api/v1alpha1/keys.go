@@ -15,7 +15,7 @@ const (
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 
-	// PhaseLabel, on a task's pod, is "task" or "rollback".
+	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot" or "verify".
 	PhaseLabel = Group + "/phase"
 
 	// RetryAnnotation, on a NodeJob: a new value, whatever it is, has the task tried again on every node
@@ -25,6 +25,13 @@ const (
 	// CordonedAnnotation, on a node, names by their record keys the NodeJobs that the node is cordoned
 	// for, separated by commas. A node that somebody else has cordoned does not have it.
 	CordonedAnnotation = Group + "/cordoned-by"
+
+	// PublishedAnnotation, on a node, says which NodeJob has published which of its labels and annotations.
+	// What is not in it belongs to somebody else.
+	PublishedAnnotation = Group + "/published"
+
+	// RebootAnnotation, on a task's pod, is spec.disruption.reboot when the pod was made.
+	RebootAnnotation = Group + "/reboot"
 
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"
@@ -36,6 +43,18 @@ const (
 	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
 	MachineAnnotation = Group + "/machine"
 )
+
+// GateValue is the value of the gate taints that Everynode has put on a node, by the admission policy or by
+// the manager. A taint with the key of a gate and another value was put there by somebody else.
+const GateValue = "everynode"
+
+// GateKey is the key of the gate's taint of a NodeJob.
+func GateKey(job *NodeJob) string {
+	if job.Spec.Gate != nil && job.Spec.Gate.Key != "" {
+		return job.Spec.Gate.Key
+	}
+	return RecordKey(job.Namespace, job.Name)
+}
 
 // RecordKey is the key of the label and of the annotation that a node carries for a NodeJob. Its
 // length is bounded by those of a namespace (63 characters) and of a NodeJob's name (63, by a rule

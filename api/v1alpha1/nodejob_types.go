@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.dependsOn) || !(self.metadata.name in self.spec.dependsOn)",message="spec.dependsOn names the NodeJob itself: take it out"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes part of a label on each node: choose a shorter name"
 type NodeJob struct {
 	metav1.TypeMeta `json:",inline"`
@@ -52,6 +53,8 @@ type NodeJobList struct {
 
 // NodeJobSpec is what the user wants.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
+// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: take it out of one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script and task.scriptFrom only: with task.template, check the result in the template's own container and end it with another exit code than 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
@@ -95,6 +98,42 @@ type NodeJobSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
+
+	// publish puts results of the task on the node, in the same write that records the success. What is
+	// no longer listed, or no longer reported, is taken off again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Publish []Fact `json:"publish,omitempty"`
+
+	// removeLabels are labels that a success takes off the node, such as one with which a node template
+	// asks for the task. The node stays one of the NodeJob's. Setting such a label again asks for another run.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || k.matches('^(node|kubelet)\\.kubernetes\\.io/'))",message="removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a label with a prefix of your own"
+	RemoveLabels []string `json:"removeLabels,omitempty"`
+
+	// gate is a taint that keeps workloads off a node that joins until the task has succeeded there.
+	// +optional
+	Gate *GateSpec `json:"gate,omitempty"`
+
+	// disruption says what is done to the node around the task: cordon, drain, reboot.
+	// +optional
+	// +kubebuilder:default={}
+	Disruption DisruptionSpec `json:"disruption,omitzero"`
+
+	// dependsOn are other NodeJobs of the namespace, at most 16. On a node that one of them is for, the task
+	// starts when that one is done there.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	DependsOn []string `json:"dependsOn,omitempty"`
 
 	// suspend keeps new attempts from starting, of rollbacks too, and pods from being evicted. What runs may
 	// end, and is recorded. A deletion does not mind it.
@@ -330,6 +369,10 @@ type DrainSpec struct {
 	// deleteEmptyDirData also evicts pods with emptyDir volumes, whose content is lost.
 	// +optional
 	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
+
+	// podSelector selects the pods that are evicted, by their labels; the others stay. Omitted: all.
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
 // RolloutSpec says in which steps a revision reaches the nodes, how many run at once, and how many
@@ -420,7 +463,186 @@ type RerunSpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	OnReplace *bool `json:"onReplace,omitempty"`
+
+	// onReboot: a node that has rebooted (by its boot ID) since the task succeeded runs it again.
+	// +optional
+	OnReboot bool `json:"onReboot,omitempty"`
+
+	// everySeconds: a node that is done runs the task again at this interval: 10 to 31536000, or 0, the
+	// default, for never. The nodes are spread over the interval, each at a time of its own, and the first
+	// time comes half an interval after the success at the earliest.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.everySeconds must be 0, for never, or at least 10"
+	EverySeconds int32 `json:"everySeconds,omitempty"`
+
+	// onChangeOf are ConfigMaps and Secrets of the namespace whose content counts as part of the revision, such
+	// as those that task.template mounts. Of a Secret the manager must be allowed to get it: docs/reruns.md.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	OnChangeOf []ContentRef `json:"onChangeOf,omitempty"`
 }
+
+// ContentRef names an object of the NodeJob's namespace whose content counts.
+type ContentRef struct {
+	// kind is ConfigMap or Secret.
+	// +required
+	Kind ContentKind `json:"kind,omitempty"`
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// ContentKind is the kind of an object whose content counts.
+//
+// +kubebuilder:validation:Enum=ConfigMap;Secret
+type ContentKind string
+
+const (
+	// ContentConfigMap is a ConfigMap.
+	ContentConfigMap ContentKind = "ConfigMap"
+	// ContentSecret is a Secret.
+	ContentSecret ContentKind = "Secret"
+)
+
+// Fact is a result of the task that is put on the node, as an annotation or as a label.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label: the key that the result is published under"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || self.annotation.matches('^(node|kubelet)\\.kubernetes\\.io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || self.label.matches('^(node|kubelet)\\.kubernetes\\.io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
+type Fact struct {
+	// result is the key that the task writes to $EVERYNODE_RESULTS.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Result string `json:"result,omitempty"`
+	// annotation is the annotation that takes the result, of up to 256 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Annotation string `json:"annotation,omitempty"`
+	// label is the label that takes the result. A result that is no valid label value fails the attempt.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Label string `json:"label,omitempty"`
+}
+
+// GateSpec is a taint that a node has from its creation until the task has succeeded there.
+type GateSpec struct {
+	// key of the taint. Omitted: the key of the record, NAMESPACE.everynode.dev/NAME. With a key of your own,
+	// such as a startup taint of Karpenter or of the cluster autoscaler, or one that the kubelet registers
+	// with, the taint is taken off whoever has put it there; NodeJobs with the same key open the node together.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev|karpenter\\.sh)/') || self.matches('^(startup|ignore)-taint\\.cluster-autoscaler\\.kubernetes\\.io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
+	Key string `json:"key,omitempty"`
+
+	// effect of the taint: NoSchedule (the default), or NoExecute, which also ends what runs there.
+	// +optional
+	// +kubebuilder:default=NoSchedule
+	Effect GateEffect `json:"effect,omitempty"`
+
+	// scope is Joining (the default), for nodes that are created from now on, or All: nodes that are there
+	// already are tainted, too, until they are done.
+	// +optional
+	// +kubebuilder:default=Joining
+	Scope GateScope `json:"scope,omitempty"`
+
+	// onReboot closes the gate again on a node that has rebooted, until the task has run again. It is closed
+	// when the manager sees the new boot, so pods that were there before may have started.
+	// +optional
+	OnReboot bool `json:"onReboot,omitempty"`
+}
+
+// GateEffect is the effect of a gate's taint.
+//
+// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+type GateEffect string
+
+const (
+	// GateNoSchedule keeps new pods off the node.
+	GateNoSchedule GateEffect = "NoSchedule"
+	// GateNoExecute also evicts the pods that are there.
+	GateNoExecute GateEffect = "NoExecute"
+)
+
+// GateScope says which nodes get the gate's taint.
+//
+// +kubebuilder:validation:Enum=Joining;All
+type GateScope string
+
+const (
+	// GateJoining is for nodes that are created while the gate is there.
+	GateJoining GateScope = "Joining"
+	// GateAll is for every node that is not done.
+	GateAll GateScope = "All"
+)
+
+// DisruptionSpec says what is done to a node around the task.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+type DisruptionSpec struct {
+	// cordon keeps new pods off the node from before the task until it has succeeded or failed for good.
+	// +optional
+	Cordon bool `json:"cordon,omitempty"`
+
+	// drain evicts the pods of the node before the task, and cordons it. A drain that takes longer than its
+	// timeout fails the attempt.
+	// +optional
+	Drain *DrainSpec `json:"drain,omitempty"`
+
+	// reboot the node after the task: Never (the default), Always, or IfRequested: when the task has written
+	// reboot=true to $EVERYNODE_RESULTS. The run has succeeded when the node is back in a new boot, has been
+	// Ready for readySeconds, and verify, if there is one, passes after that.
+	// +optional
+	// +kubebuilder:default=Never
+	Reboot RebootPolicy `json:"reboot,omitempty"`
+
+	// rebootTimeoutSeconds is how long a reboot may take from the end of the task until the node has been Ready
+	// for readySeconds: 10 to 86400, 900 when omitted. After it the attempt has failed.
+	// +optional
+	// +kubebuilder:default=900
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
+
+	// readySeconds is how long a node must be Ready after its reboot: 0 to 3600, 10 when omitted.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	ReadySeconds *int32 `json:"readySeconds,omitempty"`
+
+	// maxUnavailable bounds the nodes that are away at once when cordon, drain or reboot is asked for: a number,
+	// or a percentage of the matching nodes, rounded down but never below one. Nodes that are not Ready
+	// or that somebody else has cordoned count. rollout.maxConcurrent when omitted.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// RebootPolicy says whether a node is rebooted after the task.
+//
+// +kubebuilder:validation:Enum=Never;IfRequested;Always
+type RebootPolicy string
+
+const (
+	// RebootNever leaves the node running.
+	RebootNever RebootPolicy = "Never"
+	// RebootIfRequested reboots when the task's results say so.
+	RebootIfRequested RebootPolicy = "IfRequested"
+	// RebootAlways reboots after every success of the task.
+	RebootAlways RebootPolicy = "Always"
+)
 
 // DeletionPolicy says what becomes of the records when a NodeJob is deleted.
 //
@@ -455,6 +677,10 @@ type NodeJobStatus struct {
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
+	// gate is the gate that joining nodes have now; absent without one.
+	// +optional
+	Gate *GateStatus `json:"gate,omitempty"`
+
 	// drains are at most 10 nodes that are being drained, and what holds them up.
 	// +optional
 	// +listType=map
@@ -470,7 +696,7 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Failures []NodeFailure `json:"failures,omitempty"`
 
-	// conditions are Complete, Reconciling, Stalled and RollbackFailed.
+	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -545,6 +771,22 @@ type RolloutStatus struct {
 	// retry is a hash of the annotation everynode.dev/retry that the casualties are counted since.
 	// +optional
 	Retry string `json:"retry,omitempty"`
+}
+
+// GateStatus is the gate that joining nodes have.
+type GateStatus struct {
+	// key of the taint.
+	// +required
+	Key string `json:"key,omitempty"`
+	// effect of the taint.
+	// +required
+	Effect GateEffect `json:"effect,omitempty"`
+	// since is when the gate was first seen. Nodes that were created before are existing ones.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// closed is how many nodes have the taint now, of those that the NodeJob is for.
+	// +optional
+	Closed int32 `json:"closed,omitempty"`
 }
 
 // StepStatus counts the nodes of a step.

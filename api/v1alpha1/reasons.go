@@ -12,6 +12,9 @@ const (
 	// ConditionRollbackFailed is True while there are nodes on which every attempt of the rollback failed
 	// as well: they are in a state that nobody has planned. It is independent of the other three.
 	ConditionRollbackFailed = "RollbackFailed"
+	// ConditionGateEnforced is True when the API server puts the gate's taint on a node in the very request
+	// that creates it. False: the manager does so a moment later, and a pod may slip in between.
+	ConditionGateEnforced = "GateEnforced"
 )
 
 // Reasons. Each is used alike in conditions, events, metrics, logs and the plan's node states.
@@ -86,6 +89,47 @@ const (
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
+	// ReasonWaitingForDependency : a NodeJob of spec.dependsOn is not done on the node yet.
+	ReasonWaitingForDependency = "WaitingForDependency"
+	// ReasonWaitingForBudget : disruption.maxUnavailable nodes are away already.
+	ReasonWaitingForBudget = "WaitingForBudget"
+	// ReasonManagerNodeLast : the manager itself runs on the node, whose turn is when no other can go on.
+	ReasonManagerNodeLast = "ManagerNodeLast"
+	// ReasonPreparing : the node is cordoned or drained before the task.
+	ReasonPreparing = "Preparing"
+	// ReasonRebooting : the task has succeeded, and the node is being rebooted.
+	ReasonRebooting = "Rebooting"
+	// ReasonSettling : the node is back from its reboot, and must stay Ready before the run counts.
+	ReasonSettling = "Settling"
+	// ReasonVerifying : spec.verify runs after the reboot.
+	ReasonVerifying = "Verifying"
+
+	// ReasonRebootFailed : the node could not be rebooted.
+	ReasonRebootFailed = "RebootFailed"
+	// ReasonRebootTimedOut : the node was not back in a new boot, and Ready, in time.
+	ReasonRebootTimedOut = "RebootTimedOut"
+	// ReasonInvalidResult : a result cannot be published, such as one that is no valid label value.
+	ReasonInvalidResult = "InvalidResult"
+	// ReasonPublishConflict : a key that is to be published belongs to somebody else on the node.
+	ReasonPublishConflict = "PublishConflict"
+	// ReasonDependencyNotFound : spec.dependsOn names a NodeJob that does not exist.
+	ReasonDependencyNotFound = "DependencyNotFound"
+	// ReasonDependencyCycle : NodeJobs depend on each other in a circle.
+	ReasonDependencyCycle = "DependencyCycle"
+	// ReasonSecretNotFound : rerun.onChangeOf names a Secret that does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretForbidden : the manager may not read a Secret of rerun.onChangeOf.
+	ReasonSecretForbidden = "SecretForbidden"
+	// ReasonGateClosed : the gate's taint was put on a node, by the manager.
+	ReasonGateClosed = "GateClosed"
+	// ReasonGateOpened : the gate's taint was taken off a node without a run.
+	ReasonGateOpened = "GateOpened"
+	// ReasonPublished : facts on a node were brought up to date without a run.
+	ReasonPublished = "Published"
+	// ReasonAdmissionPolicy : the admission policy is there, and bound to the namespace.
+	ReasonAdmissionPolicy = "AdmissionPolicy"
+	// ReasonNoAdmissionPolicy : nothing taints nodes in the request that creates them.
+	ReasonNoAdmissionPolicy = "NoAdmissionPolicy"
 
 	// ReasonNotReadyInSoak : the node turned NotReady in the soak of its step, and counts as failed.
 	ReasonNotReadyInSoak = "NotReadyInSoak"
