@@ -107,14 +107,14 @@ type NodeJobSpec struct {
 	Publish []Fact `json:"publish,omitempty"`
 
 	// removeLabels are labels that a success takes off the node, such as one with which a node template
-	// asks for the task. The node stays one of the NodeJob's. Setting such a label again asks for another run.
+	// asks for the task: at most 8. The node stays one of the NodeJob's. Setting such a label again asks for another run.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || k.matches('^(node|kubelet)\\.kubernetes\\.io/'))",message="removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a label with a prefix of your own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || k.matches('^(node|kubelet)[.]kubernetes[.]io/'))",message="removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a label with a prefix of your own"
 	RemoveLabels []string `json:"removeLabels,omitempty"`
 
 	// gate is a taint that keeps workloads off a node that joins until the task has succeeded there.
@@ -514,8 +514,8 @@ const (
 // Fact is a result of the task that is put on the node, as an annotation or as a label.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label: the key that the result is published under"
-// +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || self.annotation.matches('^(node|kubelet)\\.kubernetes\\.io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
-// +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev)/') || self.label.matches('^(node|kubelet)\\.kubernetes\\.io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.annotation.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.label.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
 type Fact struct {
 	// result is the key that the task writes to $EVERYNODE_RESULTS.
 	// +required
@@ -525,12 +525,12 @@ type Fact struct {
 	Result string `json:"result,omitempty"`
 	// annotation is the annotation that takes the result, of up to 256 bytes.
 	// +optional
-	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Annotation string `json:"annotation,omitempty"`
 	// label is the label that takes the result. A result that is no valid label value fails the attempt.
 	// +optional
-	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Label string `json:"label,omitempty"`
 }
@@ -541,9 +541,9 @@ type GateSpec struct {
 	// such as a startup taint of Karpenter or of the cluster autoscaler, or one that the kubelet registers
 	// with, the taint is taken off whoever has put it there; NodeJobs with the same key open the node together.
 	// +optional
-	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*\\.)?(kubernetes\\.io|k8s\\.io|everynode\\.dev|karpenter\\.sh)/') || self.matches('^(startup|ignore)-taint\\.cluster-autoscaler\\.kubernetes\\.io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev|karpenter[.]sh)/') || self.matches('^(startup|ignore)-taint[.]cluster-autoscaler[.]kubernetes[.]io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
 	Key string `json:"key,omitempty"`
 
 	// effect of the taint: NoSchedule (the default), or NoExecute, which also ends what runs there.
