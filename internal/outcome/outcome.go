@@ -60,12 +60,26 @@ const (
 	ReasonBadConfiguration = "BadConfiguration"
 	// ReasonRunnerError: the node refused the runner something it needs (memory, processes, files).
 	ReasonRunnerError = "RunnerError"
+	// ReasonRebootFailed: the node was told to reboot and did not go down; exit code 1.
+	ReasonRebootFailed = "RebootFailed"
 )
 
 var reasons = []string{
 	ReasonTaskFailed, ReasonVerifyFailed, ReasonSignaled, ReasonTimedOut, ReasonInterrupted,
 	ReasonInterpreterNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
+	ReasonRebootFailed,
 }
+
+// The result by which a task asks for a reboot of its node, where the NodeJob leaves that to the task.
+const (
+	RebootKey   = "reboot"
+	RebootValue = "true"
+)
+
+// RebootRequested says whether the results ask for a reboot. No bound takes such a request away: it is
+// the first result that is kept. Otherwise the runner could see one, and leave the check for after the
+// reboot, and the controller none, and count a success that nobody has checked.
+func RebootRequested(results map[string]string) bool { return results[RebootKey] == RebootValue }
 
 // Outcome is the end of one attempt.
 type Outcome struct {
@@ -84,7 +98,7 @@ type Outcome struct {
 
 // Encode returns the outcome as one JSON object of at most MaxBytes, always valid. What does not
 // fit goes in this order: the beginning of the message (down to 256 bytes), then results from the
-// end of the order of their keys, which sets Truncated.
+// end of the order of their keys (RebootKey is the first), which sets Truncated.
 func (o Outcome) Encode() []byte {
 	o = o.bounded()
 	b := o.marshal()

@@ -20,7 +20,7 @@ import (
 // Keys follow the grammar of a label's name part ([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?, at most
 // 63 bytes), which leaves nothing to escape wherever they are shown. Values are cleaned; newlines
 // and tabs in them become \n and \t. Of too many results the first in the order of their keys are
-// kept, so that the same file always gives the same results.
+// kept (RebootKey before all others), so that the same file always gives the same results.
 //
 // Truncated says that a bound left something out or cut it, and that the input was longer than
 // MaxInputBytes. An error describes the first thing that could not be understood and how many more
@@ -170,7 +170,20 @@ func boundedResults(all map[string]string) (map[string]string, bool) {
 	return kept, truncated
 }
 
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+// sortedKeys is the order in which results are kept: RebootKey, then the others as strings.
+func sortedKeys(m map[string]string) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		switch {
+		case a == b:
+			return 0
+		case a == RebootKey:
+			return -1
+		case b == RebootKey:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+}
 
 const keyRule = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
