@@ -17,6 +17,8 @@ const (
 	EnvVerify            = "EVERYNODE_VERIFY"
 	EnvVerifyInterpreter = "EVERYNODE_VERIFY_INTERPRETER"
 	EnvTimeout           = "EVERYNODE_TIMEOUT"
+	EnvReboot            = "EVERYNODE_REBOOT"
+	EnvBootID            = "EVERYNODE_BOOT_ID"
 
 	// EnvResults is what a script finds: the path of the file that takes its results.
 	EnvResults = "EVERYNODE_RESULTS"
@@ -27,6 +29,18 @@ const (
 	defaultInterpreter = "/bin/sh"
 	defaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	defaultHome        = "/root"
+)
+
+// Reboot is the value of EnvReboot: what the pod has to do with a reboot of its node. Empty: nothing.
+type Reboot string
+
+const (
+	// RebootAlways : the node is rebooted after this pod, and checked after that.
+	RebootAlways Reboot = "Always"
+	// RebootIfRequested : so it is if the task's results ask for it (outcome.RebootRequested).
+	RebootIfRequested Reboot = "IfRequested"
+	// RebootNow : this pod runs no script, it reboots the node.
+	RebootNow Reboot = "Now"
 )
 
 // Script is a text and what runs it.
@@ -44,13 +58,20 @@ type Config struct {
 	Verify *Script
 	// Timeout is for both scripts together, from the runner's start; 0 for none.
 	Timeout time.Duration
+	// Reboot is what the attempt has to do with a reboot. With RebootNow there are no scripts.
+	Reboot Reboot
+	// BootID is that of the boot which RebootNow is to end. In any other it does nothing.
+	BootID string
 	// Environ is what the scripts get, without EnvResults.
 	Environ []string
 }
 
 // ParseConfig reads the contract from an environment. Everything else in it goes to the scripts.
 func ParseConfig(environ []string) (Config, error) {
-	own := map[string]string{EnvScript: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "", EnvTimeout: "", EnvResults: ""}
+	own := map[string]string{
+		EnvScript: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
+		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "",
+	}
 	var c Config
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -62,24 +83,48 @@ func ParseConfig(environ []string) (Config, error) {
 	}
 	c.Environ = withDefaults(c.Environ)
 
-	if own[EnvScript] == "" {
-		return c, errors.New(EnvScript + " is not set")
-	}
 	var err error
-	if c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter]); err != nil {
+	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
 		return c, err
+	}
+	switch c.Reboot = Reboot(own[EnvReboot]); c.Reboot {
+	case RebootNow:
+		err = c.parseBoot(own)
+	case "", RebootAlways, RebootIfRequested:
+		err = c.parseScripts(own)
+	default:
+		err = fmt.Errorf("%s is %q; give %s, %s or %s, or leave it out", EnvReboot, c.Reboot, RebootAlways, RebootIfRequested, RebootNow)
+	}
+	return c, err
+}
+
+// parseBoot reads what RebootNow needs. Without the boot ID a container that is started twice would
+// reboot the node twice; and of a script beside it one of the two would be silently left undone.
+func (c *Config) parseBoot(own map[string]string) error {
+	if own[EnvScript] != "" || own[EnvVerify] != "" {
+		return fmt.Errorf("%s=%s runs no script: leave %s and %s out", EnvReboot, RebootNow, EnvScript, EnvVerify)
+	}
+	if c.BootID = strings.TrimSpace(own[EnvBootID]); c.BootID == "" {
+		return fmt.Errorf("%s is not set: %s=%s needs to know which boot it is to end", EnvBootID, EnvReboot, RebootNow)
+	}
+	return nil
+}
+
+func (c *Config) parseScripts(own map[string]string) (err error) {
+	if own[EnvScript] == "" {
+		return errors.New(EnvScript + " is not set")
+	}
+	if c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter]); err != nil {
+		return err
 	}
 	if own[EnvVerify] != "" {
 		verify, err := parseScript(EnvVerify, own[EnvVerify], EnvVerifyInterpreter, own[EnvVerifyInterpreter])
 		if err != nil {
-			return c, err
+			return err
 		}
 		c.Verify = &verify
 	}
-	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
-		return c, err
-	}
-	return c, nil
+	return nil
 }
 
 func parseScript(name, text, interpreterName, interpreter string) (Script, error) {

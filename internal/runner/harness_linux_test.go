@@ -44,9 +44,10 @@ func asRunner(args []string) int {
 	if err := json.Unmarshal([]byte(args[2]), &limits); err != nil {
 		panic(err)
 	}
+	power, environ := testPower(os.Environ())
 	return Run(Options{
-		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: os.Environ(),
-		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits,
+		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: environ,
+		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits, power: power,
 	})
 }
 
@@ -108,6 +109,7 @@ func testLimits() Limits {
 	return Limits{
 		InterruptGrace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Linger: 200 * time.Millisecond,
 		GiveUp: 10 * time.Second, Drain: time.Second, Stall: 100 * time.Millisecond,
+		GoDown: time.Second, AskAgain: 50 * time.Millisecond,
 	}
 }
 

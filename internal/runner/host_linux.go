@@ -51,6 +51,8 @@ var namespaceKinds = []struct {
 //     process ends.
 type hostThread struct {
 	calls chan func()
+	// target is the process whose namespaces the thread is in, 0 if it is in the runner's own.
+	target int
 	// otherPIDs: the target has another pid namespace than we have, which no pod of the
 	// controller's does. Numbers of our processes then mean nothing to a script.
 	otherPIDs bool
@@ -58,7 +60,7 @@ type hostThread struct {
 
 // enterHost starts the thread. Target 0 means no namespace but our own.
 func enterHost(target int) (*hostThread, error) {
-	t := &hostThread{calls: make(chan func())}
+	t := &hostThread{calls: make(chan func()), target: target}
 	namespaces, err := openNamespaces(target)
 	if err != nil {
 		return nil, err

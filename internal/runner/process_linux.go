@@ -45,21 +45,35 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 		scriptPath, resultsPath = "/proc/self/fd/3", "/proc/self/fd/4"
 		files = append(files, script.Fd(), results.Fd())
 	}
-	attr := &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   with(environ, EnvResults, resultsPath),
-		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	}
+	argv := append([]string{interpreter}, s.Interpreter[1:]...)
+	return spawn(interpreter, append(argv, scriptPath), with(environ, EnvResults, resultsPath), files, otherPIDs)
+}
+
+// startProgram starts a program of the node, as start does a script. Without a slash it is looked up
+// in the PATH.
+func (t *hostThread) startProgram(argv, environ []string, io stdio) (pid int, err error) {
+	t.do(func() {
+		path, found := lookPath(argv[0], lookup(environ, "PATH"))
+		if !found {
+			err = errors.New("it is not in the node's PATH " + lookup(environ, "PATH"))
+			return
+		}
+		pid, err = spawn(path, argv, environ, []uintptr{io.in.Fd(), io.out.Fd(), io.err.Fd()}, t.otherPIDs)
+	})
+	return pid, err
+}
+
+// spawn starts a process in a session of its own. It must run on the host thread.
+func spawn(path string, argv, environ []string, files []uintptr, otherPIDs bool) (int, error) {
+	attr := &syscall.ProcAttr{Dir: "/", Env: environ, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if !otherPIDs {
-		// If the runner is killed the script goes too. In another pid namespace the child cannot
+		// If the runner is killed the process goes too. In another pid namespace the child cannot
 		// see its parent, takes it for dead already and kills itself.
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}
-	argv := append([]string{interpreter}, s.Interpreter[1:]...)
-	pid, err := syscall.ForkExec(interpreter, append(argv, scriptPath), attr)
+	pid, err := syscall.ForkExec(path, argv, attr)
 	if err != nil {
-		return 0, startError(interpreter, err)
+		return 0, startError(path, err)
 	}
 	return pid, nil
 }
@@ -82,17 +96,25 @@ func findInterpreter(name, path string) (string, error) {
 		}
 		return name, nil
 	}
+	if full, found := lookPath(name, path); found {
+		return full, nil
+	}
+	return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node, looked in PATH %s", name, path)}
+}
+
+// lookPath finds a program on the node, so it must run on the host thread.
+func lookPath(name, path string) (full string, found bool) {
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
-			continue // "." and the like: a script's interpreter must not depend on a directory
+			continue // "." and the like: what runs must not depend on a directory
 		}
 		full := filepath.Join(dir, name)
 		info, err := os.Stat(full)
 		if err == nil && info.Mode().IsRegular() && unix.Access(full, unix.X_OK) == nil {
-			return full, nil
+			return full, true
 		}
 	}
-	return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node, looked in PATH %s", name, path)}
+	return "", false
 }
 
 // errnoOf drops the operation and path that the message says already.

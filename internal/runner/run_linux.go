@@ -29,6 +29,8 @@ type Options struct {
 	// Started is when the time limit began.
 	Started time.Time
 	Limits  Limits
+
+	power *power // nil: the node's own
 }
 
 // Run runs one attempt to its end, writes its outcome, and returns the exit code for the container,
@@ -55,6 +57,14 @@ func Run(o Options) (exitCode int) {
 	a.supervisor = supervisor{limits: o.Limits, signals: signals, children: children}
 	if config.Timeout > 0 {
 		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
+	}
+	if err := a.prepare(); err != nil {
+		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
+	}
+	if rebooted, err := a.rebootedAlready(); err != nil {
+		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
+	} else if rebooted != nil {
+		return report(log, o.Stderr, *rebooted, nil)
 	}
 	turn, before, err := takeTurn(o.RunDir, signals, a.supervisor.deadline)
 	if err != nil {
@@ -130,18 +140,20 @@ type attempt struct {
 	notes      []string // what the outcome says beyond the scripts' own output
 }
 
-// run runs both scripts and gathers what they leave: output, results, notes.
+// run does what the attempt is for, both scripts or a reboot, and gathers what that leaves: output,
+// results, notes.
 func (a *attempt) run() (o outcome.Outcome, notes []string) {
-	if err := a.prepare(); err != nil {
-		return failed(o, err), nil
-	}
 	defer func() { _ = a.results.Close() }() // also keeps it open until here: scripts open it by our descriptor
 	var last tail
 	io, finish, err := a.openOutput(&last)
 	if err != nil {
 		return failed(o, err), nil
 	}
-	ended, err := a.runScripts(io)
+	work := a.runScripts
+	if a.Reboot == RebootNow {
+		work = a.rebootNode
+	}
+	ended, err := work(io)
 	finish()
 	o.Message = strings.TrimRight(outcome.Clean(last.String(), outcome.MaxMessageBytes), "\n")
 	o.ExitCode, o.Reason = ended.code, ended.reason

@@ -29,7 +29,25 @@ func (a *attempt) runScripts(io stdio) (ending, error) {
 	if err != nil || ended.code != 0 || a.Verify == nil {
 		return ended, err
 	}
+	if a.rebootComesFirst() {
+		a.note("the check runs after the reboot")
+		return ended, nil
+	}
 	return a.runScript(verifyPhase, *a.Verify, io)
+}
+
+// rebootComesFirst says whether the check has to wait for a reboot, in another pod. What cannot be
+// read of the results is said when they are taken for the outcome.
+func (a *attempt) rebootComesFirst() bool {
+	if a.Reboot != RebootIfRequested {
+		return a.Reboot == RebootAlways
+	}
+	content, err := readResults(a.results)
+	if err != nil {
+		return false
+	}
+	results, _, _ := outcome.ParseResults(content)
+	return outcome.RebootRequested(results)
 }
 
 // runScript runs one script and ends everything it leaves behind.

@@ -27,6 +27,11 @@ type Limits struct {
 	Drain time.Duration
 	// Stall is how long the scripts are held up when nobody reads the container's output.
 	Stall time.Duration
+	// GoDown is what a node has to end its services after each request to reboot, where no time
+	// limit says how long that may take.
+	GoDown time.Duration
+	// AskAgain passes between two requests to reboot when the first was refused.
+	AskAgain time.Duration
 }
 
 // DefaultLimits are those of the contract with users, docs/runner.md.
@@ -38,6 +43,8 @@ func DefaultLimits() Limits {
 		GiveUp:         10 * time.Second,
 		Drain:          2 * time.Second,
 		Stall:          10 * time.Second,
+		GoDown:         10 * time.Minute,
+		AskAgain:       10 * time.Second,
 	}
 }
 
@@ -117,6 +124,30 @@ func (s *supervisor) wait(pid int) (status unix.WaitStatus, ended bool) {
 			_ = boundResultsFile(s.results) // a loose bound; the cgroup's is the hard one
 		}
 	}
+}
+
+// waitUntil waits for a process, or with 0 for none, until a time, or with the zero one for ever, and
+// no longer than until something stops the attempt. It is false when the process has not ended.
+func (s *supervisor) waitUntil(pid int, until time.Time) (status unix.WaitStatus, ended bool) {
+	var over <-chan time.Time
+	if !until.IsZero() {
+		over = time.After(time.Until(until))
+	}
+	for !s.stopped() {
+		if reaped := reap(); reaped.has(pid) {
+			return reaped.statuses[pid], true
+		}
+		select {
+		case <-s.children:
+		case sig := <-s.signals:
+			s.interrupt(sig)
+		case <-s.deadline:
+			s.timedOut = true
+		case <-over:
+			return 0, false
+		}
+	}
+	return 0, false
 }
 
 // sweep ends what a script has left running: after Linger, SIGKILL to every child of ours until
