@@ -9,6 +9,8 @@
 //	│   termination log           │        └──────────────────────────────────────┘
 //	└─────────────────────────────┘
 //
+// It also reboots the node, in a pod that has no script: reboot_linux.go.
+//
 // The contract with the controller is in config.go, the one with users in docs/runner.md, what comes
 // out in package outcome. Only Linux has what it needs; elsewhere the package builds and refuses.
 package runner
