@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -111,6 +112,10 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry),
 		task.Options{RunnerImage: f.runnerImage, PriorityClassName: f.priorityClass})
+	reconciler.Own = controller.Own{
+		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
+		Node: os.Getenv("NODE_NAME"),
+	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}

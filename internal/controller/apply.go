@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -85,9 +86,14 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	r.evictAll(evictCtx, seen, evictions, &group)
 	err := group.Wait()
 	refused, startErr := r.judgeStarts(seen.job, startErrs)
-	// What blocks an eviction is only in the next plan.
-	again := raced.Load() || len(evictions) > 0
+	// What blocks an eviction, and which pods are to leave a node, is only in the next plan.
+	again := raced.Load() || len(evictions) > 0 || looksAnew(seen, p)
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
+}
+
+// looksAnew is true when the plan asks for the pods of a node that it has not seen.
+func looksAnew(seen observation, p plan.Plan) bool {
+	return slices.ContainsFunc(p.Looks, func(l plan.Look) bool { _, looked := seen.input.Drains[l.UID]; return !looked })
 }
 
 func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Evict, group *errgroup.Group) {
@@ -167,8 +173,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
-	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: &a.Record, DropLabel: a.DropLabel, Cordon: a.Cordon, ResourceVersion: a.ResourceVersion})
+	err := r.changeNode(ctx, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		// Nothing to record on: once the cache shows that, the pod is let go.
@@ -177,14 +182,15 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 		return fmt.Errorf("recording on node %s: %w", a.Node, err)
 	}
 	r.recorded(seen, a)
-	r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
+	if a.Pod.UID == "" {
+		return nil // it was time that ended the run
+	}
 	return r.releaseOwn(ctx, seen.job, a.Pod)
 }
 
-// mark writes what becomes of a failed node.
+// mark writes something else on a node.
 func (r *Reconciler) mark(ctx context.Context, job *v1alpha1.NodeJob, a plan.Mark) error {
-	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Record: a.Record, Cordon: a.Cordon, ResourceVersion: a.ResourceVersion})
+	err := r.changeNode(ctx, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -196,13 +202,12 @@ func (r *Reconciler) mark(ctx context.Context, job *v1alpha1.NodeJob, a plan.Mar
 }
 
 func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
-	key := v1alpha1.RecordKey(job.Namespace, job.Name)
-	err := r.changeNode(ctx, a.Node, record.Change{UID: a.UID, Key: key, Forget: true, Cordon: a.Cordon})
+	err := r.changeNode(ctx, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("taking the record off node %s: %w", a.Node, err)
+		return fmt.Errorf("taking what is of the NodeJob off node %s: %w", a.Node, err)
 	}
 	r.uncordoned(job, a.Node, a.UID, a.Cordon)
 	return nil

@@ -27,17 +27,23 @@ func raced() interceptor.Funcs {
 
 // Somebody may cordon a node in the same moment: that is decided anew, without an alarm.
 func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
-	cordon := &record.Cordon{ResourceVersion: "1", By: []string{"ns.everynode.dev/job"}}
+	cordon := &record.Cordon{By: []string{"ns.everynode.dev/job"}}
 	failed := record.Record{Revision: "rev", Outcome: record.Failed}
+	change := func(c record.Change) record.Change {
+		if c.UID, c.Key = "node-uid", "ns.everynode.dev/job"; c.Cordon != nil {
+			c.ResourceVersion = "1"
+		}
+		return c
+	}
 	tests := map[string]struct {
 		action plan.Action
 		want   bool
 	}{
-		"a cordon":                    {plan.Mark{Node: "n", UID: "node-uid", Reason: v1alpha1.ReasonCordoned, Record: &failed, Cordon: cordon}, true},
-		"a success that opens":        {plan.Record{Node: "n", UID: "node-uid", Record: failed, Cordon: cordon}, true},
-		"the end of all":              {plan.Forget{Node: "n", UID: "node-uid", Cordon: cordon}, true},
-		"a drain, which needs no one": {plan.Mark{Node: "n", UID: "node-uid", Reason: v1alpha1.ReasonDrained, Record: &failed}, false},
-		"a record":                    {plan.Record{Node: "n", UID: "node-uid", Record: failed}, false},
+		"a cordon":                    {plan.Mark{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"a success that opens":        {plan.Record{Node: "n", Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"the end of all":              {plan.Forget{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
+		"a drain, which needs no one": {plan.Mark{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
+		"a record":                    {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,15 +75,17 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	}
 	const key = "ns.everynode.dev/job"
 	failed := record.Record{Revision: "rev", Outcome: record.Failed, Cordoned: true}
-	node := write(plan.Mark{Node: "n", UID: "node-uid", Reason: v1alpha1.ReasonCordoned, Record: &failed, Cordon: &record.Cordon{ResourceVersion: r.node("n").ResourceVersion, By: []string{key}}})
+	node := write(plan.Mark{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: record.Change{
+		UID: "node-uid", Key: key, Record: &failed, Cordon: &record.Cordon{By: []string{key}}, ResourceVersion: r.node("n").ResourceVersion}})
 	on := record.Read(node.Labels, node.Annotations, key)
 	if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != key || on.Record == nil || !on.Record.Cordoned {
 		t.Errorf("after the cordon it is %+v with %v", node.Spec, node.Annotations)
 	}
-	if view, _ := viewNode(r.memory.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
+	if view := viewNode(r.memory.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
 		t.Errorf("the next pass sees %+v, want the cordon", view)
 	}
-	node = write(plan.Forget{Node: "n", UID: "node-uid", Cordon: &record.Cordon{ResourceVersion: node.ResourceVersion}})
+	node = write(plan.Forget{Node: "n", Change: record.Change{
+		UID: "node-uid", Key: key, Forget: true, Cordon: &record.Cordon{}, ResourceVersion: node.ResourceVersion}})
 	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there || record.Read(node.Labels, node.Annotations, key).Present {
 		t.Errorf("after it was forgotten it is %+v with %v and %v", node.Spec, node.Labels, node.Annotations)
 	}

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -32,6 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list
 
 // Reconciler brings NodeJobs to their nodes.
 type Reconciler struct {
@@ -45,6 +47,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Options are the installation's choices for the tasks' pods.
 	Options task.Options
+	// Own is where the manager itself runs.
+	Own Own
 	// Now is the clock.
 	Now func() time.Time
 
@@ -54,9 +58,20 @@ type Reconciler struct {
 	records  records
 	reports  reports
 	drains   drains
+	contents contents
+	gates    gates
+	// wake has NodeJobs looked at for what no watch tells.
+	wake chan event.GenericEvent
 
 	primed   sync.Mutex
 	isPrimed bool
+}
+
+// Own is where the manager itself runs: its drains leave its own pod alone, and its node comes last.
+type Own struct {
+	// Pod of the manager, and the node that it is on; empty outside of a cluster.
+	Pod  client.ObjectKey
+	Node string
 }
 
 // New returns a Reconciler that is ready to be set up with a manager.
@@ -74,6 +89,8 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		records:  newRecords(),
 		reports:  newReports(),
 		drains:   newDrains(),
+		contents: newContents(),
+		wake:     make(chan event.GenericEvent, wakeRoom),
 	}
 }
 
@@ -119,6 +136,7 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
+	r.drains.ask(client.ObjectKeyFromObject(job), p.Looks)
 	did, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
 	r.writeFailed(job, applyErr)
@@ -182,6 +200,7 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.reports.forget(name)
 	r.refusals.clear(name)
 	r.scripts.forget(name)
+	r.contents.forget(name)
 	r.drains.forget(name)
 	r.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
 	_, strangers, err := r.podsOf(ctx, name, "")

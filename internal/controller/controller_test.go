@@ -23,13 +23,18 @@ func TestViewNode(t *testing.T) {
 	node := watchedNode()
 	node.CreationTimestamp = at(1)
 	node.Spec.Unschedulable = true
-	node.Annotations = map[string]string{v1alpha1.CordonedAnnotation: "b.everynode.dev/x,a.everynode.dev/x"}
+	node.Annotations = map[string]string{
+		v1alpha1.CordonedAnnotation:  "b.everynode.dev/x,a.everynode.dev/x",
+		v1alpha1.PublishedAnnotation: `{"labels":{"x":"a.everynode.dev/x"}}`,
+	}
 	want := plan.Node{
 		Name: "n", UID: "node-uid", Created: noon.Add(time.Second), ResourceVersion: "1", Labels: node.Labels, Taints: node.Spec.Taints,
+		Annotations:   node.Annotations,
+		Published:     record.Published{Labels: map[string]string{"x": "a.everynode.dev/x"}},
 		Unschedulable: true, CordonedBy: []string{"a.everynode.dev/x", "b.everynode.dev/x"},
 		Ready: corev1.ConditionTrue, BootID: "boot", MachineID: "machine",
 	}
-	got, _ := viewNode(node)
+	got := viewNode(node)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}

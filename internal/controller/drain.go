@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,19 +27,18 @@ const drainLookInterval = time.Second
 // nodeNameField is what the API server selects the pods of a node by.
 const nodeNameField = "spec.nodeName"
 
-// observeDrains lists the pods that are still to leave the nodes that are being drained. The cache has
+// observeDrains lists the pods that are still to leave the nodes that the last plan has asked for. The cache has
 // only our own. Nodes whose pods cannot be listed now are left out: the rest must not wait for them.
 func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) map[types.UID][]plan.DrainPod {
-	draining := drainingNodes(job, in.Revision, in.Nodes)
-	r.drains.keep(client.ObjectKeyFromObject(job), draining)
-	seen := make([]*[]plan.DrainPod, len(draining))
+	looks := r.drains.asked(client.ObjectKeyFromObject(job))
+	seen := make([]*[]plan.DrainPod, len(looks))
 	var group errgroup.Group
 	group.SetLimit(maxParallelReads)
-	for i, node := range draining {
+	for i, look := range looks {
 		group.Go(func() error {
-			pods, err := r.podsToLeave(ctx, job, node, in.Now)
+			pods, err := r.podsToLeave(ctx, job, look, in.Now)
 			if err != nil {
-				logf.FromContext(ctx).Error(err, "looking at a drain", "node", node.Name)
+				logf.FromContext(ctx).Error(err, "looking at a drain", "node", look.Node)
 				return nil // the others are looked at all the same
 			}
 			seen[i] = &pods
@@ -46,10 +46,10 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 		})
 	}
 	_ = group.Wait() // no error comes of it
-	drains := make(map[types.UID][]plan.DrainPod, len(draining))
-	for i, node := range draining {
+	drains := make(map[types.UID][]plan.DrainPod, len(looks))
+	for i, look := range looks {
 		if seen[i] != nil {
-			drains[node.UID] = *seen[i]
+			drains[look.UID] = *seen[i]
 		}
 	}
 	return drains
@@ -58,40 +58,43 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 // maxParallelReads bounds the lists that one pass has under way.
 const maxParallelReads = 8
 
-// drainingNodes are those on which the drain has begun for this revision and not ended.
-func drainingNodes(job *v1alpha1.NodeJob, revision string, nodes []plan.Node) []*plan.Node {
-	if job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain || !job.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	var draining []*plan.Node
-	for i := range nodes {
-		rec := nodes[i].On.Record
-		if rec != nil && rec.Revision == revision && nodes[i].On.Label == "" && rec.Drain != nil && rec.Drain.FinishedAt.IsZero() {
-			draining = append(draining, &nodes[i])
-		}
-	}
-	return draining
-}
-
-func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, node *plan.Node, now time.Time) ([]plan.DrainPod, error) {
-	key := drainKey{client.ObjectKeyFromObject(job), node.Name}
+func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, look plan.Look, now time.Time) ([]plan.DrainPod, error) {
+	key := drainKey{client.ObjectKeyFromObject(job), look.Node}
 	if pods, ok := r.drains.fresh(key, now); ok {
 		return pods, nil
 	}
-	deleteEmptyDirData := job.Spec.OnFailure.Drain != nil && job.Spec.OnFailure.Drain.DeleteEmptyDirData
+	selector, deleteEmptyDirData, err := readDrain(look.Drain)
+	if err != nil {
+		return nil, err
+	}
 	var list corev1.PodList
 	var pods []plan.DrainPod
-	err := r.eachPage(ctx, &list, func() {
+	err = r.eachPage(ctx, &list, func() {
 		for i := range list.Items {
-			if pod := &list.Items[i]; leaves(pod) {
+			pod := &list.Items[i]
+			if leaves(pod) && client.ObjectKeyFromObject(pod) != r.Own.Pod && selector.Matches(labels.Set(pod.Labels)) {
 				pods = append(pods, viewDrainPod(pod, deleteEmptyDirData))
 			}
 		}
-	}, client.MatchingFields{nodeNameField: node.Name})
+	}, client.MatchingFields{nodeNameField: look.Node})
 	if err != nil {
-		return nil, fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("listing the pods of node %s: %w", look.Node, err)
 	}
 	return r.drains.looked(key, pods, now), nil
+}
+
+// readDrain says which pods a drain is for.
+func readDrain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirData bool, err error) {
+	if spec == nil {
+		return labels.Everything(), false, nil
+	}
+	if spec.PodSelector == nil {
+		return labels.Everything(), spec.DeleteEmptyDirData, nil
+	}
+	if selector, err = metav1.LabelSelectorAsSelector(spec.PodSelector); err != nil {
+		return nil, false, fmt.Errorf("reading drain.podSelector: %w", err)
+	}
+	return selector, spec.DeleteEmptyDirData, nil
 }
 
 // leaves is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
@@ -117,7 +120,7 @@ func viewDrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	switch {
 	case hasEmptyDir && !deleteEmptyDirData:
-		view.Held = "it has an emptyDir volume, whose content would be lost: set onFailure.drain.deleteEmptyDirData, or delete it"
+		view.Held = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	case metav1.GetControllerOf(pod) == nil:
 		view.Held = "it has no controller that would make it again: delete it if nobody needs it"
 	}
@@ -127,8 +130,9 @@ func viewDrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 // drains remembers, for the nodes that are being drained, which pods were there, and how their
 // evictions went. It is lost with the process, and found out again by one try for each pod.
 type drains struct {
-	mu   sync.Mutex
-	seen map[drainKey]*drainView
+	mu    sync.Mutex
+	looks map[client.ObjectKey][]plan.Look
+	seen  map[drainKey]*drainView
 }
 
 type drainKey struct {
@@ -149,7 +153,9 @@ type eviction struct {
 	blocked string
 }
 
-func newDrains() drains { return drains{seen: map[drainKey]*drainView{}} }
+func newDrains() drains {
+	return drains{looks: map[client.ObjectKey][]plan.Look{}, seen: map[drainKey]*drainView{}}
+}
 
 // fresh is what was seen, if that was lately.
 func (d *drains) fresh(key drainKey, now time.Time) ([]plan.DrainPod, bool) {
@@ -197,14 +203,25 @@ func (d *drains) tried(key drainKey, pod types.UID, try eviction) {
 	}
 }
 
-// keep drops what is remembered of other nodes than these.
-func (d *drains) keep(job client.ObjectKey, nodes []*plan.Node) {
+// ask keeps which nodes the next pass is to look at, and drops what is remembered of others.
+func (d *drains) ask(job client.ObjectKey, looks []plan.Look) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(looks) == 0 {
+		delete(d.looks, job)
+	} else {
+		d.looks[job] = looks
+	}
 	maps.DeleteFunc(d.seen, func(k drainKey, _ *drainView) bool {
-		return k.job == job && !slices.ContainsFunc(nodes, func(n *plan.Node) bool { return n.Name == k.node })
+		return k.job == job && !slices.ContainsFunc(looks, func(l plan.Look) bool { return l.Node == k.node })
 	})
 }
 
+func (d *drains) asked(job client.ObjectKey) []plan.Look {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.looks[job]
+}
+
 // forget drops what is remembered for a NodeJob.
-func (d *drains) forget(job client.ObjectKey) { d.keep(job, nil) }
+func (d *drains) forget(job client.ObjectKey) { d.ask(job, nil) }

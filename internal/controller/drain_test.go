@@ -15,7 +15,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 )
 
 // workload is a pod of a ReplicaSet on node n.
@@ -34,42 +33,34 @@ func workload(changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func thatDrains(deleteEmptyDirData bool) func(*v1alpha1.NodeJob) {
-	return func(job *v1alpha1.NodeJob) {
-		job.Spec.OnFailure.Node = v1alpha1.FailedNodeDrain
-		if deleteEmptyDirData {
-			job.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{DeleteEmptyDirData: true}
-		}
-	}
-}
-
-// draining is node n with a record whose drain has begun.
-func draining(changes ...func(*record.Record)) plan.Node {
-	rec := &record.Record{Revision: "rev", Outcome: record.Failed, Attempts: 4, Drain: &record.Drain{StartedAt: noon}}
-	for _, change := range changes {
-		change(rec)
-	}
-	return plan.Node{Name: "n", UID: "node-uid", On: record.OnNode{Present: true, Record: rec}}
+// lookAt asks for node n.
+func lookAt(spec *v1alpha1.DrainSpec) []plan.Look {
+	return []plan.Look{{Node: "n", UID: "node-uid", Drain: spec}}
 }
 
 func TestPodsThatAreToLeave(t *testing.T) {
-	const emptyDir = "it has an emptyDir volume, whose content would be lost: set onFailure.drain.deleteEmptyDirData, or delete it"
+	const emptyDir = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	const bare = "it has no controller that would make it again: delete it if nobody needs it"
 	withEmptyDir := func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "config"}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	}
+	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }
 	web := plan.DrainPod{Namespace: "shop", Name: "web", UID: "web-uid"}
 	held := func(why string) []plan.DrainPod { pod := web; pod.Held = why; return []plan.DrainPod{pod} }
 	tests := map[string]struct {
 		pod                func(*corev1.Pod)
 		deleteEmptyDirData bool
+		selector           *metav1.LabelSelector
 		want               []plan.DrainPod
 	}{
-		"one of a ReplicaSet":     {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
-		"one that does not start": {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
-		"one on another node":     {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
-		"one of a DaemonSet":      {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
+		"one that drain.podSelector selects":         {pod: labelled, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, want: []plan.DrainPod{web}},
+		"one that drain.podSelector does not select": {pod: labelled, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+		"the manager's own":                          {pod: func(p *corev1.Pod) { p.Name = "manager" }},
+		"one of a ReplicaSet":                        {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
+		"one that does not start":                    {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
+		"one on another node":                        {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
+		"one of a DaemonSet":                         {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
 		"one of somebody else's DaemonSet": {pod: func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind, p.OwnerReferences[0].APIVersion = "DaemonSet", "x.example/v1"
 		}, want: []plan.DrainPod{web}},
@@ -96,7 +87,10 @@ func TestPodsThatAreToLeave(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, workload(tt.pod))
-			got := r.observeDrains(t.Context(), liveJob(thatDrains(tt.deleteEmptyDirData)), plan.Input{Revision: "rev", Nodes: []plan.Node{draining()}, Now: noon})
+			r.Own.Pod = client.ObjectKey{Namespace: "shop", Name: "manager"}
+			job := liveJob()
+			r.drains.ask(client.ObjectKeyFromObject(job), lookAt(&v1alpha1.DrainSpec{DeleteEmptyDirData: tt.deleteEmptyDirData, PodSelector: tt.selector}))
+			got := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
 			if diff := cmp.Diff(map[types.UID][]plan.DrainPod{"node-uid": tt.want}, got); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
@@ -104,37 +98,31 @@ func TestPodsThatAreToLeave(t *testing.T) {
 	}
 }
 
-func TestNodesThatAreLookedAt(t *testing.T) {
-	tests := map[string]struct {
-		job  *v1alpha1.NodeJob
-		node plan.Node
+func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
+	lists := 0
+	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		lists++
+		return c.List(ctx, l, opts...)
+	}})
+	job, other := liveJob(), liveJob(func(j *v1alpha1.NodeJob) { j.Name = "other" })
+	for _, step := range []struct {
+		what string
+		ask  []plan.Look
 		want int
 	}{
-		"one that is being drained":   {liveJob(thatDrains(false)), draining(), 1},
-		"one without a record":        {liveJob(thatDrains(false)), plan.Node{Name: "n"}, 0},
-		"one that is not drained yet": {liveJob(thatDrains(false)), draining(func(r *record.Record) { r.Drain = nil }), 0},
-		"one that was drained":        {liveJob(thatDrains(false)), draining(func(r *record.Record) { r.Drain.FinishedAt = noon }), 0},
-		"one of an earlier revision":  {liveJob(thatDrains(false)), draining(func(r *record.Record) { r.Revision = "old" }), 0},
-		"one that was skipped meanwhile": {liveJob(thatDrains(false)), func() plan.Node {
-			node := draining()
-			node.On.Label = "rev"
-			return node
-		}(), 0},
-		"one that is to be drained no more":  {liveJob(), draining(), 0},
-		"one whose NodeJob is being deleted": {liveJob(thatDrains(false), func(j *v1alpha1.NodeJob) { now := at(0); j.DeletionTimestamp = &now }), draining(), 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			lists := 0
-			r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-				lists++
-				return c.List(ctx, l, opts...)
-			}})
-			got := r.observeDrains(t.Context(), tt.job, plan.Input{Revision: "rev", Nodes: []plan.Node{tt.node}, Now: noon})
-			if len(got) != tt.want || lists != tt.want {
-				t.Errorf("%d nodes with %d lists, want %d", len(got), lists, tt.want)
-			}
-		})
+		{"nothing is asked for", nil, 0},
+		{"one is", lookAt(nil), 1},
+		{"nothing is any more", nil, 0},
+	} {
+		lists = 0
+		r.drains.ask(client.ObjectKeyFromObject(job), step.ask)
+		got := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
+		if len(got) != step.want || lists != step.want {
+			t.Errorf("%s: %d nodes with %d lists, want %d", step.what, len(got), lists, step.want)
+		}
+		if got := r.observeDrains(t.Context(), other, plan.Input{Now: noon}); len(got) != 0 {
+			t.Errorf("%s: the other NodeJob sees %v", step.what, got)
+		}
 	}
 }
 
@@ -145,11 +133,12 @@ func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 		lists++
 		return c.List(ctx, l, opts...)
 	}}, workload())
-	job := liveJob(thatDrains(false))
+	job := liveJob()
+	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}
 	look := func(after time.Duration) plan.DrainPod {
 		t.Helper()
-		got := r.observeDrains(t.Context(), job, plan.Input{Revision: "rev", Nodes: []plan.Node{draining()}, Now: noon.Add(after)})
+		got := r.observeDrains(t.Context(), job, plan.Input{Now: noon.Add(after)})
 		if len(got["node-uid"]) != 1 {
 			t.Fatalf("%+v, want one pod", got)
 		}
@@ -183,11 +172,11 @@ func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 }
 
 func TestWhatIsRememberedOfADrainIsDropped(t *testing.T) {
-	job := liveJob(thatDrains(false))
+	job := liveJob()
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}
 	tests := map[string]func(r *fakeReconciler){
 		"when the drain is over": func(r *fakeReconciler) {
-			r.observeDrains(t.Context(), job, plan.Input{Now: noon})
+			r.drains.ask(client.ObjectKeyFromObject(job), nil)
 		},
 		"when the NodeJob is gone": func(r *fakeReconciler) {
 			if err := r.gone(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
@@ -229,7 +218,9 @@ func TestAListOfPodsThatFailsShowsNoNode(t *testing.T) {
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("away")
 	}})
-	if got := r.observeDrains(t.Context(), liveJob(thatDrains(false)), plan.Input{Revision: "rev", Nodes: []plan.Node{draining()}, Now: noon}); len(got) != 0 {
+	job := liveJob()
+	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
+	if got := r.observeDrains(t.Context(), job, plan.Input{Now: noon}); len(got) != 0 {
 		t.Errorf("%v is shown", got)
 	}
 }

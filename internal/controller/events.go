@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,10 +29,16 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 		return
 	}
 	rec := a.Record
+	if rec.Outcome == record.Rebooting {
+		return // nothing has ended yet
+	}
 	r.Metrics.attempt(task.Task, rec.Outcome)
 	switch rec.Outcome {
 	case record.Succeeded:
 		r.Metrics.succeeded(seen, a)
+		if a.SetAside {
+			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
+		}
 	case record.Disrupted:
 		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
 			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
@@ -81,10 +88,15 @@ func exitCode(code *int32) string {
 	return fmt.Sprintf(", exit code %d", *code)
 }
 
+// quiet are the marks that belong to a run which goes as it should: they have no events, as a success has none.
+var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished}
+
 // marked says what became of a failed node.
 func (r *Reconciler) marked(job *v1alpha1.NodeJob, a plan.Mark) {
 	kind, note := corev1.EventTypeNormal, a.Message
 	switch {
+	case slices.Contains(quiet, a.Reason):
+		return
 	case a.Reason == v1alpha1.ReasonDrainTimedOut:
 		kind = corev1.EventTypeWarning
 	case a.Reason == v1alpha1.ReasonUncordoned && a.Cordon != nil && len(a.Cordon.By) > 0:

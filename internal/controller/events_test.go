@@ -15,7 +15,7 @@ import (
 func TestEventsOfAttempts(t *testing.T) {
 	code := int32(7)
 	of := func(runs task.Phase, r record.Record, final bool) plan.Record {
-		return plan.Record{Node: "n", UID: "node-uid", Record: r, Final: final, Pod: plan.Pod{Runs: runs, Attempt: 2}}
+		return plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &r}, Final: final, Pod: plan.Pod{Runs: runs, Attempt: 2}}
 	}
 	rollback := func(rb record.Rollback, final bool) plan.Record {
 		// What was rolled back is in the same record.
@@ -77,7 +77,7 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 		return []string{event + " SetAside on the NodeJob: NodeJob ns/job on node n: " + note, event + " SetAside on the Node: NodeJob ns/job on node n: " + note}
 	}
 	mark := func(reason string, cordon *record.Cordon) plan.Mark {
-		return plan.Mark{Node: "n", UID: "node-uid", Reason: reason, Message: "so it is", Cordon: cordon}
+		return plan.Mark{Node: "n", Change: record.Change{UID: "node-uid", Cordon: cordon}, Reason: reason, Message: "so it is"}
 	}
 	tests := map[string]struct {
 		action plan.Action
@@ -90,19 +90,16 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 		"uncordoned":                {mark(v1alpha1.ReasonUncordoned, open), both("Normal Uncordoned", "so it is")},
 		"uncordoned by somebody":    {mark(v1alpha1.ReasonUncordoned, nil), both("Normal Uncordoned", "so it is")},
 		"cordoned for another":      {mark(v1alpha1.ReasonUncordoned, ours), both("Normal Uncordoned", "so it is; it stays cordoned for another NodeJob")},
-		"opened by a success":       {plan.Record{Node: "n", UID: "node-uid", Record: record.Record{Outcome: record.Succeeded}, Cordon: open}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"not opened by one":         {plan.Record{Node: "n", UID: "node-uid", Record: record.Record{Outcome: record.Succeeded}, Cordon: ours}, nil},
-		"opened by the end of all":  {plan.Forget{Node: "n", UID: "node-uid", Cordon: open}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"forgotten and not ours":    {plan.Forget{Node: "n", UID: "node-uid"}, nil},
+		"opened by a success":       {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, SetAside: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"not opened by one":         {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, SetAside: true}, nil},
+		"opened by the end of all":  {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"forgotten and not ours":    {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
 		"nothing on a node that is": {plan.Mark{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, watchedNode())
 			seen := observation{job: liveJob()}
-			for _, cordon := range []*record.Cordon{ours, open} {
-				cordon.ResourceVersion = r.node("n").ResourceVersion
-			}
 			if did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{tt.action}}); err != nil || did.again {
 				t.Fatalf("%+v, %v", did, err)
 			}

@@ -61,7 +61,7 @@ func TestEvictions(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s/%s (%s), UID %s, grace %d", kind, o.GetNamespace(), o.GetName(), e.Name, *e.DeleteOptions.Preconditions.UID, *e.DeleteOptions.GracePeriodSeconds))
 		return answer
 	}})
-	job := liveJob(thatDrains(false))
+	job := liveJob()
 	seen := observation{job: job, input: plan.Input{Now: noon}}
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}
 	grace := int64(5)

@@ -41,7 +41,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	success := record.Record{Outcome: record.Succeeded, StartedAt: noon, FinishedAt: noon.Add(4 * time.Second)}
 	for _, node := range []string{"joined", "not-ready", "ahead-of-time", "was-there", "had-a-record"} {
 		m.attempt(task.Task, success.Outcome)
-		m.succeeded(seen, plan.Record{Node: node, Record: success})
+		m.succeeded(seen, plan.Record{Node: node, Change: record.Change{Record: &success}})
 	}
 	m.attempt(task.Rollback, record.Failed)
 	r := &Reconciler{Metrics: m}
@@ -142,7 +142,7 @@ func TestRolloutStoppedFollowsTheCondition(t *testing.T) {
 func TestReadyToDone(t *testing.T) {
 	registry, m, seen := measure(t)
 	// A node's clock may go back in mid-run.
-	m.succeeded(seen, plan.Record{Record: record.Record{StartedAt: noon.Add(time.Hour), FinishedAt: noon}})
+	m.succeeded(seen, plan.Record{Change: record.Change{Record: &record.Record{StartedAt: noon.Add(time.Hour), FinishedAt: noon}}})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,10 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}
+	if err := r.observePeers(ctx, &seen); err != nil {
+		return seen, err
+	}
+	seen.input.OwnNode = r.Own.Node
 	seen.input.Drains = r.observeDrains(ctx, job, seen.input)
 	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
@@ -80,11 +84,11 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
 		node := r.memory.node(&nodes.Items[i])
-		view, readySince := viewNode(node)
-		view.On = r.records.read(node, key)
+		view := viewNode(node)
+		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
 		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
-			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: readySince}
+			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: view.ReadySince}
 		}
 	}
 	return nil
@@ -202,14 +206,16 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 
 const pageSize = 500
 
-// viewNode is the node as the plan reads it, but for its record, and when it became Ready.
-func viewNode(node *corev1.Node) (plan.Node, time.Time) {
+// viewNode is the node as the plan reads it, but for its record.
+func viewNode(node *corev1.Node) plan.Node {
 	view := plan.Node{
 		Name:            node.Name,
 		UID:             node.UID,
 		Created:         node.CreationTimestamp.Time,
 		ResourceVersion: node.ResourceVersion,
 		Labels:          node.Labels,
+		Annotations:     node.Annotations,
+		Published:       record.ReadPublished(node.Annotations),
 		Taints:          node.Spec.Taints,
 		Unschedulable:   node.Spec.Unschedulable,
 		CordonedBy:      record.CordonedBy(node.Annotations),
@@ -217,14 +223,13 @@ func viewNode(node *corev1.Node) (plan.Node, time.Time) {
 		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
 		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
 	}
-	var since time.Time
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			view.Ready = c.Status
 			if c.Status == corev1.ConditionTrue {
-				since = c.LastTransitionTime.Time
+				view.ReadySince = c.LastTransitionTime.Time
 			}
 		}
 	}
-	return view, since
+	return view
 }

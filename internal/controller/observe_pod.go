@@ -25,7 +25,8 @@ func viewPod(pod seenPod) plan.Pod {
 		NodeName:        pod.Spec.NodeName,
 		NodeUID:         types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
 		Machine:         pod.Annotations[v1alpha1.MachineAnnotation],
-		Runs:            runs(pod.Pod),
+		Runs:            task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
+		Reboot:          v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
 		Revision:        pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:         attemptOf(pod.Pod),
 		Retry:           pod.Annotations[v1alpha1.RetryAnnotation],
@@ -71,15 +72,6 @@ func deleteRequested(pod seenPod) time.Time {
 		grace = time.Duration(*seconds) * time.Second
 	}
 	return pod.DeletionTimestamp.Add(-grace)
-}
-
-// runs is what of its NodeJob a pod runs. One that an earlier version has made does not say: it had no
-// rollbacks.
-func runs(pod *corev1.Pod) task.Phase {
-	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) {
-		return task.Rollback
-	}
-	return task.Task
 }
 
 func attemptOf(pod *corev1.Pod) int32 {

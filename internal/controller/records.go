@@ -3,8 +3,6 @@ package controller
 import (
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -25,22 +23,22 @@ type decoded struct {
 func newRecords() records { return records{seen: map[string]map[string]decoded{}} }
 
 // read is record.Read with a memory.
-func (r *records) read(node *corev1.Node, key string) record.OnNode {
+func (r *records) read(node string, labels, annotations map[string]string, key string) record.OnNode {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	value, annotated := node.Annotations[key]
-	known, ok := r.seen[key][node.Name]
+	value, annotated := annotations[key]
+	known, ok := r.seen[key][node]
 	if annotated && ok && known.value == value {
-		return record.OnNode{Label: node.Labels[key], Record: known.record, Present: true}
+		return record.OnNode{Label: labels[key], Record: known.record, Present: true}
 	}
-	on := record.Read(node.Labels, node.Annotations, key)
+	on := record.Read(labels, annotations, key)
 	if annotated {
 		if r.seen[key] == nil {
 			r.seen[key] = map[string]decoded{}
 		}
-		r.seen[key][node.Name] = decoded{value, on.Record}
+		r.seen[key][node] = decoded{value, on.Record}
 	} else if ok {
-		delete(r.seen[key], node.Name)
+		delete(r.seen[key], node)
 	}
 	return on
 }

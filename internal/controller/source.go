@@ -37,7 +37,12 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 		}
 		*into[s.field] = content
 	}
-	return src, nil, nil
+	if !job.DeletionTimestamp.IsZero() {
+		return src, nil, nil
+	}
+	contents, obstacle, err := r.contents.of(ctx, r, job)
+	src.Contents = contents
+	return src, obstacle, err
 }
 
 // namespaceGoes is the obstacle of a NodeJob that is to be rolled back in a namespace that is being
@@ -199,6 +204,11 @@ func configMapNames(job *v1alpha1.NodeJob) []string {
 	for _, s := range scriptsOf(job) {
 		if s.from != nil {
 			names = append(names, s.from.ConfigMapKeyRef.Name)
+		}
+	}
+	for _, ref := range job.Spec.Rerun.OnChangeOf {
+		if ref.Kind == v1alpha1.ContentConfigMap {
+			names = append(names, ref.Name)
 		}
 	}
 	return names

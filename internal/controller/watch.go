@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -60,6 +64,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(r.poll)); err != nil {
+		return err
+	}
+	if err := r.setupStrays(mgr); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodejob").
 		WithOptions(controller.Options{
@@ -68,6 +78,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
 		}).
 		For(&v1alpha1.NodeJob{}, builder.WithPredicates(jobChanged)).
+		Watches(&v1alpha1.NodeJob{}, handler.EnqueueRequestsFromMapFunc(r.peerChanged), builder.WithPredicates(peerChanges)).
+		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&corev1.Node{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.nodeChanged(ctx, nil, e.Object, q) },
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -109,6 +121,34 @@ type retryAsked struct{ predicate.Funcs }
 // Update is true when the annotation changed.
 func (retryAsked) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
+}
+
+// peerChanges pass what of a NodeJob matters to others.
+var peerChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.NodeJob), e.ObjectNew.(*v1alpha1.NodeJob)
+		return before.Generation != after.Generation || before.Status.Revision != after.Status.Revision ||
+			before.Status.ObservedGeneration != after.Status.ObservedGeneration || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	},
+}
+
+// peerChanged wakes the NodeJobs to which the change of another one matters: those that depend on it, and, where
+// there is a gate, all, since no gate may keep a task off a node.
+func (r *Reconciler) peerChanged(ctx context.Context, o client.Object) []reconcile.Request {
+	changed := o.(*v1alpha1.NodeJob)
+	var jobs v1alpha1.NodeJobList
+	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only a cache that is not started answers with an error
+	}
+	var requests []reconcile.Request
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		depends := job.Namespace == changed.Namespace && (slices.Contains(job.Spec.DependsOn, changed.Name) || len(job.Spec.DependsOn)*len(changed.Spec.DependsOn) > 0)
+		if job.UID != changed.UID && (depends || changed.Spec.Gate != nil) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+		}
+	}
+	return requests
 }
 
 func podChanged(o client.Object, q queue) {
@@ -189,6 +229,9 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 	if c.before.Annotations[key] != c.after.Annotations[key] || c.before.Labels[key] != c.after.Labels[key] {
 		return true
 	}
+	if c.mattersElse(job) {
+		return true
+	}
 	if !c.labels {
 		return false
 	}
@@ -201,6 +244,47 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 		}
 	}
 	return false
+}
+
+// mattersElse is true for a change of what a NodeJob publishes, removes, or waits for.
+func (c nodeChange) mattersElse(job *v1alpha1.NodeJob) bool {
+	spec := &job.Spec
+	labelChanged := func(key string) bool { return differs(c.before.Labels, c.after.Labels, key) }
+	published := func(f v1alpha1.Fact) bool {
+		return (f.Label != "" && labelChanged(f.Label)) || (f.Annotation != "" && differs(c.before.Annotations, c.after.Annotations, f.Annotation))
+	}
+	if slices.ContainsFunc(spec.Publish, published) || slices.ContainsFunc(spec.RemoveLabels, labelChanged) {
+		return true
+	}
+	if len(spec.Publish) > 0 && differs(c.before.Annotations, c.after.Annotations, v1alpha1.PublishedAnnotation) {
+		return true
+	}
+	// Whether another NodeJob is done on the node is on its label, and in what of its record no label tells.
+	if slices.ContainsFunc(spec.DependsOn, func(name string) bool {
+		key := v1alpha1.RecordKey(job.Namespace, name)
+		return labelChanged(key) || differs(c.before.Annotations, c.after.Annotations, key)
+	}) {
+		return true
+	}
+	return spec.Gate != nil && spec.Gate.Key != "" && c.recordsChanged()
+}
+
+// recordsChanged is true when the label of any NodeJob has changed: one with the same gate may be done.
+func (c nodeChange) recordsChanged() bool {
+	for _, labels := range []map[string]string{c.before.Labels, c.after.Labels} {
+		for key := range labels {
+			if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, "."+v1alpha1.Group) && differs(c.before.Labels, c.after.Labels, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func differs(a, b map[string]string, key string) bool {
+	was, had := a[key]
+	is, has := b[key]
+	return had != has || was != is
 }
 
 // selectedAnew is true when the node has come under a selector, or left it.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // carryOver takes up how far the revision has come from the status. Nothing is lost when the status
@@ -22,11 +23,14 @@ func (s *survey) carryOver() {
 	s.countCasualties()
 }
 
-// joined is true for a node that joined when the revision was proven already: it need not wait for
-// anybody. One that was there before has workloads, and takes its turn; so does one that is selected
-// since somebody changed a label or the selector. To be rolled back for a deletion, every node does.
+// joined is true for a node that joined when the revision was proven already, and has not been done since: it
+// need not wait for anybody. One that was there before has workloads, and takes its turn; so does one that is
+// selected since somebody changed a label or the selector, and one that runs the task again. To be rolled back
+// for a deletion, every node does.
 func (s *survey) joined(node *Node) bool {
-	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt)
+	rec := node.On.Record
+	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Again))
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt) && !doneBefore
 }
 
 // advance takes the rollout as far as what is seen allows, one step after the other.

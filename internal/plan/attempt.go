@@ -60,6 +60,10 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 		return verdict{fate: fateLeaving}
 	case onRecord(pod, node):
 		return verdict{fate: fateRecorded}
+	case pod.Runs == task.Reboot:
+		return s.judgeReboot(pod, node)
+	case pod.Runs == task.Verify && !goesOn(pod, node):
+		return verdict{fate: fateOrphan}
 	case !sameMachine(s.in.Job, pod, node):
 		return verdict{fate: fateOrphan}
 	case pod.ended():
@@ -212,13 +216,21 @@ var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 // ended makes the record of an end.
 func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 	r := s.recordOf(pod, node, e)
-	switch {
-	case pod.Runs != task.Rollback:
-		return verdict{fate: fateEnded, record: r, message: e.message}
-	case undoable(pod, node):
-		return verdict{fate: fateEnded, record: s.rollbackEnded(pod, node, r), message: e.message}
+	switch pod.Runs {
+	case task.Rollback:
+		if !undoable(pod, node) {
+			return verdict{fate: fateOrphan}
+		}
+		r = s.rollbackEnded(pod, node, r)
+	case task.Verify:
+		r = s.verified(pod, node, r)
+	case task.Reboot: // judgeReboot knows
+	case task.Task:
+		if e.outcome == record.Succeeded && reboots(pod) {
+			r = s.rebooting(pod, node, r)
+		}
 	}
-	return verdict{fate: fateOrphan}
+	return verdict{fate: fateEnded, record: r, message: e.message}
 }
 
 // recordOf is what there is to record of an attempt.
@@ -231,10 +243,14 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 		FinishedAt: s.in.Now,
 		Reason:     e.reason,
 		Message:    e.message,
-		BootID:     node.BootID,
+		BootID:     firstOf(task.BootID(pod.Machine), node.BootID),
 		MachineID:  node.MachineID,
 		Retry:      pod.Retry,
 		PodUID:     pod.UID,
+	}
+	prev := node.On.Record
+	if prev != nil {
+		r.Removed = prev.Removed
 	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
@@ -244,10 +260,11 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	if r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
+	r.Again = e.outcome == record.Disrupted && isAgain(node, pod.Revision)
 	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
 		r.Disruptions = 1
-		if prev := node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
+		if prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
 			r.Disruptions = prev.Disruptions + 1
 		}
 	}

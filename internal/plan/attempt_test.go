@@ -237,7 +237,7 @@ func TestRecordOfAnAttempt(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := Next(see(newJob(), []Node{node}, tt.pod))
-			want := []Action{Record{Node: "n", UID: "n-uid", Record: tt.want, Pod: tt.pod, DropLabel: tt.want.Outcome == record.Failed}}
+			want := []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want, DropLabel: tt.want.Outcome == record.Failed}, Pod: tt.pod}}
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}

@@ -24,9 +24,9 @@ type situation struct {
 }
 
 // conditions are Complete, Reconciling and Stalled, in every pass, of which at most one is True, and
-// RollbackFailed where there is a rollback.
+// RollbackFailed where there is a rollback, GateEnforced where there is a gate.
 func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
-	conditions := make([]metav1.Condition, 0, 4)
+	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
 		switch {
@@ -41,6 +41,9 @@ func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
 	}
 	if s.in.Job.Spec.Rollback != nil {
 		conditions = append(conditions, s.rollbackCondition())
+	}
+	if s.gate.spec != nil {
+		conditions = append(conditions, s.gateCondition())
 	}
 	return conditions
 }
@@ -67,6 +70,8 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
 		return situation{"", v1alpha1.ReasonNoMatchingNodes, noMatchMessage(nodes)}
+	case n.Done == n.Matched && len(s.unpublished) > 0:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	case n.Done == n.Matched:
 		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 	case moving == 0:
@@ -271,6 +276,11 @@ func (s *survey) emptyStepMessage() string {
 func (s *survey) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted %d times in a row or more (%s). They go on, and count as no failures; see what ends them",
 		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
+}
+
+func (s *survey) unpublishedMessage() string {
+	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
+		plural(int32(len(s.unpublished))), named(s.unpublished))
 }
 
 func (s *survey) notStartedMessage() string {

@@ -70,10 +70,10 @@ func (h *history) record(a Record) {
 		h.say("there is no %s any more to record on", a.Node)
 		return
 	}
-	if !h.cordon(node, a.Cordon) {
+	if !h.cordon(node, a.Change) {
 		return
 	}
-	decoded, err := record.Decode(record.Encode(a.Record))
+	decoded, err := record.Decode(record.Encode(*a.Record))
 	if err != nil {
 		h.break_("record", "%v", err)
 		return
@@ -99,7 +99,7 @@ func (h *history) write(node *Node, rec *record.Record) {
 
 func (h *history) mark(a Mark) {
 	node := h.real(a.Node, a.UID)
-	if node == nil || !h.cordon(node, a.Cordon) {
+	if node == nil || !h.cordon(node, a.Change) {
 		return
 	}
 	h.say("%s", tell(a))
@@ -116,13 +116,17 @@ func (h *history) mark(a Mark) {
 }
 
 // cordon is false when the node has changed since it was seen, so that nothing is written.
-func (h *history) cordon(node *Node, c *record.Cordon) bool {
-	if c == nil {
-		return true
+func (h *history) cordon(node *Node, change record.Change) bool {
+	if change.Shared() && !change.Guarded() {
+		h.break_("rule 9", "%s is changed in what others write, too, without a look at what it is", node.Name)
 	}
-	if c.ResourceVersion != node.ResourceVersion {
+	if change.Guarded() && change.ResourceVersion != node.ResourceVersion {
 		h.say("%s has changed meanwhile: conflict", node.Name)
 		return false
+	}
+	c := change.Cordon
+	if c == nil {
+		return true
 	}
 	h.checkCordon(node, c)
 	node.CordonedBy, node.Unschedulable = c.By, len(c.By) > 0
@@ -150,7 +154,7 @@ func (h *history) evict(a Evict) {
 
 func (h *history) forget(a Forget) {
 	node := h.real(a.Node, a.UID)
-	if node == nil || !h.cordon(node, a.Cordon) {
+	if node == nil || !h.cordon(node, a.Change) {
 		return
 	}
 	h.say("%s", tell(a))

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -37,8 +38,10 @@ func (s *survey) letGo() Plan {
 			p.Actions = append(p.Actions, Release{Pod: s.in.Pods[i]})
 		}
 	}
-	if s.in.Job.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
-		for i := range s.in.Nodes {
+	for i := range s.in.Nodes {
+		if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+			s.openUp(&s.in.Nodes[i], &p)
+		} else {
 			s.forget(&s.in.Nodes[i], &p)
 		}
 	}
@@ -50,9 +53,43 @@ func (s *survey) letGo() Plan {
 
 // forget takes what is ours off a node, if anything is.
 func (s *survey) forget(node *Node, p *Plan) {
-	if node.On.Present || s.cordonedForUs(node) {
-		p.Actions = append(p.Actions, Forget{Node: node.Name, UID: node.UID, Cordon: s.uncordon(node)})
+	c := s.changeOf(node)
+	c.Forget = true
+	c.Cordon, c.Taints, c.Facts = s.uncordon(node), s.openedForGood(node), s.unpublish(node)
+	if !node.On.Present && !c.Shared() {
+		return
 	}
+	if c.Shared() {
+		c.ResourceVersion = node.ResourceVersion
+	}
+	p.Actions = append(p.Actions, Forget{Node: node.Name, Change: c})
+}
+
+// openUp lets workloads onto a node on which the record stays: nobody would do it later.
+func (s *survey) openUp(node *Node, p *Plan) {
+	mark := s.markOf(node, "", "")
+	if mark.Taints = s.openedForGood(node); mark.Taints != nil {
+		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
+	}
+	if mark.Cordon = s.uncordon(node); mark.Cordon != nil {
+		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "what it was cordoned for is over"
+	}
+	if mark.Reason != "" {
+		p.Actions = append(p.Actions, mark)
+	}
+}
+
+// openedForGood are the taints of a node without the gate of a NodeJob that goes: also one that somebody else
+// has put there for it, since nobody else would take it away.
+func (s *survey) openedForGood(node *Node) *record.Taints {
+	selector := labels.Everything()
+	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
+			selector = labels.Nothing()
+		}
+	}
+	return s.opened(node, s.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
 }
 
 // undo rolls the task back on every node that it has run on, within the same limit, and forgets each
@@ -128,7 +165,7 @@ func (s *survey) undoStatus(p *Plan) v1alpha1.NodeJobStatus {
 	status.ObservedGeneration = s.in.Job.Generation
 	status.Nodes = count(p.Nodes)
 	status.Failures = s.boundedFailures()
-	status.Drains = nil
+	status.Drains, status.Gate = nil, nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
 	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
@@ -177,6 +214,9 @@ func (s *survey) setConditions(status *v1alpha1.NodeJobStatus, is situation, oth
 	}
 	if s.in.Job.Spec.Rollback == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRollbackFailed)
+	}
+	if s.gate.spec == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionGateEnforced)
 	}
 }
 

@@ -2,9 +2,9 @@
 // no context, no logger, no clock (a linter keeps it so). What to do comes back as data, so a rollout
 // over hundreds of nodes with failures and a dead manager is a unit test of milliseconds.
 //
-//	Input ──► survey ──► judge each pod ──► a state for each node ──► steps ──► slots ──► Plan
-//	          (join)     (attempt.go)       (rerun, retry, rollback)  (steps,   (rollout)  (summary)
-//	                                                                   budget)
+//	Input ──► survey ──► judge each pod ──► a state for each node ──► steps ──► slots ──────► the rest ────► Plan
+//	          (join)     (attempt, reboot)  (rerun, retry, depend,   (steps,   (rollout,     (quarantine,  (summary)
+//	                                         rollback, reboot)        budget)   disruption)   gate, facts)
 //
 // One pass is linear in nodes and pods.
 package plan
@@ -34,7 +34,17 @@ type Input struct {
 	Drains map[types.UID][]DrainPod
 	// Occupied are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
 	Occupied map[string]bool
-	Now      time.Time
+	// DependsOn are the NodeJobs of spec.dependsOn.
+	DependsOn []Peer
+	// Sharers are the other NodeJobs whose gate has the same key and effect.
+	Sharers []Peer
+	// GateKeys are the keys of the gates of all NodeJobs of the cluster: none keeps a task off a node.
+	GateKeys []string
+	// GateGap is why a node is not tainted in the request that creates it, and what to do; "" when it is.
+	GateGap string
+	// OwnNode is the node that the manager itself runs on; "" when that is none.
+	OwnNode string
+	Now     time.Time
 }
 
 // Obstacle is why no pod of this NodeJob can be started at all.
@@ -55,14 +65,19 @@ type Node struct {
 	// ResourceVersion is what was seen, for writes under a precondition.
 	ResourceVersion string
 	Labels          map[string]string
-	Taints          []corev1.Taint
+	Annotations     map[string]string
+	// Published is who has published which of them.
+	Published record.Published
+	Taints    []corev1.Taint
 	// Unschedulable is true for a node that is cordoned, by whomever.
 	Unschedulable bool
 	// CordonedBy are the record keys of the NodeJobs that Everynode has cordoned it for.
 	CordonedBy []string
-	// Ready is the status of the Ready condition, "" when there is none yet.
-	Ready    corev1.ConditionStatus
-	Deleting bool
+	// Ready is the status of the Ready condition, "" when there is none yet; ReadySince is since when it is
+	// True, zero when it is not.
+	Ready      corev1.ConditionStatus
+	ReadySince time.Time
+	Deleting   bool
 	// BootID and MachineID are what the kubelet reports; "" when it has not yet.
 	BootID    string
 	MachineID string
@@ -81,8 +96,10 @@ type Pod struct {
 	NodeUID  types.UID
 	// Machine is task.Machine of the node when the pod was made.
 	Machine string
-	// Runs is the task or the rollback.
-	Runs     task.Phase
+	// Runs is what of the NodeJob it runs.
+	Runs task.Phase
+	// Reboot is disruption.reboot when the pod was made; "" for Never.
+	Reboot   v1alpha1.RebootPolicy
 	Revision string
 	Attempt  int32
 	// Retry is task.RetryToken of the NodeJob when the pod was made.
@@ -154,6 +171,8 @@ type Plan struct {
 	Status  v1alpha1.NodeJobStatus
 	// Nodes explains each node, in the order of the input. It is never stored.
 	Nodes []NodeState
+	// Looks are the nodes whose pods the next plan must see in Input.Drains.
+	Looks []Look
 	// WakeAt is when time alone changes the plan; zero when only an event can.
 	WakeAt time.Time
 }
@@ -190,36 +209,35 @@ type Action interface{ action() }
 // Start makes the pod of an attempt.
 type Start struct{ Attempt task.Attempt }
 
+// Look asks for the pods that are still to leave a node.
+type Look struct {
+	Node string
+	UID  types.UID
+	// Drain says which pods leave, and which are held; nil for the defaults.
+	Drain *v1alpha1.DrainSpec
+}
+
 // Record writes the end of an attempt on its node and then releases the pod. Never the other way
 // round: a pod that is gone before its record is written would be run again.
 type Record struct {
-	Node   string
-	UID    types.UID
-	Record record.Record
-	Pod    Pod
-	// DropLabel takes the label off the node: it is not done, whatever it was before.
-	DropLabel bool
+	Node string
+	record.Change
+	// Pod of the attempt; without a UID when no pod ended it, but time.
+	Pod Pod
 	// Final is true for a failure after which the attempt's phase is not tried again.
 	Final bool
-	// Cordon is set when the success ends what the node was cordoned for.
-	Cordon *record.Cordon
-	// ResourceVersion is set when the record is made from the one that is there: the write fails on a node
-	// that has changed since.
-	ResourceVersion string
+	// SetAside is true when the node was set aside for a failure before.
+	SetAside bool
 }
 
-// Mark writes on a node what becomes of it after a failure.
+// Mark writes something else on a node than the end of an attempt.
 type Mark struct {
 	Node string
-	UID  types.UID
-	// Reason is Cordoned, Uncordoned, Draining, Drained, DrainTimedOut or DrainCancelled.
+	record.Change
+	// Reason is Cordoned, Uncordoned, Draining, Drained, DrainTimedOut, DrainCancelled, Preparing, Settling,
+	// GateClosed, GateOpened or Published.
 	Reason  string
 	Message string
-	// Record is nil when it stays as it is.
-	Record *record.Record
-	Cordon *record.Cordon
-	// ResourceVersion is that of the node on which this was decided: the write fails on another one.
-	ResourceVersion string
 }
 
 // Evict asks for the eviction of pods from a node that is being drained.
@@ -239,12 +257,10 @@ type Stop struct {
 // Release lets a pod go that needs no record, or has one.
 type Release struct{ Pod Pod }
 
-// Forget takes the record off a node, and what else the NodeJob has put there.
+// Forget takes off a node what the NodeJob has put there.
 type Forget struct {
 	Node string
-	UID  types.UID
-	// Cordon is set when the node was cordoned for the NodeJob.
-	Cordon *record.Cordon
+	record.Change
 }
 
 // Finish takes the finalizer off the NodeJob: nothing of it is left.
@@ -272,8 +288,10 @@ func Next(in Input) Plan {
 	s.releaseOrphans(&p)
 	s.advance(&p)
 	s.hold(&p)
+	s.countDrains()
 	s.startWithinLimit(&p)
 	s.setAside(&p)
+	s.tend(&p)
 	p.Status = s.status(&p)
 	return p
 }

@@ -28,14 +28,20 @@ const (
 	maxBlockedMessage = 256
 )
 
-// setAside does with failed nodes what onFailure.node says, and gives back the others. Where a node
-// stands is on the node, so a new manager goes on from there.
-func (s *survey) setAside(p *Plan) {
+// countDrains counts the drains that go on: those of failed nodes, and those before a task.
+func (s *survey) countDrains() {
 	for i := range s.work {
-		if s.work[i].exhausted && drains(s.work[i].node.On.Record) {
+		w := &s.work[i]
+		_, before := s.drainingSince(w.node)
+		if (w.exhausted && drains(w.node.On.Record)) || (before && s.inPreparation(w)) {
 			s.draining++
 		}
 	}
+}
+
+// setAside does with failed nodes what onFailure.node says, and gives back the others. Where a node
+// stands is on the node, so a new manager goes on from there.
+func (s *survey) setAside(p *Plan) {
 	for i := range p.Nodes {
 		if w := &s.work[i]; !w.written {
 			s.setAsideOrGiveBack(w, &p.Nodes[i], p)
@@ -53,6 +59,7 @@ func (s *survey) setAsideOrGiveBack(w *work, st *NodeState, p *Plan) {
 	switch {
 	case w.exhausted && !leave:
 		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
+	case s.keepsCordon(w, st):
 	case leave, st.State == Done, st.State == Excluded:
 		s.handBack(w, false, p)
 	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
@@ -66,13 +73,13 @@ func (s *survey) setAsideOrGiveBack(w *work, st *NodeState, p *Plan) {
 func (s *survey) cordon(node *Node) *record.Cordon {
 	switch {
 	case !node.Unschedulable:
-		return &record.Cordon{ResourceVersion: node.ResourceVersion, By: []string{s.key}}
+		return &record.Cordon{By: []string{s.key}}
 	case len(node.CordonedBy) == 0 || s.cordonedForUs(node):
 		return nil
 	}
 	by := append(slices.Clone(node.CordonedBy), s.key)
 	slices.Sort(by)
-	return &record.Cordon{ResourceVersion: node.ResourceVersion, By: by}
+	return &record.Cordon{By: by}
 }
 
 // uncordon is the change that takes our cordon off; nil when there is none. The node stays cordoned
@@ -85,7 +92,7 @@ func (s *survey) uncordon(node *Node) *record.Cordon {
 	if !node.Unschedulable {
 		by = nil // somebody has opened it for all
 	}
-	return &record.Cordon{ResourceVersion: node.ResourceVersion, By: by}
+	return &record.Cordon{By: by}
 }
 
 // cordonAndDrain sets a failed node aside: the cordon at once, so that nothing new lands there, and the
@@ -98,15 +105,15 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 		s.handBack(w, true, p)
 		return
 	case !drain && drains(&r):
-		mark := markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark := s.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
 		mark.Record = s.cancelled(r)
-		p.Actions = append(p.Actions, mark)
+		s.mark(w, mark, p)
 		return
 	}
 	if mark := s.beginning(w, r, drain); mark.Record != nil {
-		p.Actions = append(p.Actions, mark)
+		s.mark(w, mark, p)
 	} else if drain && drains(&r) {
-		s.drain(node, r, p)
+		s.drain(w, r, p)
 	}
 }
 
@@ -114,7 +121,7 @@ func (s *survey) cordonAndDrain(w *work, drain bool, p *Plan) {
 // neither does.
 func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 	node := w.node
-	mark := markOf(node, "", "")
+	mark := s.markOf(node, "", "")
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
 	}
@@ -133,7 +140,7 @@ func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 // handBack lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
 // hand, who is not overruled.
 func (s *survey) handBack(w *work, byHand bool, p *Plan) {
-	mark := markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
+	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
 	mark.Cordon = s.uncordon(w.node)
 	if byHand {
 		mark.Message = "somebody has uncordoned it, and it is left alone"
@@ -148,13 +155,26 @@ func (s *survey) handBack(w *work, byHand bool, p *Plan) {
 		}
 	}
 	if mark.Cordon != nil || mark.Record != nil {
-		p.Actions = append(p.Actions, mark)
+		s.mark(w, mark, p)
 	}
 }
 
 // markOf is a mark on the node as it was seen.
-func markOf(node *Node, reason, message string) Mark {
-	return Mark{Node: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Reason: reason, Message: message}
+func (s *survey) markOf(node *Node, reason, message string) Mark {
+	c := s.changeOf(node)
+	c.ResourceVersion = node.ResourceVersion
+	return Mark{Node: node.Name, Change: c, Reason: reason, Message: message}
+}
+
+// changeOf is a write to the node as this NodeJob.
+func (s *survey) changeOf(node *Node) record.Change {
+	return record.Change{UID: node.UID, Key: s.key}
+}
+
+// mark is the one write to the node in this pass.
+func (s *survey) mark(w *work, mark Mark, p *Plan) {
+	p.Actions = append(p.Actions, mark)
+	w.written = true
 }
 
 // drains is true while a drain is on record that has not ended.
@@ -174,40 +194,31 @@ func (s *survey) cancelled(r record.Record) *record.Record {
 }
 
 // drain takes the drain of a node one look further.
-func (s *survey) drain(node *Node, r record.Record, p *Plan) {
-	d := *r.Drain
+func (s *survey) drain(w *work, r record.Record, p *Plan) {
+	node, d := w.node, *r.Drain
 	spec := s.in.Job.Spec.OnFailure.Drain
 	if spec == nil {
 		spec = &v1alpha1.DrainSpec{}
 	}
-	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
-	deadline := d.StartedAt.Add(timeout)
-	pods, looked := s.in.Drains[node.UID]
-	status := v1alpha1.NodeDrain{
-		Node: node.Name, Since: metav1.NewTime(d.StartedAt), Deadline: metav1.NewTime(deadline),
-		Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
-	}
-	mark := markOf(node, "", "")
+	look := s.look(node, d.StartedAt, spec, p)
+	mark := s.markOf(node, "", "")
 	d.FinishedAt = s.now().Time
 	switch {
-	case looked && len(pods) == 0:
+	case look.empty:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
-	case !s.in.Now.Before(deadline):
-		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, drainTimeout(timeout, status)
+	case look.late:
+		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
 	default:
-		p.wake(deadline)
-		p.wake(s.in.Now.Add(EvictionInterval))
-		s.evict(node, pods, spec, p)
-		s.drains = append(s.drains, status)
+		s.goOnDraining(node, look, spec, p)
 		return
 	}
 	d.Outcome = mark.Reason
 	r.Drain, mark.Record = &d, &r
-	p.Actions = append(p.Actions, mark)
+	s.mark(w, mark, p)
 }
 
 func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
-	parts := []string{fmt.Sprintf("%d pods have not left it in %d s, and stay; the node stays cordoned", status.Pods, timeout/time.Second)}
+	parts := []string{fmt.Sprintf("%d pods have not left it in %d s, and stay", status.Pods, timeout/time.Second)}
 	for _, b := range status.Blocked {
 		parts = append(parts, b.Pod+": "+b.Message)
 	}

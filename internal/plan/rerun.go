@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -10,6 +13,12 @@ import (
 // standing is what a node's record still means for the revision.
 type standing struct {
 	done bool
+	// again says why a node that was done is to run again; "" when it is not.
+	again string
+	// due is when a node that is done runs again by itself; zero when it does not.
+	due time.Time
+	// rebooting is true when the task has succeeded, and the run goes on.
+	rebooting bool
 	// failures counted in this run so far.
 	failures int32
 	// notBefore is when the next attempt may start.
@@ -33,15 +42,68 @@ func (s *survey) standing(node *Node) standing {
 		was.touched, was.since = true, rec.StartedAt
 	}
 	switch {
+	case was.touched && rec.Outcome == record.Rebooting:
+		was.rebooting = true
+	case was.touched && rec.Again && label == s.in.Revision:
+		// The label is that of the run before.
+		was.failures, was.notBefore = s.setbacks(rec)
 	case label != "" && label == s.in.Revision:
 		was.done = true
 		was.proof = was.touched && rec.Outcome == record.Succeeded
+		s.runAgain(node, &was)
 	case label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true):
 		was.done = true
+		s.runAgain(node, &was)
 	case was.touched && !s.void(rec):
 		was.failures, was.notBefore = s.setbacks(rec)
 	}
 	return was
+}
+
+// runAgain says why and when a node that is done runs the task again without a change of it.
+func (s *survey) runAgain(node *Node, was *standing) {
+	rec, rerun := node.On.Record, &s.in.Job.Spec.Rerun
+	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
+		return // somebody says that it is done, and nothing is known of when and where
+	}
+	due := s.nextDue(node, rec.FinishedAt)
+	key := s.relabelled(node)
+	switch {
+	case rerun.OnReboot && differ(rec.BootID, node.BootID):
+		was.again = "the node has rebooted since it was done"
+	case key != "":
+		was.again = "the label " + key + " is there again, which its success had taken off"
+	case due.IsZero():
+	case s.in.Now.Before(due):
+		was.due = due
+	default:
+		was.again = fmt.Sprintf("it runs every %d s (rerun.everySeconds)", rerun.EverySeconds)
+	}
+	was.done = was.again == ""
+}
+
+// nextDue is when a node that finished then runs again by rerun.everySeconds; zero when it does not. Each node has
+// a time of its own within the interval, so that they do not all run at once, and it is the same for ever: the
+// first that comes at least half an interval after the end.
+func (s *survey) nextDue(node *Node, finished time.Time) time.Time {
+	seconds := int64(s.in.Job.Spec.Rerun.EverySeconds)
+	if seconds <= 0 {
+		return time.Time{}
+	}
+	if finished.After(s.in.Now) {
+		finished = s.in.Now // nothing waits for a time that somebody else has written
+	}
+	sum := sha256.Sum256([]byte(s.key + "/" + string(node.UID)))
+	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
+	earliest := finished.Unix() + (seconds+1)/2
+	n := (earliest - offset + seconds - 1) / seconds
+	return time.Unix(n*seconds+offset, 0).UTC()
+}
+
+// isAgain is true for a run on a node that was done with the revision before, and has the label since.
+func isAgain(node *Node, revision string) bool {
+	rec := node.On.Record
+	return node.On.Label == revision && rec != nil && rec.Revision == revision && (rec.Outcome == record.Succeeded || rec.Again)
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.
@@ -51,6 +113,7 @@ func (s *survey) setbacks(rec *record.Record) (failures int32, notBefore time.Ti
 		return rec.Attempts, s.after(rec.FinishedAt, rec.Attempts)
 	case record.Disrupted:
 		return rec.Attempts, s.after(rec.FinishedAt, rec.Disruptions)
+	case record.Rebooting:
 	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.
 	}

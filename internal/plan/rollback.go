@@ -14,7 +14,7 @@ func (s *survey) settleFailed(leaving bool, w *work, st *NodeState) {
 	w.failed, w.exhausted = true, true
 	f := s.failureOf(w.node, false)
 	st.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
-	if s.in.Job.Spec.Rollback == nil {
+	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.Untried {
 		w.settled = true
 	} else {
 		s.settleRollback(leaving, w, st)
@@ -43,7 +43,7 @@ func (s *survey) undoing(rec *record.Record) undoing {
 		return undoing{done: true}
 	case record.Disrupted:
 		return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Disruptions)}
-	case record.Failed:
+	case record.Failed, record.Rebooting:
 	}
 	return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Attempts)}
 }

@@ -20,7 +20,9 @@ var defaultMaxConcurrent = intstr.FromString("25%")
 func (s *survey) startWithinLimit(p *Plan) {
 	matched, taken := s.slotsTaken(p.Nodes)
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	for _, i := range s.candidates(p.Nodes) {
+	s.countAway(p.Nodes)
+	candidates := s.candidates(p.Nodes)
+	for k, i := range candidates {
 		w, st := &s.work[i], &p.Nodes[i]
 		free := taken < s.slots || s.joined(w.node)
 		if s.obstacle != nil && s.starts > 0 {
@@ -32,10 +34,26 @@ func (s *survey) startWithinLimit(p *Plan) {
 			w.start = nil
 			continue
 		}
-		s.begin(i, p)
+		if reason, message := s.mustNotDisrupt(w, len(candidates)-k-1); reason != "" {
+			st.set(Waiting, reason, message)
+			w.start = nil
+			continue
+		}
 		if !s.joined(w.node) {
 			taken++
 		}
+		s.take(w)
+		if s.prepare(i, p) {
+			s.begin(i, p)
+		}
+	}
+}
+
+// take counts a node that is given a slot as one that is away.
+func (s *survey) take(w *work) {
+	if s.disrupts() && !w.away {
+		w.away = true
+		s.away++
 	}
 }
 
@@ -65,7 +83,7 @@ func (s *survey) candidates(nodes []NodeState) []int {
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
 	return candidates
 }
@@ -85,12 +103,19 @@ func (s *survey) begin(i int, p *Plan) {
 	st.set(Running, v1alpha1.ReasonStarting, "")
 }
 
-// rank orders the candidates: what is to be put right comes before what is new.
+// rank orders the candidates: what is to be put right comes before what is new, and what has begun before what
+// has not. The node of the manager comes last where it would be disrupted.
 func (s *survey) rank(i int) int {
-	if s.work[i].start.Phase == task.Rollback {
-		return -1
+	w := &s.work[i]
+	switch {
+	case w.start.Phase == task.Rollback:
+		return 0
+	case s.inPreparation(w):
+		return 1
+	case s.disrupts() && w.node.Name == s.in.OwnNode:
+		return 3
 	}
-	return s.work[i].step
+	return 2
 }
 
 // maxConcurrent is how many of the matched nodes may run at once: at least one, or nothing would

@@ -156,7 +156,7 @@ func away(reason string) bool {
 func (s *survey) spread(nodes []int, inZone map[string]int) {
 	byAge := func(a, b int) int {
 		x, y := s.work[a].node, s.work[b].node
-		return cmp.Or(cmp.Compare(reluctance(x), reluctance(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(s.reluctance(x), s.reluctance(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
 	}
 	slices.SortFunc(nodes, byAge)
 	turn := make(map[int]int, len(nodes))
@@ -166,13 +166,16 @@ func (s *survey) spread(nodes []int, inZone map[string]int) {
 		inZone[z]++
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(reluctance(s.work[a].node), reluctance(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+		return cmp.Or(cmp.Compare(s.reluctance(s.work[a].node), s.reluctance(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
 	})
 }
 
 // reluctance orders nodes by how little they are fit to be the first.
-func reluctance(node *Node) int {
+func (s *survey) reluctance(node *Node) int {
 	n := 0
+	if s.disrupts() && node.Name == s.in.OwnNode {
+		n += 4
+	}
 	if node.Ready != corev1.ConditionTrue {
 		n++
 	}

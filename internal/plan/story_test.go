@@ -123,7 +123,7 @@ func (s *story) pass(t *testing.T) v1alpha1.NodeJobStatus {
 			s.start(t, a.Attempt)
 		case Record:
 			node := &s.nodes[s.byName[a.Node]]
-			r, err := record.Decode(record.Encode(a.Record))
+			r, err := record.Decode(record.Encode(*a.Record))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,6 +29,7 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 		Nodes:              count(p.Nodes),
 		Failures:           s.boundedFailures(),
 		Drains:             s.drains,
+		Gate:               s.gateStatus(),
 	}
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())

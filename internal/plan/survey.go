@@ -22,6 +22,9 @@ type survey struct {
 	steps       []step
 	tolerations []corev1.Toleration
 	obstacle    *Obstacle
+	gate        gate
+	dependsOn   []peer
+	sharers     []peer
 	// podsOn holds the pods by the name of the node that they are bound to.
 	podsOn map[string][]*Pod
 	// work has an entry for each of Plan.Nodes.
@@ -44,6 +47,12 @@ type survey struct {
 	slots int
 	// draining counts the nodes that are being drained.
 	draining int
+	// away counts the nodes that are not there for others, of which mayBeAway may be disrupted.
+	away, mayBeAway int
+	// gated counts the unfinished nodes that have the gate's taint.
+	gated int32
+	// unpublished are nodes that are done and on which something cannot be published.
+	unpublished []string
 	// busy counts the nodes with an attempt that runs or starts.
 	busy int32
 
@@ -79,6 +88,8 @@ type work struct {
 	written bool
 	// step that takes it; noStep when none does.
 	step int
+	// away is true when the node is not there for others.
+	away bool
 	// start is the attempt that may start now; nil when none may.
 	start *task.Attempt
 }
@@ -99,6 +110,8 @@ func newSurvey(in Input) *survey {
 		pod := &in.Pods[i]
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
+	s.dependsOn, s.sharers = readPeers(in.DependsOn), readPeers(in.Sharers)
+	s.readGate()
 	if !in.Job.DeletionTimestamp.IsZero() {
 		return s // which nodes it was for does not matter any more
 	}
@@ -131,9 +144,12 @@ func (s *survey) settle(node *Node, p *Plan) {
 	standing := s.standing(node)
 	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
 	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
-	if !w.slot {
+	switch {
+	case !w.slot && standing.rebooting:
+		s.settleReboot(leaving, &w, &st, p)
+	case !w.slot:
 		s.settleIdle(leaving, standing, &w, &st)
-	} else if standing.failures > s.retryLimit() && s.selector.Matches(labels.Set(node.Labels)) {
+	case standing.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // whatever it is that still runs there
 	}
 	p.wake(st.Until)
@@ -163,9 +179,16 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
 		case fateRuns:
 		}
 		w.slot = true
-		if pod.Runs == task.Rollback {
+		switch pod.Runs {
+		case task.Rollback:
 			s.noteRollback(w, v, st)
-		} else {
+		case task.Reboot:
+			s.noteRunning(w, pod, v, st)
+			st.Reason, st.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
+		case task.Verify:
+			s.noteRunning(w, pod, v, st)
+			st.Reason = v1alpha1.ReasonVerifying
+		case task.Task:
 			s.noteRunning(w, pod, v, st)
 		}
 	}
@@ -182,7 +205,7 @@ func (s *survey) noteRunning(w *work, pod *Pod, v verdict, st *NodeState) {
 	if v.fate == fateRuns && v.message != "" && pod.Started.IsZero() {
 		s.notStarted = append(s.notStarted, w.node.Name+": "+v.message)
 	}
-	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && prev.Outcome != record.Succeeded {
+	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && (prev.Outcome == record.Failed || prev.Outcome == record.Disrupted) {
 		s.retrying(w.node)
 	}
 }
@@ -196,35 +219,55 @@ func (s *survey) retrying(node *Node) {
 }
 
 func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
-	a := Record{Node: node.Name, UID: node.UID, Record: r, Pod: *pod}
-	failed := r.Outcome == record.Failed
-	// A disruption says nothing about the node, and leaves the label of an earlier revision. But one
-	// that another machine has left behind would make this one look done.
-	a.DropLabel = failed || (r.Outcome == record.Disrupted && s.replaced(node))
+	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod}
+	a.Record = &r
+	a.SetAside = node.On.Record != nil && node.On.Record.Cordoned
 	if pod.Runs == task.Rollback {
+		// A label that is there by now is the user's, who skips the node.
 		a.ResourceVersion = node.ResourceVersion
-		a.DropLabel = false // a label that is there by now is the user's, who skips the node
 		a.Final = r.Rollback.Outcome == record.Failed && r.Rollback.Attempts > s.retryLimit()
 		return a
 	}
-	a.Final = failed && r.Attempts > s.retryLimit()
 	if r.Outcome == record.Succeeded {
-		a.Cordon = s.uncordon(node)
+		s.completes(node, &a.Change)
+	}
+	failed := r.Outcome == record.Failed
+	// A disruption says nothing about the node, and leaves the label of an earlier revision; so does a drain that
+	// was in vain. But one that another machine has left behind would make this one look done.
+	a.DropLabel = (failed && r.Reason != v1alpha1.ReasonDrainTimedOut) || (r.Outcome != record.Succeeded && s.replaced(node))
+	a.Final = failed && r.Attempts > s.retryLimit()
+	if a.Shared() || pod.UID == "" {
+		a.ResourceVersion = node.ResourceVersion
 	}
 	return a
+}
+
+// completes adds to the record of a success what it brings about on the node, or makes a failure of it when
+// its results cannot be published.
+func (s *survey) completes(node *Node, c *record.Change) {
+	facts, reason, message := s.publish(node, c.Record)
+	if reason != "" {
+		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
+		return
+	}
+	c.Facts = facts
+	c.Cordon = s.uncordon(node)
+	c.Taints = s.opened(node, true)
+	s.removeLabels(node, c)
 }
 
 // settleIdle gives a state to a node on which no attempt runs. The order of the questions is part
 // of the behaviour: what a node has on record counts before what keeps it from running.
 func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeState) {
 	node := w.node
-	if !s.selector.Matches(labels.Set(node.Labels)) {
+	if !s.selects(node) {
 		st.set(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels")
 		return
 	}
 	switch {
 	case standing.done:
 		st.set(Done, v1alpha1.ReasonDone, "")
+		st.Until = standing.due
 		return
 	case standing.failures > s.retryLimit():
 		s.settleFailed(leaving, w, st)
@@ -236,7 +279,7 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 		s.failures = append(s.failures, s.failureOf(node, false))
 		return
 	}
-	if taint := task.Untolerated(node.Taints, s.tolerations); taint != nil {
+	if taint := s.untolerated(node); taint != nil {
 		st.set(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
@@ -246,7 +289,11 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 	if s.mustWait(node, leaving, standing.notBefore, st) {
 		return
 	}
-	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, "")
+	if before := s.awaits(node); before != "" {
+		st.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
+		return
+	}
+	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, standing.again)
 	w.start = s.attempt(node, task.Task, s.in.Revision, standing.failures+1)
 }
 
@@ -260,6 +307,7 @@ func (s *survey) attempt(node *Node, phase task.Phase, revision string, number i
 		MachineID: node.MachineID,
 		BootID:    node.BootID,
 		Retry:     s.retry,
+		Gates:     s.gateKeys(node),
 	}
 }
 

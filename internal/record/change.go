@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -23,30 +24,43 @@ type Change struct {
 	DropLabel bool
 	// Forget takes label and annotation away.
 	Forget bool
+	// RemoveLabels are other labels to be taken away.
+	RemoveLabels []string
 	// Cordon changes whom the node is cordoned for; nil leaves that as it is.
 	Cordon *Cordon
+	// Taints are all that the node is to have; nil leaves those that it has.
+	Taints *Taints
+	// Facts are labels and annotations that are published; nil leaves them as they are.
+	Facts *Facts
 	// ResourceVersion of the node that the change was made from: the write fails on another one. "" where
-	// that does not matter.
+	// that does not matter. What others write too (cordon, taints, facts) must not be changed without it.
 	ResourceVersion string
 }
 
 // Guarded is true when the write fails on a node that has changed since it was seen.
-func (c Change) Guarded() bool { return c.Cordon != nil || c.ResourceVersion != "" }
+func (c Change) Guarded() bool { return c.ResourceVersion != "" }
+
+// Shared is true when the change is of something that others write, too.
+func (c Change) Shared() bool { return c.Cordon != nil || c.Taints != nil || c.Facts != nil }
 
 // Cordon is whom a node is cordoned for.
 type Cordon struct {
-	// ResourceVersion of the node that the decision was made on: the write fails on another one, since
-	// somebody may have cordoned the node meanwhile.
-	ResourceVersion string
 	// By are the keys of the NodeJobs. With none, the node is uncordoned.
 	By []string
 }
 
+// Taints are all taints of a node: the API has no write for one of them.
+type Taints struct {
+	All []corev1.Taint
+}
+
 // Patch is the JSON merge patch of the change.
 func (c Change) Patch() []byte {
-	labels, annotations := map[string]any{}, map[string]any{}
+	labels, annotations, spec := map[string]any{}, map[string]any{}, map[string]any{}
 	meta := map[string]any{"uid": c.UID}
-	body := map[string]any{"metadata": meta}
+	for _, key := range c.RemoveLabels {
+		labels[key] = nil
+	}
 	switch {
 	case c.Forget:
 		labels[c.Key], annotations[c.Key] = nil, nil
@@ -58,25 +72,39 @@ func (c Change) Patch() []byte {
 			labels[c.Key] = nil
 		}
 	}
+	if c.Facts != nil {
+		c.Facts.into(labels, annotations)
+	}
 	if c.ResourceVersion != "" {
 		meta["resourceVersion"] = c.ResourceVersion
 	}
 	if c.Cordon != nil {
-		meta["resourceVersion"] = c.Cordon.ResourceVersion
 		annotations[v1alpha1.CordonedAnnotation] = nil
 		if len(c.Cordon.By) > 0 {
 			annotations[v1alpha1.CordonedAnnotation] = strings.Join(c.Cordon.By, ",")
 		}
-		body["spec"] = map[string]any{"unschedulable": len(c.Cordon.By) > 0}
+		spec["unschedulable"] = len(c.Cordon.By) > 0
 	}
-	for name, values := range map[string]map[string]any{"labels": labels, "annotations": annotations} {
+	if c.Taints != nil {
+		// An empty list and not null, which would be no list for whoever adds to it by a JSON patch.
+		spec["taints"] = append([]corev1.Taint{}, c.Taints.All...)
+	}
+	return patchOf(meta, map[string]map[string]any{"labels": labels, "annotations": annotations}, spec)
+}
+
+func patchOf(meta map[string]any, lists map[string]map[string]any, spec map[string]any) []byte {
+	for name, values := range lists {
 		if len(values) > 0 {
 			meta[name] = values
 		}
 	}
+	body := map[string]any{"metadata": meta}
+	if len(spec) > 0 {
+		body["spec"] = spec
+	}
 	b, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // maps of strings always marshal
+		panic(err) // strings and taints always marshal
 	}
 	return b
 }

@@ -101,7 +101,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 			},
 		},
 		"a node is cordoned with its record": {
-			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), Cordon: &Cordon{ResourceVersion: "42", By: []string{key, "ns.everynode.dev/other"}}}.Patch(),
+			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), ResourceVersion: "42", Cordon: &Cordon{By: []string{key, "ns.everynode.dev/other"}}}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Annotations[key] = Encode(of(Failed))
 				n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/job,ns.everynode.dev/other"
@@ -109,7 +109,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 		},
 		"a node is uncordoned with its record": {
 			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key }},
-			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), Cordon: &Cordon{ResourceVersion: "42"}}.Patch(),
+			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), ResourceVersion: "42", Cordon: &Cordon{}}.Patch(),
 			want: func(n *corev1.Node) {
 				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
 				n.Spec.Unschedulable = false
@@ -117,7 +117,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 		},
 		"a node is given back while another holds it": {
 			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key + ",ns.everynode.dev/other" }},
-			patch:  Change{UID: "node-uid", Key: key, Forget: true, Cordon: &Cordon{ResourceVersion: "42", By: []string{"ns.everynode.dev/other"}}}.Patch(),
+			patch:  Change{UID: "node-uid", Key: key, Forget: true, ResourceVersion: "42", Cordon: &Cordon{By: []string{"ns.everynode.dev/other"}}}.Patch(),
 			want:   func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/other" },
 		},
 		"to forget takes both away": {
@@ -174,7 +174,7 @@ func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
 
 // A cordon is decided on what was seen: the API server refuses it on a node that has changed since.
 func TestACordonNamesTheVersionThatItIsFor(t *testing.T) {
-	cordon := Change{UID: "uid-1", Key: "key", Cordon: &Cordon{ResourceVersion: "41", By: []string{"key"}}}.Patch()
+	cordon := Change{UID: "uid-1", Key: "key", ResourceVersion: "41", Cordon: &Cordon{By: []string{"key"}}}.Patch()
 	if got := apply(t, somebodysNode(), cordon).ResourceVersion; got != "41" {
 		t.Errorf("resource version %q, want that of the patch", got)
 	}

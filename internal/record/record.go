@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,9 @@ const (
 	Failed Outcome = "Failed"
 	// Disrupted : something else ended the attempt, so it counts as none.
 	Disrupted Outcome = "Disrupted"
+	// Rebooting : the task has succeeded, and the run goes on: the node is being rebooted, and is checked after
+	// that.
+	Rebooting Outcome = "Rebooting"
 )
 
 // Record is the content of the annotation.
@@ -66,6 +70,15 @@ type Record struct {
 	// Retry is the hash of the NodeJob's retry annotation that the attempt ran under, "" when there was
 	// none. Failures under another one do not count any more.
 	Retry string `json:"retry,omitempty"`
+	// Again is true for a run on a node that was done with this revision already, as after a reboot: the label is
+	// that of the run before.
+	Again bool `json:"again,omitempty"`
+	// Untried is true for failures none of which has got as far as the task: there is nothing to be rolled back.
+	Untried bool `json:"untried,omitempty"`
+	// Reboot is how far the reboot is that belongs to the run; nil when there is none.
+	Reboot *Reboot `json:"reboot,omitempty"`
+	// Removed are the labels that the success has taken off the node, with their values.
+	Removed map[string]string `json:"removed,omitempty"`
 	// Rollback is how the rollback ended; nil when none has.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Cordoned is true once the node was cordoned for this failure. Somebody who uncordons it after that is
@@ -101,6 +114,16 @@ type Rollback struct {
 	PodUID types.UID `json:"podUID"`
 }
 
+// Reboot is how far a reboot is.
+type Reboot struct {
+	// StartedAt is when the task had ended, in whole seconds. The deadline counts from it.
+	StartedAt time.Time `json:"startedAt"`
+	// FromBootID is the boot that the node is to leave.
+	FromBootID string `json:"fromBootID"`
+	// BackAt is when the node was first seen Ready in another boot; zero before.
+	BackAt time.Time `json:"backAt,omitzero"`
+}
+
 // Drain is how far the drain of a failed node is.
 type Drain struct {
 	// StartedAt is when it began, in whole seconds. The deadline counts from it.
@@ -119,6 +142,24 @@ const maxCount = 1_000_000
 
 // BoundID is a boot ID or machine ID, which a kubelet may report at any length, within 128 bytes.
 func BoundID(id string) string { return outcome.Clean(id, 128) }
+
+// MaxRemoved bounds Record.Removed, as the API bounds removeLabels.
+const MaxRemoved = 8
+
+// boundedRemoved are the labels of a record that could be labels.
+func boundedRemoved(removed map[string]string) map[string]string {
+	bounded := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(removed)) {
+		value := removed[key]
+		if len(bounded) < MaxRemoved && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+			bounded[key] = value
+		}
+	}
+	if len(bounded) == 0 {
+		return nil
+	}
+	return bounded
+}
 
 // maxRollbackMessage bounds Rollback.Message, in bytes.
 const maxRollbackMessage = 512
@@ -139,6 +180,13 @@ func (r Record) bounded() Record {
 		b.StartedAt, b.FinishedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt)
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
 		r.Rollback = &b
+	}
+	r.Removed = boundedRemoved(r.Removed)
+	if r.Reboot != nil {
+		b := *r.Reboot
+		b.StartedAt, b.BackAt = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt)
+		b.FromBootID = BoundID(b.FromBootID)
+		r.Reboot = &b
 	}
 	if r.Drain != nil {
 		d := *r.Drain
@@ -173,6 +221,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
 		FinishedAt: r.FinishedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
+		Again: r.Again, Untried: r.Untried, Reboot: r.Reboot, Removed: r.Removed,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{
@@ -225,15 +274,22 @@ func Decode(value string) (Record, error) {
 	if r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0 {
 		return Record{}, fmt.Errorf("%w: revision %q, %d attempts", ErrNoRecord, outcome.Clean(r.Revision, 32), r.Attempts)
 	}
+	if (r.Outcome == Rebooting) && (r.Reboot == nil || r.Reboot.FromBootID == "") {
+		return Record{}, fmt.Errorf("%w: a reboot from no boot", ErrNoRecord)
+	}
 	if b := r.Rollback; b != nil && !b.valid() {
 		return Record{}, fmt.Errorf("%w: rollback %q, %d attempts", ErrNoRecord, outcome.Clean(string(b.Outcome), 32), b.Attempts)
 	}
 	return r.bounded(), nil
 }
 
-func (b *Rollback) valid() bool { return b.Outcome.known() && b.Attempts >= 0 && b.Disruptions >= 0 }
+func (b *Rollback) valid() bool {
+	return b.Outcome.known() && b.Outcome != Rebooting && b.Attempts >= 0 && b.Disruptions >= 0
+}
 
-func (o Outcome) known() bool { return o == Succeeded || o == Failed || o == Disrupted }
+func (o Outcome) known() bool {
+	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting
+}
 
 // OnNode is what a node carries under one key.
 type OnNode struct {

@@ -26,6 +26,9 @@ const (
 	// DefaultTimeoutSeconds is task.timeoutSeconds when omitted.
 	DefaultTimeoutSeconds = 600
 
+	// DefaultRebootTimeoutSeconds is disruption.rebootTimeoutSeconds when omitted.
+	DefaultRebootTimeoutSeconds = 900
+
 	// KubeletSlack is how long after the attempt's time limit the kubelet itself ends the pod. It is
 	// the last resort for when the manager is away; the runner and the plan come first.
 	KubeletSlack = 60 * time.Second
@@ -54,7 +57,22 @@ const (
 	Task Phase = "task"
 	// Rollback : the script that undoes it.
 	Rollback Phase = "rollback"
+	// Reboot : the node's reboot, after the task has succeeded.
+	Reboot Phase = "reboot"
+	// Verify : the check of the task, after the reboot.
+	Verify Phase = "verify"
 )
+
+// phases are all that a pod may run.
+var phases = []Phase{Task, Rollback, Reboot, Verify}
+
+// PhaseOf is the phase by the value of a pod's label. A pod that does not say is a task.
+func PhaseOf(label string) Phase {
+	if phase := Phase(label); slices.Contains(phases, phase) {
+		return phase
+	}
+	return Task
+}
 
 // Attempt is what the pod is for.
 type Attempt struct {
@@ -73,19 +91,25 @@ type Attempt struct {
 	// Undoes is the record that a rollback is for, and Deleting true when it is for the NodeJob's deletion.
 	Undoes   *record.Record
 	Deleting bool
+	// Checks is the record of the run that a check after a reboot is for.
+	Checks *record.Record
+	// Gates are the keys of taints that are gates, of whichever NodeJob: they keep no task off.
+	Gates []string
 }
 
 // Timeout of one attempt, image pull included.
 func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
-	seconds := job.Spec.Task.TimeoutSeconds
-	if phase == Rollback {
+	seconds, otherwise := job.Spec.Task.TimeoutSeconds, int32(DefaultTimeoutSeconds)
+	switch {
+	case phase == Reboot:
+		seconds, otherwise = job.Spec.Disruption.RebootTimeoutSeconds, DefaultRebootTimeoutSeconds
+	case phase == Rollback && job.Spec.Rollback != nil:
+		seconds = job.Spec.Rollback.TimeoutSeconds
+	case phase == Rollback:
 		seconds = nil
-		if job.Spec.Rollback != nil {
-			seconds = job.Spec.Rollback.TimeoutSeconds
-		}
 	}
 	if seconds == nil {
-		return DefaultTimeoutSeconds * time.Second
+		seconds = &otherwise
 	}
 	return time.Duration(*seconds) * time.Second
 }
@@ -119,6 +143,12 @@ func Machine(machineID, bootID string) string {
 // MachineID is the machine ID in what Machine returned.
 func MachineID(machine string) string {
 	id, _, _ := strings.Cut(machine, "/")
+	return id
+}
+
+// BootID is the boot ID in what Machine returned.
+func BootID(machine string) string {
+	_, id, _ := strings.Cut(machine, "/")
 	return id
 }
 
@@ -159,14 +189,17 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if a.Retry != "" {
 		pod.Annotations[v1alpha1.RetryAnnotation] = a.Retry
 	}
+	if reboot := RebootPolicy(job); a.Phase == Task && reboot != v1alpha1.RebootNever {
+		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
+	}
 
 	deadline := int64((Timeout(job, a.Phase) + KubeletSlack) / time.Second)
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod.Spec.Tolerations = Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations))
-	if a.Phase == Rollback {
-		// What was done is undone, whatever has been said about the node since.
+	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
+	if a.Phase != Task {
+		// What was begun is ended or undone, whatever has been said about the node since.
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	if pod.Spec.PriorityClassName == "" {
@@ -225,37 +258,71 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	}
 }
 
+// RebootPolicy is disruption.reboot of a NodeJob.
+func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
+	if job.Spec.Disruption.Reboot == "" {
+		return v1alpha1.RebootNever
+	}
+	return job.Spec.Disruption.Reboot
+}
+
 // scriptEnv is the runner's contract (docs/runner.md).
 func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	env := append([]corev1.EnvVar(nil), job.Spec.Task.Env...)
-	set := func(name, value string) {
-		env = append(env, corev1.EnvVar{Name: name, Value: literal(value)})
+	for _, v := range slices.Concat(phaseEnv(job, src, a), []corev1.EnvVar{
+		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(Timeout(job, a.Phase) / time.Second))},
+		{Name: "EVERYNODE_NODEJOB", Value: job.Namespace + "/" + job.Name},
+		{Name: "EVERYNODE_NODE_NAME", Value: a.NodeName},
+		{Name: "EVERYNODE_REVISION", Value: a.Revision},
+		{Name: "EVERYNODE_ATTEMPT", Value: strconv.Itoa(int(a.Number))},
+	}) {
+		env = append(env, corev1.EnvVar{Name: v.Name, Value: literal(v.Value)})
 	}
-	setInterpreter := func(name string, interpreter []string) {
-		if len(interpreter) > 0 {
-			b, _ := json.Marshal(interpreter) // strings always marshal
-			set(name, string(b))
-		}
+	return env
+}
+
+// phaseEnv says what is to be done.
+func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
+	switch a.Phase {
+	case Rollback:
+		return append(script("", src.Rollback, job.Spec.Rollback.Interpreter), undoes(a)...)
+	case Reboot:
+		// The runner leaves a node alone that is in another boot already.
+		return []corev1.EnvVar{{Name: "EVERYNODE_REBOOT", Value: "Now"}, {Name: "EVERYNODE_BOOT_ID", Value: a.BootID}}
+	case Verify:
+		return append(script("", src.Verify, verifyInterpreter(job)), runResults(a.Checks)...)
+	case Task:
 	}
-	if a.Phase == Rollback {
-		set("EVERYNODE_SCRIPT", src.Rollback)
-		setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Rollback.Interpreter)
-		for _, v := range undoes(a) {
-			set(v.Name, v.Value)
-		}
-	} else {
-		set("EVERYNODE_SCRIPT", src.Script)
-		setInterpreter("EVERYNODE_INTERPRETER", job.Spec.Task.Interpreter)
-		if src.Verify != "" {
-			set("EVERYNODE_VERIFY", src.Verify)
-			setInterpreter("EVERYNODE_VERIFY_INTERPRETER", job.Spec.Verify.Interpreter)
-		}
+	env := script("", src.Script, job.Spec.Task.Interpreter)
+	reboot := RebootPolicy(job)
+	if src.Verify != "" && reboot != v1alpha1.RebootAlways {
+		env = append(env, script("VERIFY", src.Verify, verifyInterpreter(job))...)
 	}
-	set("EVERYNODE_TIMEOUT", strconv.Itoa(int(Timeout(job, a.Phase)/time.Second)))
-	set("EVERYNODE_NODEJOB", job.Namespace+"/"+job.Name)
-	set("EVERYNODE_NODE_NAME", a.NodeName)
-	set("EVERYNODE_REVISION", a.Revision)
-	set("EVERYNODE_ATTEMPT", strconv.Itoa(int(a.Number)))
+	if reboot != v1alpha1.RebootNever {
+		env = append(env, corev1.EnvVar{Name: "EVERYNODE_REBOOT", Value: string(reboot)})
+	}
+	return env
+}
+
+func verifyInterpreter(job *v1alpha1.NodeJob) []string {
+	if job.Spec.Verify == nil {
+		return nil
+	}
+	return job.Spec.Verify.Interpreter
+}
+
+// script names a script and what runs it: EVERYNODE_SCRIPT and EVERYNODE_INTERPRETER, or those of another
+// one beside it.
+func script(other, text string, interpreter []string) []corev1.EnvVar {
+	name, by := "EVERYNODE_SCRIPT", "EVERYNODE_INTERPRETER"
+	if other != "" {
+		name, by = "EVERYNODE_"+other, "EVERYNODE_"+other+"_INTERPRETER"
+	}
+	env := []corev1.EnvVar{{Name: name, Value: text}}
+	if len(interpreter) > 0 {
+		b, _ := json.Marshal(interpreter) // strings always marshal
+		env = append(env, corev1.EnvVar{Name: by, Value: string(b)})
+	}
 	return env
 }
 

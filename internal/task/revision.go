@@ -5,11 +5,26 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
+
+// ContentHash is what the content of an object counts as. It is mixed with the object's UID: revisions are
+// labels that many may read, and whoever does not know the UID of a Secret must not be able to try out what is in it.
+func ContentHash(uid types.UID, data map[string][]byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n", uid)
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(h, "%d %s %d ", len(key), key, len(data[key]))
+		h.Write(data[key])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
 
 // MaxScriptBytes bounds a script from a ConfigMap as the API bounds an inline one. A script travels
 // in an environment variable of the pod, of which Linux allows 128 KiB: so the pod runs exactly the
@@ -22,6 +37,8 @@ type Source struct {
 	Script   string
 	Verify   string
 	Rollback string
+	// Contents are hashes of the objects of rerun.onChangeOf, in its order.
+	Contents []string
 }
 
 // Revision is the short hash of what is executed: 10 characters, valid as a label's value. Same
@@ -37,12 +54,14 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Template          *corev1.PodTemplateSpec `json:"template,omitempty"`
 		Verify            string                  `json:"verify,omitempty"`
 		VerifyInterpreter []string                `json:"verifyInterpreter,omitempty"`
+		Contents          []string                `json:"contents,omitempty"`
 	}{
 		Script:      src.Script,
 		Interpreter: spec.Task.Interpreter,
 		Env:         spec.Task.Env,
 		Template:    spec.Task.Template,
 		Verify:      src.Verify,
+		Contents:    src.Contents,
 	}
 	if spec.Verify != nil {
 		executed.VerifyInterpreter = spec.Verify.Interpreter

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/record"
 )
 
 // Why a rollback runs, as its script finds it in EVERYNODE_ROLLBACK_FOR.
@@ -17,7 +19,7 @@ const (
 )
 
 // undoes is what a rollback is told about the attempt that it undoes: how it ended and what it has
-// reported, as JSON and, for a shell without a tool for that, one variable for each result.
+// reported.
 func undoes(a Attempt) []corev1.EnvVar {
 	why := rollbackForFailure
 	if a.Deleting {
@@ -33,12 +35,20 @@ func undoes(a Attempt) []corev1.EnvVar {
 	if reason := a.Undoes.Reason; reason != "" {
 		env = append(env, corev1.EnvVar{Name: "EVERYNODE_FAILED_REASON", Value: reason})
 	}
-	results := a.Undoes.Results
+	return append(env, runResults(a.Undoes)...)
+}
+
+// runResults are the results of an attempt as JSON and, for a shell without a tool for that, one variable for each.
+func runResults(r *record.Record) []corev1.EnvVar {
+	if r == nil {
+		return nil
+	}
+	results := r.Results
 	if results == nil {
 		results = map[string]string{}
 	}
 	b, _ := json.Marshal(results) // strings always marshal
-	env = append(env, corev1.EnvVar{Name: "EVERYNODE_RUN_RESULTS", Value: string(b)})
+	env := []corev1.EnvVar{{Name: "EVERYNODE_RUN_RESULTS", Value: string(b)}}
 	named := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(results)) {
 		// Of keys that differ in case or punctuation only, the first has the variable.

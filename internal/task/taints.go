@@ -29,6 +29,15 @@ func Tolerations(users []corev1.Toleration) []corev1.Toleration {
 	return all
 }
 
+// tolerating are the tolerations of taints by their keys.
+func tolerating(keys []string) []corev1.Toleration {
+	tolerations := make([]corev1.Toleration, 0, len(keys))
+	for _, key := range keys {
+		tolerations = append(tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+	}
+	return tolerations
+}
+
 // Untolerated returns the first taint that keeps a pod with these tolerations off a node, or nil. A
 // PreferNoSchedule taint keeps nothing off.
 func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {

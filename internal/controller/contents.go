@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// contents keeps hashes of the objects of rerun.onChangeOf. ConfigMaps are watched, by their metadata. Secrets
+// are not, since the right to watch some is the right to read all of a namespace: those that are listed are
+// fetched by name, now and then (poll.go).
+type contents struct {
+	mu   sync.Mutex
+	seen map[contentKey]content
+}
+
+type contentKey struct {
+	job  client.ObjectKey
+	kind v1alpha1.ContentKind
+	name string
+}
+
+// content is what was found last.
+type content struct {
+	// uid and resourceVersion tell whether a ConfigMap has changed.
+	uid             types.UID
+	resourceVersion string
+	hash            string
+	// obstacle is why there is none; nil when there is.
+	obstacle *plan.Obstacle
+}
+
+func newContents() contents { return contents{seen: map[contentKey]content{}} }
+
+// of returns the hashes of what a NodeJob names in rerun.onChangeOf, or what keeps one from being known.
+func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *plan.Obstacle, error) {
+	var hashes []string
+	for _, ref := range job.Spec.Rerun.OnChangeOf {
+		key := contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
+		is, err := c.get(ctx, r, key)
+		if err != nil || is.obstacle != nil {
+			return nil, is.obstacle, err
+		}
+		hashes = append(hashes, is.hash)
+	}
+	return hashes, nil, nil
+}
+
+func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (content, error) {
+	c.mu.Lock()
+	known, ok := c.seen[key]
+	c.mu.Unlock()
+	if key.kind == v1alpha1.ContentSecret {
+		if ok {
+			return known, nil // the poll tells when it changes
+		}
+	} else if same, err := r.sameConfigMap(ctx, key, known); ok && (err != nil || same) {
+		return known, err
+	}
+	is, err := r.fetchContent(ctx, key)
+	if err != nil {
+		return content{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[key] = is
+	return is, nil
+}
+
+// sameConfigMap is true while the cache shows the version that was fetched.
+func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}, meta)
+	if apierrors.IsNotFound(err) {
+		return known.obstacle != nil, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting ConfigMap %s: %w", key.name, err)
+	}
+	return known.obstacle == nil && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion, nil
+}
+
+// fetchContent asks the API server.
+func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content, error) {
+	name := client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}
+	if key.kind == v1alpha1.ContentSecret {
+		var secret corev1.Secret
+		err := r.Reader.Get(ctx, name, &secret)
+		if obstacle := missing(key, err); obstacle != nil {
+			return content{obstacle: obstacle}, nil
+		}
+		return content{hash: task.ContentHash(secret.UID, secret.Data)}, wrapGet("Secret", key.name, err)
+	}
+	var configMap corev1.ConfigMap
+	err := r.Reader.Get(ctx, name, &configMap)
+	if obstacle := missing(key, err); obstacle != nil {
+		return content{obstacle: obstacle}, nil
+	}
+	data := maps.Clone(configMap.BinaryData)
+	if data == nil {
+		data = map[string][]byte{}
+	}
+	for k, v := range configMap.Data {
+		data[k] = []byte(v)
+	}
+	// A ConfigMap is no secret: one that is made anew with the same content changes nothing.
+	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", data)}, wrapGet("ConfigMap", key.name, err)
+}
+
+func wrapGet(kind, name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("getting %s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// missing is what the user has to mend; nil when that is nothing.
+func missing(key contentKey, err error) *plan.Obstacle {
+	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
+	switch {
+	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
+		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on within %d s", where, pollSeconds)}
+	case apierrors.IsNotFound(err):
+		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on by itself", where)}
+	case apierrors.IsForbidden(err):
+		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=everynode-system:everynode-manager; the NodeJob goes on within %[4]d s",
+				where, key.job.Namespace, key.name, pollSeconds)}
+	}
+	return nil
+}
+
+// secrets are the Secrets that NodeJobs name, as they were found last.
+func (c *contents) secrets() map[contentKey]content {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[contentKey]content{}
+	for key, is := range c.seen {
+		if key.kind == v1alpha1.ContentSecret {
+			found[key] = is
+		}
+	}
+	return found
+}
+
+// set keeps what was found, and is true when it is not what was there before.
+func (c *contents) set(key contentKey, is content) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, ok := c.seen[key]
+	if !ok {
+		return false // forgotten meanwhile
+	}
+	c.seen[key] = is
+	return was.hash != is.hash || reasonOf(was.obstacle) != reasonOf(is.obstacle)
+}
+
+func reasonOf(o *plan.Obstacle) string {
+	if o == nil {
+		return ""
+	}
+	return o.Reason
+}
+
+// forget drops what was kept for a NodeJob.
+func (c *contents) forget(job client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool { return k.job == job })
+}

@@ -1,0 +1,79 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// gatePolicy is the MutatingAdmissionPolicy of config/gate.
+const gatePolicy = "everynode-gate"
+
+// gates knows whether the API server puts the gates' taints on nodes, by what the poll has seen.
+type gates struct {
+	mu sync.Mutex
+	// known is true once it was looked.
+	known bool
+	// missing is why there is no gate at all from the API server; "" when there is a policy.
+	missing string
+	// bound are the namespaces whose NodeJobs the policy knows.
+	bound []string
+}
+
+// gap is why a node is not tainted in the request that creates it, and what to do; "" when it is.
+func (g *gates) gap(namespace string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case !g.known:
+		return "it is not known yet whether the API server taints nodes when they are created"
+	case g.missing != "":
+		return g.missing + ". The manager taints a node a moment after its creation, and a pod may slip in between. Have the kubelet register with the taint: docs/gate.md"
+	case !slices.Contains(g.bound, namespace):
+		return fmt.Sprintf("no MutatingAdmissionPolicyBinding of policy %s is for the NodeJobs of namespace %s. The manager taints a node a moment after its creation, and a pod may slip in between. Make a binding: docs/gate.md",
+			gatePolicy, namespace)
+	}
+	return ""
+}
+
+// set keeps what was seen, and is true when it is not what was seen before.
+func (g *gates) set(missing string, bound []string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slices.Sort(bound)
+	same := g.known && g.missing == missing && slices.Equal(g.bound, bound)
+	g.known, g.missing, g.bound = true, missing, bound
+	return !same
+}
+
+// lookAtGates asks the API server what taints nodes.
+func (r *Reconciler) lookAtGates(ctx context.Context) (missing string, bound []string, err error) {
+	err = r.Reader.Get(ctx, client.ObjectKey{Name: gatePolicy}, &admissionv1.MutatingAdmissionPolicy{})
+	switch {
+	case meta.IsNoMatchError(err):
+		return "this API server knows no MutatingAdmissionPolicy (Kubernetes 1.36 does)", nil, nil
+	case apierrors.IsNotFound(err):
+		return "there is no MutatingAdmissionPolicy " + gatePolicy + ": apply config/gate", nil, nil
+	case apierrors.IsForbidden(err):
+		return "the manager may not see whether there is a MutatingAdmissionPolicy " + gatePolicy, nil, nil
+	case err != nil:
+		return "", nil, fmt.Errorf("getting the MutatingAdmissionPolicy: %w", err)
+	}
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	if err := r.Reader.List(ctx, &bindings); err != nil {
+		return "", nil, fmt.Errorf("listing MutatingAdmissionPolicyBindings: %w", err)
+	}
+	for i := range bindings.Items {
+		spec := &bindings.Items[i].Spec
+		if spec.PolicyName == gatePolicy && spec.ParamRef != nil {
+			bound = append(bound, spec.ParamRef.Namespace)
+		}
+	}
+	return "", bound, nil
+}

@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// pollSeconds is how often that is looked at which is not watched: Secrets that NodeJobs name, and the admission
+// policy of the gate.
+const pollSeconds = 30
+
+// wakeRoom is how many NodeJobs can wait to be looked at for what a poll has found.
+const wakeRoom = 1024
+
+// poll looks until the manager ends. It wakes a NodeJob only when something has changed.
+func (r *Reconciler) poll(ctx context.Context) error {
+	ticker := time.NewTicker(pollSeconds * time.Second)
+	defer ticker.Stop()
+	for {
+		r.pollOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (r *Reconciler) pollOnce(ctx context.Context) {
+	log := logf.FromContext(ctx).WithName("poll")
+	for key := range r.contents.secrets() {
+		is, err := r.fetchContent(ctx, key)
+		if err != nil {
+			log.Error(err, "looking at a Secret", "nodejob", key.job)
+		} else if r.contents.set(key, is) {
+			r.wakeUp(ctx, key.job)
+		}
+	}
+	var jobs v1alpha1.NodeJobList
+	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
+		log.Error(err, "listing NodeJobs")
+		return
+	}
+	var gated []client.ObjectKey
+	for i := range jobs.Items {
+		if jobs.Items[i].Spec.Gate != nil {
+			gated = append(gated, client.ObjectKeyFromObject(&jobs.Items[i]))
+		}
+	}
+	if len(gated) == 0 && r.gates.isKnown() {
+		return
+	}
+	missing, bound, err := r.lookAtGates(ctx)
+	if err != nil {
+		log.Error(err, "looking at the gate's admission policy")
+		return
+	}
+	if r.gates.set(missing, bound) {
+		for _, name := range gated {
+			r.wakeUp(ctx, name)
+		}
+	}
+}
+
+func (g *gates) isKnown() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known
+}
+
+// wakeUp has a NodeJob looked at.
+func (r *Reconciler) wakeUp(ctx context.Context, name client.ObjectKey) {
+	job := &v1alpha1.NodeJob{}
+	job.Namespace, job.Name = name.Namespace, name.Name
+	select {
+	case r.wake <- event.GenericEvent{Object: job}:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,103 @@
+package plan
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/internal/record"
+)
+
+// Peer is another NodeJob that matters to this one.
+type Peer struct {
+	// Name as a user writes it: the namespace with it where that is another one.
+	Name string
+	// Key of its record.
+	Key string
+	// Selector of its nodes.
+	Selector *metav1.LabelSelector
+	// Revision that its nodes should be done with; "" while that is not known.
+	Revision string
+	// AnyRevision is true when a node that is done with an earlier revision counts as done.
+	AnyRevision bool
+	// OnReboot and OnReplace are as in its spec.rerun.
+	OnReboot, OnReplace bool
+	// On is what nodes carry for it, by their names.
+	On map[string]record.OnNode
+}
+
+// peer is a Peer whose selector is read.
+type peer struct {
+	*Peer
+	selector labels.Selector
+}
+
+func readPeers(peers []Peer) []peer {
+	read := make([]peer, 0, len(peers))
+	for i := range peers {
+		selector := labels.Everything()
+		if spec := peers[i].Selector; spec != nil {
+			var err error
+			if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
+				selector = labels.Nothing() // its own status says so
+			}
+		}
+		read = append(read, peer{&peers[i], selector})
+	}
+	return read
+}
+
+// pending is true when the NodeJob is for the node, and not done there.
+func (p *peer) pending(node *Node) bool {
+	return p.selector.Matches(labels.Set(node.Labels)) && !p.done(node)
+}
+
+// done is true when the NodeJob is done on the node. It is the short form of standing, for somebody else.
+func (p *peer) done(node *Node) bool {
+	label := node.Labels[p.Key]
+	if label == "" || (label != p.Revision && !p.AnyRevision) {
+		return false
+	}
+	rec := p.On[node.Name].Record
+	switch {
+	case rec == nil || rec.Revision != label:
+		return true // somebody says so
+	case rec.Outcome != record.Succeeded:
+		return !rec.Again
+	case p.OnReplace && differ(rec.MachineID, node.MachineID):
+		return false
+	}
+	return !p.OnReboot || !differ(rec.BootID, node.BootID)
+}
+
+// awaits names the first NodeJob that must be done on the node before; "" when none must.
+func (s *survey) awaits(node *Node) string {
+	for i := range s.dependsOn {
+		if s.dependsOn[i].pending(node) {
+			return s.dependsOn[i].Name
+		}
+	}
+	return ""
+}
+
+// Circle is a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
+// there is none. needs holds, by name, what each NodeJob of the namespace depends on.
+func Circle(name string, needs map[string][]string) []string {
+	seen := map[string]bool{}
+	var find func(at string, path []string) []string
+	find = func(at string, path []string) []string {
+		for _, next := range needs[at] {
+			way := append(path[:len(path):len(path)], next)
+			if next == name {
+				return way
+			}
+			if !seen[next] {
+				seen[next] = true
+				if found := find(next, way); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	return find(name, []string{name})
+}

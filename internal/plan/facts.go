@@ -1,0 +1,158 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// factsOf are the facts that a run publishes, by their keys. A result that it did not report is none.
+func (s *survey) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
+	labelled, annotated = map[string]string{}, map[string]string{}
+	for i := range s.in.Job.Spec.Publish {
+		fact := &s.in.Job.Spec.Publish[i]
+		value, reported := r.Results[fact.Result]
+		switch {
+		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
+			return nil, nil, fmt.Sprintf("the result %s is too large to be published: at most %d bytes for one result, and %d for all",
+				fact.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
+		case !reported:
+		case fact.Label == "":
+			annotated[fact.Annotation] = value
+		default:
+			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+				return nil, nil, fmt.Sprintf("the result %s cannot be published as label %s, since %q is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+					fact.Result, fact.Label, outcome.Clean(value, 80))
+			}
+			labelled[fact.Label] = value
+		}
+	}
+	return labelled, annotated, ""
+}
+
+// publish is the change that brings what is published on a node in line with a run; nil when it is. What
+// somebody else has put there is not overwritten: then the reason and the message say so.
+func (s *survey) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+	labelled, annotated, problem := s.factsOf(r)
+	if problem != "" {
+		return nil, v1alpha1.ReasonInvalidResult, problem
+	}
+	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+	conflict := firstOf(
+		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
+		s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+	switch {
+	case conflict != "":
+		return nil, v1alpha1.ReasonPublishConflict, conflict
+	case !f.Published.Fits():
+		return nil, v1alpha1.ReasonPublishConflict, "the node has no room for more facts: publish fewer"
+	case len(f.Labels)+len(f.Annotations) == 0:
+		return nil, "", ""
+	}
+	return f, "", ""
+}
+
+// publishKind notes in owners and change what is to become of the labels, or of the annotations.
+func (s *survey) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value := want[key]
+		is, there := have[key]
+		owner := owners[key]
+		switch {
+		case owner != "" && owner != s.key:
+			return fmt.Sprintf("%s %s of the node is published by another NodeJob (%s): publish under another key", kind, key, outcome.Clean(owner, 317))
+		case owner == "" && there:
+			return fmt.Sprintf("the node has the %s %s already, which this NodeJob has not put there: publish under another key, or take it off the node", kind, key)
+		case !there || is != value || owner == "":
+			owners[key], change[key] = s.key, &value
+		}
+	}
+	for key, owner := range owners {
+		if _, wanted := want[key]; owner == s.key && !wanted {
+			delete(owners, key)
+			change[key] = nil
+		}
+	}
+	return ""
+}
+
+// unpublish is the change that takes all facts of the NodeJob off a node; nil when there are none.
+func (s *survey) unpublish(node *Node) *record.Facts {
+	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+	s.publishKind("label", nil, node.Labels, f.Published.Labels, f.Labels)
+	s.publishKind("annotation", nil, node.Annotations, f.Published.Annotations, f.Annotations)
+	if len(f.Labels)+len(f.Annotations) == 0 {
+		return nil
+	}
+	return f
+}
+
+// owns is true when the NodeJob has published anything on the node.
+func (s *survey) owns(node *Node) bool {
+	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
+		for _, owner := range owners {
+			if owner == s.key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *survey) matches(set map[string]string) bool { return s.selector.Matches(labels.Set(set)) }
+
+// selects is true when the NodeJob is for a node with these labels, or would be with those that its own
+// success has taken off.
+func (s *survey) selects(node *Node) bool {
+	if s.matches(node.Labels) {
+		return true
+	}
+	rec := node.On.Record
+	if rec == nil || len(rec.Removed) == 0 {
+		return false
+	}
+	had := make(map[string]string, len(node.Labels)+len(rec.Removed))
+	for key, value := range rec.Removed {
+		if slices.Contains(s.in.Job.Spec.RemoveLabels, key) {
+			had[key] = value
+		}
+	}
+	maps.Copy(had, node.Labels)
+	return s.matches(had)
+}
+
+// relabelled is a label that a success has taken off the node, and that is there again: somebody asks for
+// another run; "" when there is none.
+func (s *survey) relabelled(node *Node) string {
+	for _, key := range s.in.Job.Spec.RemoveLabels {
+		_, was := node.On.Record.Removed[key]
+		if _, is := node.Labels[key]; is && was {
+			return key
+		}
+	}
+	return ""
+}
+
+// removeLabels notes in a change and in its record which labels a success takes off the node.
+func (s *survey) removeLabels(node *Node, c *record.Change) {
+	removed := map[string]string{}
+	for _, key := range s.in.Job.Spec.RemoveLabels {
+		if value, ok := c.Record.Removed[key]; ok {
+			removed[key] = value
+		}
+		if value, ok := node.Labels[key]; ok {
+			removed[key] = value
+			c.RemoveLabels = append(c.RemoveLabels, key)
+		}
+	}
+	if len(removed) > 0 {
+		c.Record.Removed = removed
+	}
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// joiningFor is how long after its creation a node without the gate's taint is still given it. Later its
+// pods are there, and the taint would come too late for what it is for.
+const joiningFor = 10 * time.Minute
+
+// transientTaints are on a node only until the cloud knows it. A node that is left out for one of them is not
+// left out for good, and its gate stays closed. Sources: k8s.io/cloud-provider/api, TaintExternalCloudProvider;
+// Karpenter pkg/apis/v1, UnregisteredTaintKey.
+var transientTaints = []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered"}
+
+// gate is the taint that keeps workloads off a node until the task has succeeded there.
+type gate struct {
+	corev1.Taint
+	// spec is nil when there is no gate any more.
+	spec *v1alpha1.GateSpec
+	// own is true for the key that nobody else uses.
+	own bool
+	// since is when it was first seen.
+	since metav1.Time
+}
+
+// readGate reads spec.gate, and what the status says of it.
+func (s *survey) readGate() {
+	job := s.in.Job
+	key := v1alpha1.GateKey(job)
+	s.gate = gate{Taint: corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}, spec: job.Spec.Gate, own: key == s.key}
+	if s.gate.spec == nil {
+		return
+	}
+	if s.gate.spec.Effect != "" {
+		s.gate.Effect = corev1.TaintEffect(s.gate.spec.Effect)
+	}
+	s.gate.since = s.now()
+	if was := job.Status.Gate; was != nil && was.Key == key && was.Effect == v1alpha1.GateEffect(s.gate.Effect) && !was.Since.IsZero() {
+		s.gate.since = was.Since
+	}
+}
+
+// isGate is true for a taint that is the gate of some NodeJob, or was.
+func (s *survey) isGate(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, key)
+}
+
+// gateKeys are the gates that a task on the node must not mind.
+func (s *survey) gateKeys(node *Node) []string {
+	keys := slices.Clone(s.in.GateKeys)
+	if s.gate.spec != nil {
+		keys = append(keys, s.gate.Key)
+	}
+	for i := range node.Taints {
+		if key := node.Taints[i].Key; s.isGate(key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// untolerated is the first taint that keeps the task off the node; nil when none does.
+func (s *survey) untolerated(node *Node) *corev1.Taint {
+	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(t.Key) }), s.tolerations)
+}
+
+// holds is true for a taint that is the gate, whoever has put it there. With a key of our own, one with another
+// effect is the gate as it was before.
+func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
+
+func (s *survey) closed(node *Node) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) })
+}
+
+// opened are the taints of a node without the gate; nil when it is open, or when another NodeJob with the
+// same gate is not done there. Where all is true, also the taint goes that somebody else has put there.
+func (s *survey) opened(node *Node, all bool) *record.Taints {
+	goes := func(t corev1.Taint) bool {
+		return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)
+	}
+	if !slices.ContainsFunc(node.Taints, goes) {
+		return nil
+	}
+	for i := range s.sharers {
+		if s.sharers[i].pending(node) {
+			return nil
+		}
+	}
+	return &record.Taints{All: slices.DeleteFunc(slices.Clone(node.Taints), goes)}
+}
+
+// tendGate opens or closes the gate of a node on which no attempt ends in this pass.
+func (s *survey) tendGate(w *work, st *NodeState, mark *Mark) {
+	node := w.node
+	switch {
+	case s.gate.spec == nil:
+		if s.gate.own {
+			mark.Taints = s.opened(node, true)
+		}
+	case st.State == Done:
+		mark.Taints = s.opened(node, true)
+	case st.State == Excluded:
+		if !s.transient(node) {
+			mark.Taints = s.opened(node, false)
+		}
+	case s.closed(node):
+		s.gated++
+		return
+	case s.closes(node):
+		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.Taint)}
+		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
+		s.gated++
+		return
+	}
+	if mark.Taints != nil {
+		mark.because(v1alpha1.ReasonGateOpened, "nothing is waited for")
+	}
+}
+
+// transient is true for a node that is selected, and only left out for a taint that goes by itself.
+func (s *survey) transient(node *Node) bool {
+	taint := s.untolerated(node)
+	return s.selects(node) && taint != nil && slices.Contains(transientTaints, taint.Key)
+}
+
+// closes is true for an unfinished node that is to have the gate's taint, and does not: one that joins, one
+// that has another machine or boot than when it was done where that is asked for, or any.
+func (s *survey) closes(node *Node) bool {
+	rec := node.On.Record
+	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
+	switch {
+	case node.Deleting:
+		return false
+	case s.gate.spec.Scope == v1alpha1.GateAll, s.gate.spec.OnReboot && rebooted, s.replaced(node):
+		return true
+	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
+		return false
+	}
+	return node.Created.After(s.gate.since.Time) && s.in.Now.Before(node.Created.Add(joiningFor))
+}
+
+// gateStatus is the gate as the status tells it; nil without one.
+func (s *survey) gateStatus() *v1alpha1.GateStatus {
+	if s.gate.spec == nil {
+		return nil
+	}
+	return &v1alpha1.GateStatus{Key: s.gate.Key, Effect: v1alpha1.GateEffect(s.gate.Effect), Since: s.gate.since, Closed: s.gated}
+}
+
+// gateCondition says whether the gate has a gap.
+func (s *survey) gateCondition() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "a node has the taint from the request on that creates it"}
+	if s.in.GateGap != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateGap
+	}
+	return c
+}

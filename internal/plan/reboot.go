@@ -1,0 +1,235 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// A run with a reboot goes on after the task has succeeded. No pod survives a reboot, so it takes up to three, and
+// where it stands is on the node, by the boot ID:
+//
+//	task succeeds ──► Rebooting ──► pod reboots the node ──► another boot ──► Ready for a while ──► verify ──► Succeeded
+//	                      └─────────────── disruption.rebootTimeoutSeconds ──────────────┘
+//
+// The node has its slot all the time.
+
+const defaultReadySeconds = 10
+
+// reboots is true when the node is to be rebooted after the task has succeeded in that pod.
+func reboots(pod *Pod) bool {
+	switch pod.Reboot {
+	case v1alpha1.RebootAlways:
+		return true
+	case v1alpha1.RebootIfRequested:
+		return pod.Exit != nil && outcome.RebootRequested(pod.Exit.Results)
+	case v1alpha1.RebootNever:
+	}
+	return false
+}
+
+// rebooting makes of the record of a success the one of a run that goes on.
+func (s *survey) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
+	if _, reason, message := s.publish(node, &r); reason != "" {
+		// It would fail after the reboot.
+		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
+		return r
+	}
+	from := firstOf(task.BootID(pod.Machine), node.BootID)
+	if from == "" {
+		r.Outcome, r.Reason = record.Failed, v1alpha1.ReasonRebootFailed
+		r.Message = "the node does not report which boot it is in, so nobody could tell that it has rebooted"
+		return r
+	}
+	r.Outcome, r.Again = record.Rebooting, isAgain(node, pod.Revision)
+	r.Reboot = &record.Reboot{StartedAt: s.now().Time, FromBootID: from}
+	return r
+}
+
+// goesOn is true when a pod belongs to the run that is on record as one with a reboot.
+func goesOn(pod *Pod, node *Node) bool {
+	rec := node.On.Record
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == pod.Revision
+}
+
+// rebooted is true when the node is in another boot than the run has left.
+func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
+
+func (s *survey) rebootDeadline(rec *record.Record) time.Time {
+	return rec.Reboot.StartedAt.Add(task.Timeout(s.in.Job, task.Reboot))
+}
+
+// judgeReboot says what the pod means that reboots its node. Its own end says little: the boot ID tells.
+func (s *survey) judgeReboot(pod *Pod, node *Node) verdict {
+	if !goesOn(pod, node) || rebooted(node) {
+		return verdict{fate: fateOrphan}
+	}
+	deadline := s.rebootDeadline(node.On.Record)
+	switch {
+	case pod.ended():
+		return verdict{fate: fateEnded, record: s.rebootEnded(pod, node)}
+	case !s.in.Now.Before(deadline):
+		r := s.givenUp(node.On.Record)
+		r.PodUID = pod.UID
+		return verdict{fate: fateEnded, record: r}
+	}
+	message, until := s.notStarting(pod)
+	if until.IsZero() || deadline.Before(until) {
+		until = deadline
+	}
+	return verdict{fate: fateRuns, until: until, message: message}
+}
+
+// rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot: it
+// could not reboot it, or it was ended itself and is made again.
+func (s *survey) rebootEnded(pod *Pod, node *Node) record.Record {
+	r := *node.On.Record
+	e := s.judgeEnd(pod, node)
+	r.PodUID, r.FinishedAt = pod.UID, s.in.Now
+	if e.outcome == record.Failed {
+		r.Outcome, r.Reason, r.Message, r.Reboot = record.Failed, v1alpha1.ReasonRebootFailed, e.message, nil
+		return r
+	}
+	r.Disruptions++
+	return r
+}
+
+// givenUp is the record of a run whose reboot has taken too long.
+func (s *survey) givenUp(rec *record.Record) record.Record {
+	r := *rec
+	r.Outcome, r.Reason, r.FinishedAt = record.Failed, v1alpha1.ReasonRebootTimedOut, s.in.Now
+	what := "the node did not come back in another boot"
+	if !rec.Reboot.BackAt.IsZero() {
+		what = "the node came back in another boot and did not stay Ready, or was not checked,"
+	}
+	r.Message = fmt.Sprintf("%s within %d s of the end of the task (disruption.rebootTimeoutSeconds)", what, task.Timeout(s.in.Job, task.Reboot)/time.Second)
+	r.Reboot = nil
+	return r
+}
+
+// verified is the record of a run after its check has ended.
+func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
+	r := *node.On.Record
+	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
+	switch e.Outcome {
+	case record.Succeeded:
+		return s.completed(r, node, e.Message)
+	case record.Disrupted, record.Rebooting:
+		r.Disruptions++
+	case record.Failed:
+		r.Outcome, r.Reason, r.Message, r.ExitCode, r.Reboot = record.Failed, e.Reason, e.Message, e.ExitCode, nil
+		if e.Reason == outcome.ReasonTaskFailed {
+			r.Reason = outcome.ReasonVerifyFailed
+		}
+	}
+	return r
+}
+
+// completed is the record of a run with a reboot that has succeeded.
+func (s *survey) completed(r record.Record, node *Node, message string) record.Record {
+	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Again = record.Succeeded, node.BootID, nil, 0, false
+	r.Message = firstOf(message, r.Message)
+	return r
+}
+
+// settleReboot takes a run further whose task has succeeded, on a node on which no pod of it runs.
+func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
+	node, rec := w.node, w.node.On.Record
+	w.slot = true
+	deadline := s.rebootDeadline(rec)
+	st.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
+	if !s.in.Now.Before(deadline) {
+		r := s.givenUp(rec)
+		r.PodUID = ""
+		s.conclude(w, &Pod{}, r, p)
+		return
+	}
+	st.Until = deadline
+	p.wake(deadline)
+	if !rebooted(node) {
+		if !s.pauses(leaving, w, st, p) {
+			s.goOn(w, task.Reboot, p)
+		}
+		return
+	}
+	s.settleBack(leaving, w, st, p)
+}
+
+// settleBack is for a node that is in another boot.
+func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
+	node, rec := w.node, w.node.On.Record
+	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
+	if node.Ready != corev1.ConditionTrue {
+		return
+	}
+	if rec.Reboot.BackAt.IsZero() {
+		r := *rec
+		back := *rec.Reboot
+		back.BackAt = s.now().Time
+		r.Reboot = &back
+		mark := s.markOf(node, v1alpha1.ReasonSettling, "it is back")
+		mark.Record = &r
+		s.mark(w, mark, p)
+		return
+	}
+	seconds := valueOr(s.in.Job.Spec.Disruption.ReadySeconds, defaultReadySeconds)
+	until := later(rec.Reboot.BackAt, node.ReadySince).Add(time.Duration(seconds) * time.Second)
+	switch {
+	case s.in.Now.Before(until):
+		st.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
+		st.Until = until
+		p.wake(until)
+	case s.in.Job.Spec.Verify == nil:
+		r := *rec
+		r.FinishedAt, r.PodUID = s.in.Now, ""
+		s.conclude(w, &Pod{}, s.completed(r, node, ""), p)
+	case !s.pauses(leaving, w, st, p):
+		s.goOn(w, task.Verify, p)
+		st.Reason = v1alpha1.ReasonVerifying
+	}
+}
+
+// pauses is true when the next pod of the run must not be made now.
+func (s *survey) pauses(leaving bool, w *work, st *NodeState, p *Plan) bool {
+	reason, message := absence(w.node)
+	rec := w.node.On.Record
+	switch {
+	case reason != "":
+		st.Message = message
+	case leaving:
+	case s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
+		st.Message = s.obstacle.Message
+		p.wake(s.obstacle.RetryAt)
+	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.FinishedAt, rec.Disruptions)):
+		st.Message = "the pod of the run was disrupted, and is made again"
+		p.wake(s.after(rec.FinishedAt, rec.Disruptions))
+	default:
+		return false
+	}
+	return true
+}
+
+// goOn starts the next pod of the run.
+func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
+	rec := w.node.On.Record
+	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
+	if phase == task.Reboot {
+		a.BootID = rec.Reboot.FromBootID
+	} else {
+		a.Checks = rec
+	}
+	s.starts++
+	p.Actions = append(p.Actions, Start{Attempt: *a})
+}
+
+// conclude ends a run that no pod ends.
+func (s *survey) conclude(w *work, pod *Pod, r record.Record, p *Plan) {
+	p.Actions = append(p.Actions, s.recordAction(w.node, pod, r))
+	w.written = true
+}

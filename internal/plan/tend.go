@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// tend brings up to date what nodes carry beside a run: gates, facts, labels. What can go with the record of a
+// success has gone with it; this is for what changes without one, as when the NodeJob does.
+func (s *survey) tend(p *Plan) {
+	for i := range p.Nodes {
+		w, st := &s.work[i], &p.Nodes[i]
+		mark := s.markOf(w.node, "", "")
+		s.tendGate(w, st, &mark)
+		if st.State == Done {
+			s.tendFacts(w, &mark)
+		}
+		if mark.Reason != "" && !w.written {
+			s.mark(w, mark, p)
+		}
+	}
+}
+
+// because gives a mark its reason, unless it has one.
+func (m *Mark) because(reason, message string) {
+	if m.Reason == "" {
+		m.Reason, m.Message = reason, message
+	}
+}
+
+// tendFacts publishes, and takes labels away, on a node that is done: what is asked for may have changed since.
+func (s *survey) tendFacts(w *work, mark *Mark) {
+	rec := w.node.On.Record
+	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
+		return // somebody has said that it is done, or it is by what runs no more
+	}
+	s.tendLabels(w, rec, mark)
+	if len(s.in.Job.Spec.Publish) == 0 && !s.owns(w.node) {
+		return
+	}
+	facts, reason, message := s.publish(w.node, rec)
+	if reason != "" {
+		s.unpublished = append(s.unpublished, w.node.Name+": "+message)
+	} else if mark.Facts = facts; facts != nil {
+		mark.because(v1alpha1.ReasonPublished, "")
+	}
+}
+
+func (s *survey) tendLabels(w *work, rec *record.Record, mark *Mark) {
+	if len(s.in.Job.Spec.RemoveLabels) == 0 {
+		return
+	}
+	r := *rec
+	mark.Record = &r
+	if s.removeLabels(w.node, &mark.Change); len(mark.RemoveLabels) == 0 {
+		mark.Record = nil
+		return
+	}
+	mark.because(v1alpha1.ReasonPublished, "")
+}
