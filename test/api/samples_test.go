@@ -1,10 +1,19 @@
 package api_test
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -14,25 +23,92 @@ import (
 // TestTheSamplesAreAccepted : those too that the demo does not apply.
 func TestTheSamplesAreAccepted(t *testing.T) {
 	w := newWorld(t)
-	files, err := filepath.Glob("../../config/samples/*.yaml")
+	files, jobs := w.accept("../../config/samples/*.yaml", "Kustomization", "Namespace")
+	if len(jobs) < 3 {
+		t.Errorf("%d samples were found in %v", len(jobs), files)
+	}
+}
+
+// TestTheRecipesAreAccepted, say what people need to know, and are listed.
+func TestTheRecipesAreAccepted(t *testing.T) {
+	w := newWorld(t)
+	files, jobs := w.accept("../../recipes/*.yaml", "ConfigMap")
+	if len(jobs) != len(files) || len(jobs) < 8 {
+		t.Errorf("%d NodeJobs were found in %v", len(jobs), files)
+	}
+	list, err := os.ReadFile("../../recipes/README.md")
 	must(t, err)
-	found := 0
 	for _, file := range files {
+		if name := filepath.Base(file); !strings.Contains(string(list), "("+name+")") {
+			t.Errorf("%s is not in recipes/README.md", name)
+		}
 		content, err := os.ReadFile(file)
 		must(t, err)
-		var job v1alpha1.NodeJob
-		must(t, yaml.Unmarshal(content, &job))
-		if job.Kind != "NodeJob" {
-			continue
-		}
-		found++
-		must(t, yaml.UnmarshalStrict(content, &job))
-		job.Namespace = w.namespace
-		if err := admin.Create(w.ctx, &job, client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", file, err)
+		comment, _, _ := strings.Cut(string(content), "\napiVersion:")
+		for _, paragraph := range []string{"# Use it ", "# Change: ", "# See that it worked", "# Take it back"} {
+			if !strings.Contains(comment, "\n"+paragraph) {
+				t.Errorf("the comment of %s has no paragraph that begins with %q", file, paragraph)
+			}
 		}
 	}
-	if found < 3 {
-		t.Errorf("%d samples were found in %v", found, files)
+	for _, job := range jobs {
+		for _, script := range scripts(job) {
+			// A shell that knows no more than POSIX, where /bin/sh is one, reads it through.
+			check := exec.CommandContext(w.ctx, "/bin/sh", "-n")
+			check.Stdin = strings.NewReader(script)
+			if out, err := check.CombinedOutput(); err != nil {
+				t.Errorf("a script of %s: %v %s", job.Name, err, out)
+			}
+			if !strings.HasPrefix(script, "set -eu\n") && strings.Contains(strings.TrimSpace(script), "\n") {
+				t.Errorf("a script of %s does not begin with set -eu", job.Name)
+			}
+		}
 	}
+}
+
+// scripts of a NodeJob: what it does, checks and undoes.
+func scripts(job *v1alpha1.NodeJob) []string {
+	scripts := []string{job.Spec.Task.Script}
+	if job.Spec.Verify != nil {
+		scripts = append(scripts, job.Spec.Verify.Script)
+	}
+	if job.Spec.Rollback != nil {
+		scripts = append(scripts, job.Spec.Rollback.Script)
+	}
+	return scripts
+}
+
+// accept has the API server look at the NodeJobs in files, among which may be objects of other kinds.
+func (w *world) accept(pattern string, others ...string) (files []string, jobs []*v1alpha1.NodeJob) {
+	w.t.Helper()
+	files, err := filepath.Glob(pattern)
+	must(w.t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(w.t, err)
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			must(w.t, err)
+			job := &v1alpha1.NodeJob{}
+			must(w.t, yaml.Unmarshal(document, job))
+			switch {
+			case job.Kind == "NodeJob":
+				must(w.t, yaml.UnmarshalStrict(document, job))
+				jobs = append(jobs, job)
+				job.Namespace = w.namespace
+				if err := admin.Create(w.ctx, job.DeepCopy(), client.DryRunAll); err != nil {
+					w.t.Errorf("%s: %v", file, err)
+				}
+			case !slices.Contains(others, job.Kind):
+				w.t.Errorf("%s has an object of the kind %q", file, job.Kind)
+			case job.Kind == "ConfigMap":
+				must(w.t, yaml.UnmarshalStrict(document, &corev1.ConfigMap{}))
+			}
+		}
+	}
+	return files, jobs
 }
