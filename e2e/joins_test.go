@@ -1,0 +1,264 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// bindGate makes the API server taint nodes for the gated NodeJobs of the test's namespace, as an
+// administrator does once for a namespace, and waits until the job's status says that it does.
+func (w *world) bindGate(job string) {
+	w.t.Helper()
+	allow := admissionv1.AllowAction
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everynode-gate-" + w.namespace},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: "everynode-gate",
+			ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow},
+		},
+	}
+	must(w.t, admin.Create(w.ctx, binding))
+	w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
+	w.condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
+	// The API server learns of bindings and NodeJobs a moment later than it says so.
+	w.eventually("the API server taints a node", func() error {
+		probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace}}}
+		if err := admin.Create(w.ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if !tainted(probe, v1alpha1.RecordKey(w.namespace, job)) && !slices.ContainsFunc(probe.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }) {
+			return fmt.Errorf("its taints are %v", probe.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+func tainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// waiting are pods that wait for any node of this test, one for each.
+func (w *world) waiting(n int) {
+	w.t.Helper()
+	for i := range n {
+		must(w.t, admin.Create(w.ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("waits-%d", i), Labels: map[string]string{"app": "waits"}},
+			Spec: corev1.PodSpec{
+				NodeSelector:                  map[string]string{"world": w.namespace},
+				TerminationGracePeriodSeconds: new(int64(0)),
+				Containers: []corev1.Container{{Name: "pause", Image: pauseImage,
+					Ports: []corev1.ContainerPort{{ContainerPort: 8765, HostPort: 8765}}}}, // only one fits on a node
+			},
+		}))
+	}
+}
+
+// joinLog notes at which resource versions, which are in one order for all objects, pods were bound to nodes,
+// and nodes were done.
+type joinLog struct {
+	mu           sync.Mutex
+	bound, done  map[string]uint64
+	opened, seen map[string]time.Time
+}
+
+func (w *world) logJoins(job string) *joinLog {
+	w.t.Helper()
+	cfg, err := real.RESTConfig()
+	must(w.t, err)
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: admin.Scheme()})
+	must(w.t, err)
+	log := &joinLog{bound: map[string]uint64{}, done: map[string]uint64{}, opened: map[string]time.Time{}, seen: map[string]time.Time{}}
+	key := v1alpha1.RecordKey(w.namespace, job)
+	w.follow(c, &corev1.NodeList{}, func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) }, client.MatchingLabels{"world": w.namespace})
+	w.follow(c, &corev1.PodList{}, func(o client.Object, version uint64) {
+		if pod := o.(*corev1.Pod); pod.Spec.NodeName != "" {
+			if _, known := log.bound[pod.Spec.NodeName]; !known {
+				log.bound[pod.Spec.NodeName] = version
+			}
+		}
+	}, client.InNamespace(w.namespace), client.MatchingLabels{"app": "waits"})
+	return log
+}
+
+func (l *joinLog) node(node *corev1.Node, key string, version uint64) {
+	if _, known := l.seen[node.Name]; !known {
+		l.seen[node.Name] = time.Now()
+	}
+	if on := record.Read(node.Labels, node.Annotations, key); on.Label == "" || tainted(node, key) {
+		return
+	}
+	if _, known := l.done[node.Name]; !known {
+		l.done[node.Name], l.opened[node.Name] = version, time.Now()
+	}
+}
+
+// follow calls see for each version of each object, under one lock.
+func (w *world) follow(c client.WithWatch, list client.ObjectList, see func(client.Object, uint64), options ...client.ListOption) {
+	w.t.Helper()
+	watcher, err := c.Watch(w.ctx, list, options...)
+	must(w.t, err)
+	w.t.Cleanup(watcher.Stop)
+	go func() {
+		for e := range watcher.ResultChan() {
+			o, ok := e.Object.(client.Object)
+			if !ok || e.Type == watch.Error {
+				continue
+			}
+			version, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+			if err == nil {
+				followed.Lock()
+				see(o, version)
+				followed.Unlock()
+			}
+		}
+	}()
+}
+
+// followed is held while a version is noted.
+var followed sync.Mutex
+
+// wantBoundAfterDone fails when a pod was bound to a node before the node was done.
+func (w *world) wantBoundAfterDone(log *joinLog, nodes int) {
+	w.t.Helper()
+	w.eventually("each node has got its pod", func() error {
+		followed.Lock()
+		defer followed.Unlock()
+		if len(log.bound) < nodes || len(log.done) < nodes {
+			return fmt.Errorf("%d of %d have, and %d are done", len(log.bound), nodes, len(log.done))
+		}
+		return nil
+	})
+	followed.Lock()
+	defer followed.Unlock()
+	for node, bound := range log.bound {
+		if done, ok := log.done[node]; !ok || bound < done {
+			w.t.Errorf("a pod was bound to %s at version %d, and the node was done at %d", node, bound, done)
+		}
+	}
+}
+
+func gated(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{} }
+
+func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("setup", w.hold(), gated)
+	w.bindGate("setup")
+	w.waiting(1)
+	log := w.logJoins("setup")
+	key := v1alpha1.RecordKey(w.namespace, "setup")
+	node := w.join(cluster.NodeOptions{})
+	w.began(node)
+	live := w.node(node)
+	if !tainted(&live, key) {
+		t.Fatalf("the node's taints are %v", live.Spec.Taints)
+	}
+	w.eventually("the status counts the closed gate", func() error {
+		if g := w.get("setup").Status.Gate; g == nil || g.Closed != 1 || g.Key != key {
+			return fmt.Errorf("it is %+v", g)
+		}
+		return nil
+	})
+	w.letGo(node)
+	w.done("setup", node)
+	w.complete("setup")
+	w.wantBoundAfterDone(log, 1)
+	if live = w.node(node); tainted(&live, key) {
+		t.Errorf("the node's taints are %v", live.Spec.Taints)
+	}
+	if other := w.node("node-2"); tainted(&other, key) {
+		t.Error("a node that the NodeJob is not for has its taint")
+	}
+
+	// Another run is no reason to close it again.
+	w.sh(node, "rm "+w.markFile()+".go")
+	w.unlabel("setup", node)
+	w.eventually("it runs again", func() error {
+		if w.on("setup", node).Label != "" || len(w.pods()) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if live = w.node(node); tainted(&live, key) {
+		t.Errorf("in its second run the node's taints are %v", live.Spec.Taints)
+	}
+	w.letGo(node)
+	w.done("setup", node)
+
+	// With the NodeJob, its gate goes.
+	job := w.get("setup")
+	must(t, admin.Delete(w.ctx, &job))
+	w.gone("setup", node)
+	w.eventually("nodes are not tainted any more", func() error {
+		probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace}}}
+		must(t, admin.Create(w.ctx, probe, client.DryRunAll))
+		if tainted(probe, key) {
+			return fmt.Errorf("one would have %v", probe.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// TestR04_AStartupTaintOpensWhenTheLastNodeJobIsDone is for a node whose kubelet registers with a taint of the
+// user's, as those of Karpenter do.
+func TestR04_AStartupTaintOpensWhenTheLastNodeJobIsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const key = "example.com/not-set-up"
+	startup := func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: key} }
+	w.job("first", "true", startup)
+	w.job("last", w.hold(), startup)
+	w.condition("first", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	node := w.join(cluster.NodeOptions{Taints: []corev1.Taint{
+		{Key: key, Value: "theirs", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "example.com/stays", Effect: corev1.TaintEffectPreferNoSchedule},
+	}})
+	w.done("first", node)
+	w.began(node)
+	live := w.node(node)
+	if !tainted(&live, key) {
+		t.Fatalf("it is open before the second NodeJob is done: %v", live.Spec.Taints)
+	}
+	w.letGo(node)
+	w.done("last", node)
+	w.eventually("the node is open", func() error {
+		live := w.node(node)
+		if tainted(&live, key) || !tainted(&live, "example.com/stays") {
+			return fmt.Errorf("its taints are %v", live.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// TestR23_NoPodStartsOnAHundredJoiningNodesBeforeTheyAreDone has a pod ready for each node that joins, which the
+// scheduler binds as soon as it may.
+func TestR23_NoPodStartsOnAHundredJoiningNodesBeforeTheyAreDone(t *testing.T) {
+	t.Parallel()
+	const joins = 100
+	w := newWorld(t)
+	w.job("setup", "true", gated)
+	w.bindGate("setup")
+	w.waiting(joins)
+	log := w.logJoins("setup")
+	for i := range joins {
+		w.join(cluster.NodeOptions{Name: fmt.Sprintf("sim-%s-%d", w.namespace, i), Simulated: true})
+	}
+	w.complete("setup")
+	w.wantBoundAfterDone(log, joins)
+}
