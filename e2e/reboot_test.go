@@ -1,0 +1,232 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+func (w *world) bootID(node string) string {
+	w.t.Helper()
+	return w.node(node).Status.NodeInfo.BootID
+}
+
+// bootWhen notes in a file on the node in which boot a script ran.
+func (w *world) bootWhen(what string) string {
+	return fmt.Sprintf("cat /proc/sys/kernel/random/boot_id >> %s.%s", w.markFile(), what)
+}
+
+func (w *world) bootsOf(node, what string) []string {
+	w.t.Helper()
+	return strings.Fields(w.sh(node, fmt.Sprintf("cat %s.%s 2>/dev/null || true", w.markFile(), what)))
+}
+
+// TestANodeIsDrainedRebootedAndCheckedInItsNewBoot is the whole of a disruption: the pods leave first, past a
+// budget that holds them up; the script asks for a reboot; what it has done is checked in the new boot.
+func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	web, agent := w.workloads(node)
+	before := w.bootID(node)
+	w.job("kernel", w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
+		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
+		s.Disruption = v1alpha1.DisruptionSpec{
+			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(2)),
+		}
+	})
+	w.wantBlocked("kernel", node, "web", "one-at-least")
+	w.wantCordoned(node, true, "kernel")
+	if boots := w.bootsOf(node, "task"); len(boots) > 0 {
+		t.Fatal("the task has run before the pods have left")
+	}
+	must(t, admin.Patch(w.ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one-at-least"}}, mergePatch(`{"spec":{"minAvailable":0}}`)))
+	rec := w.done("kernel", node)
+	after := w.bootID(node)
+	if after == before || rec.BootID != after || rec.Attempts != 1 || rec.Results["size"] != "12" {
+		t.Errorf("the boot was %s and is %s, and the record is %+v", before, after, rec)
+	}
+	if task, verify := w.bootsOf(node, "task"), w.bootsOf(node, "verify"); !slices.Equal(task, []string{before}) || !slices.Equal(verify, []string{after}) {
+		t.Errorf("the task ran in %v, want once in %s; the check in %v, want once in %s", task, before, verify, after)
+	}
+	w.complete("kernel")
+	w.wantCordoned(node, false)
+	w.eventually("web runs elsewhere, and the agent on the node", func() error {
+		var pods corev1.PodList
+		must(t, admin.List(w.ctx, &pods, client.InNamespace(w.namespace)))
+		for _, pod := range pods.Items {
+			switch {
+			case pod.UID == web.UID:
+				return errors.New("the old pod of web is there")
+			case pod.Labels["app"] == "web" && pod.Spec.NodeName == node && pod.CreationTimestamp.Before(&metav1.Time{Time: rec.FinishedAt}):
+				return errors.New("web is on the node")
+			}
+		}
+		return nil
+	})
+	if w.runs("agent", node).UID != agent.UID {
+		t.Error("the pod of the DaemonSet was evicted")
+	}
+}
+
+func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	before := w.bootID(node)
+	w.job("kernel", "true", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
+		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify")}
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, Cordon: true}
+	})
+	w.done("kernel", node)
+	w.complete("kernel")
+	if after := w.bootID(node); after != before || !slices.Equal(w.bootsOf(node, "verify"), []string{before}) {
+		t.Errorf("the boot was %s and is %s, and the check ran in %v", before, after, w.bootsOf(node, "verify"))
+	}
+	w.wantCordoned(node, false)
+}
+
+// TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops has two nodes that must not be away at once, and a check that fails in the new
+// boot of one.
+func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
+	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
+	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
+		s.Verify = &v1alpha1.VerifySpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(1)), MaxUnavailable: new(intstr.FromInt32(1))}
+		s.Retry.Limit = new(int32(0))
+	})
+	w.done("kernel", first)
+	if boot := w.bootID(first); boot == boots[first] {
+		t.Error("the first node was not rebooted")
+	}
+	w.done("kernel", second)
+	one, two := *w.on("kernel", first).Record, *w.on("kernel", second).Record
+	if two.StartedAt.Before(one.FinishedAt) && one.StartedAt.Before(two.FinishedAt) {
+		t.Errorf("both were away at once: %v to %v and %v to %v", one.StartedAt, one.FinishedAt, two.StartedAt, two.FinishedAt)
+	}
+	w.complete("kernel")
+
+	w.sh(second, "touch "+w.markFile()+".bad")
+	w.unlabel("kernel", second)
+	rec := w.failed("kernel", second)
+	if rec.Reason != "VerifyFailed" || !strings.Contains(rec.Message, "the module is missing") || rec.ExitCode == nil || *rec.ExitCode != 5 {
+		t.Errorf("the record is %+v", rec)
+	}
+}
+
+// TestARebootThatNeverComesBackIsGivenUp is on a simulated node, which stays in its boot whatever it is told.
+func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
+	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10))}
+		s.Retry.Limit = new(int32(0))
+	})
+	w.eventually("it waits for the reboot", func() error {
+		if n := w.get("kernel").Status.Nodes; n.Running != 1 || w.on("kernel", node).Record == nil || w.on("kernel", node).Record.Outcome != record.Rebooting {
+			return fmt.Errorf("the counts are %+v", n)
+		}
+		return nil
+	})
+	w.wantCordoned(node, true, "kernel")
+	if rec := w.failed("kernel", node); rec.Reason != v1alpha1.ReasonRebootTimedOut {
+		t.Errorf("the record is %+v", rec)
+	}
+	wantText(t, w.condition("kernel", v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, "RebootTimedOut", "rebootTimeoutSeconds")
+	if n := w.get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
+		t.Errorf("the counts are %+v", n)
+	}
+	w.eventually("the cordon is taken off after the failure", func() error {
+		if w.node(node).Spec.Unschedulable {
+			return errors.New("it is cordoned")
+		}
+		return nil
+	})
+}
+
+// TestADrainThatNeverEndsFailsTheAttempt is before a task: nothing of it runs, and the node is given back.
+func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	web, _ := w.workloads(node)
+	w.job("drains", w.mark(), onNodes(node), func(s *v1alpha1.NodeJobSpec) {
+		s.Disruption.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(3))}
+		s.Rollback = &v1alpha1.RollbackSpec{Script: "touch " + w.markFile() + ".undone"}
+		s.Retry.Limit = new(int32(0))
+	})
+	rec := w.failed("drains", node)
+	if rec.Reason != v1alpha1.ReasonDrainTimedOut || !strings.Contains(rec.Message, "one-at-least") {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.wantRan(node, 0)
+	w.eventually("the node is given back", func() error {
+		if live := w.node(node); live.Spec.Unschedulable || len(record.CordonedBy(live.Annotations)) > 0 {
+			return fmt.Errorf("it is %+v", live.Spec)
+		}
+		return nil
+	})
+	if w.runs("web", node).UID != web.UID {
+		t.Error("the pod was evicted in spite of its budget")
+	}
+	if out := w.sh(node, "ls "+w.markFile()+".undone 2>&1 || true"); !strings.Contains(out, "No such file") {
+		t.Error("what never ran was rolled back")
+	}
+}
+
+// TestTheManagersOwnNodeComesLast reboots the node that the manager runs on, and with it the manager.
+func TestTheManagersOwnNodeComesLast(t *testing.T) {
+	w := newWorld(t)
+	other := w.join(cluster.NodeOptions{Name: "zz-" + w.namespace}) // the last by its name
+	own := w.manager().Spec.NodeName
+	before := w.bootID(own)
+	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
+		s.Disruption = v1alpha1.DisruptionSpec{
+			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "everynode"}}},
+			Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(1)),
+		}
+	})
+	w.done("kernel", own)
+	w.complete("kernel")
+	if w.bootID(own) == before {
+		t.Error("the manager's node was not rebooted")
+	}
+	one, two := w.on("kernel", other).Record, w.on("kernel", own).Record
+	if one == nil || two.StartedAt.Before(one.FinishedAt) {
+		t.Errorf("the manager's node began at %v, and the other ended at %+v", two.StartedAt, one)
+	}
+	w.wantCordoned(own, false)
+	w.manager()
+}
+
+// wantBlocked waits until the status names the pod that holds a drain up, and its budget.
+func (w *world) wantBlocked(job, node, app, budget string) {
+	w.t.Helper()
+	w.eventually("the status says what holds the drain up", func() error {
+		for _, d := range w.get(job).Status.Drains {
+			for _, b := range d.Blocked {
+				if d.Node == node && strings.Contains(b.Pod, "/"+app) && strings.Contains(b.Message, budget) && !d.Deadline.IsZero() {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("the drains are %+v", w.get(job).Status.Drains)
+	})
+}
