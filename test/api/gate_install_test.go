@@ -1,0 +1,184 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestTheGateOnAFreshAPIServer has an API server of its own. It does not put a taint on each new node, as others do:
+// there is no list of taints. And it checks what kubelets may do.
+func TestTheGateOnAFreshAPIServer(t *testing.T) {
+	f := startFresh(t)
+	// The admission looks for kinds that it does not know twice a minute, so they come before the first policy.
+	must(t, f.kubectl("apply -k ../../config/crd"))
+	crd := &unstructured.Unstructured{}
+	must(t, yaml.Unmarshal([]byte(looseKind), &crd.Object))
+	must(t, f.admin.Create(t.Context(), crd))
+	f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,loosenodejobs") })
+	t.Run("a plain install taints the node that a kubelet registers", f.plainInstall)
+	t.Run("nothing in a NodeJob keeps a node from joining", f.failsOpen)
+}
+
+func (f *freshServer) plainInstall(t *testing.T) {
+	must(t, f.kubectl("apply -k ../../config/default"))
+	must(t, f.kubectl("apply -f ../../config/samples/namespace.yaml -f ../../config/samples/gate.yaml"))
+	var job v1alpha1.NodeJob
+	must(t, f.admin.Get(t.Context(), client.ObjectKey{Namespace: "node-setup", Name: "inotify"}, &job))
+	want := []string{v1alpha1.GateKey(&job) + "=" + v1alpha1.GateValue + ":NoSchedule"}
+	f.joinsWith(want)
+
+	kubelet, err := f.env.AddUser(envtest.User{Name: "system:node:kubelet-1", Groups: []string{"system:nodes"}}, nil)
+	must(t, err)
+	c, err := client.New(kubelet.Config(), client.Options{Scheme: scheme})
+	must(t, err)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-1"}}
+	must(t, c.Create(t.Context(), node))
+	if got := taintsOf(node); !slices.Equal(got, want) {
+		t.Errorf("the taints are %v, want %v", got, want)
+	}
+	node.Spec.Taints = nil
+	if err := c.Update(t.Context(), node); !apierrors.IsForbidden(err) {
+		t.Errorf("the kubelet takes the taint off: %v", err)
+	}
+	must(t, f.kubectl("delete -f ../../config/samples/gate.yaml"))
+	f.joinsWith(nil)
+}
+
+// failsOpen gives the policy what the API would not let into a NodeJob. With failurePolicy Fail, what cannot be
+// evaluated does keep nodes away.
+func (f *freshServer) failsOpen(t *testing.T) {
+	tests := map[string]struct {
+		spec      string
+		wantFails bool
+	}{
+		"a key that is none":             {spec: `{gate: {key: "a b"}}`},
+		"a key whose prefix is too long": {spec: `{gate: {key: ` + strings.Repeat("a", 254) + `/b}}`},
+		"a key that is a list":           {spec: `{gate: {key: [a]}}`, wantFails: true},
+		"an effect that does not exist":  {spec: `{gate: {effect: NoDisk}}`},
+		"an effect that is a number":     {spec: `{gate: {effect: 3}}`},
+		"requirements that are a text":   {spec: `{gate: {}, nodeSelector: {matchExpressions: pool}}`, wantFails: true},
+		"a requirement that is a text":   {spec: `{gate: {}, nodeSelector: {matchExpressions: [pool]}}`, wantFails: true},
+	}
+	job := func(namespace, name, spec string) *unstructured.Unstructured {
+		job := jobFromYAML(t, namespace, name, spec)
+		job.SetKind("LooseNodeJob")
+		must(t, f.admin.Create(t.Context(), job))
+		return job
+	}
+
+	policy := f.looseGate("open", admissionv1.Ignore)
+	for _, test := range tests {
+		job("open", "", test.spec)
+	}
+	job("open", "healthy", `{gate: {}}`)
+	job("open", "healthy-too", `{gate: {effect: NoExecute}}`)
+	f.joinsWith([]string{"open.everynode.dev/healthy-too=everynode:NoExecute", "open.everynode.dev/healthy=everynode:NoSchedule"})
+	must(t, f.admin.Delete(t.Context(), policy))
+
+	f.looseGate("closed", admissionv1.Fail)
+	job("closed", "healthy", `{gate: {}}`)
+	for name, test := range tests {
+		f.joinsWith([]string{"closed.everynode.dev/healthy=everynode:NoSchedule"})
+		if !test.wantFails {
+			continue
+		}
+		broken := job("closed", "broken", test.spec)
+		f.eventually("no node joins because of "+name, func() error {
+			if _, err := wouldJoin(f.ctx, f.admin, nil); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("the API server says %w", err)
+			}
+			return nil
+		})
+		must(t, f.admin.Delete(t.Context(), broken))
+	}
+}
+
+// freshServer is an API server that knows nothing of Everynode.
+type freshServer struct {
+	*world
+	env     *envtest.Environment
+	admin   client.Client
+	kubectl func(args string) error
+}
+
+func startFresh(t *testing.T) *freshServer {
+	t.Helper()
+	f := &freshServer{world: &world{t: t, ctx: t.Context()}, env: &envtest.Environment{}}
+	f.env.ControlPlane.GetAPIServer().Configure().
+		Append("enable-admission-plugins", "NodeRestriction").
+		Append("disable-admission-plugins", "TaintNodesByCondition").
+		Set("authorization-mode", "Node", "RBAC")
+	cfg, err := f.env.Start()
+	t.Cleanup(func() { must(t, f.env.Stop()) })
+	must(t, err)
+	f.admin, err = client.New(cfg, client.Options{Scheme: scheme})
+	must(t, err)
+	user, err := f.env.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+	must(t, err)
+	kubectl, err := user.Kubectl()
+	must(t, err)
+	f.kubectl = func(args string) error {
+		if _, stderr, err := kubectl.Run(strings.Fields(args)...); err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", args, err, stderr)
+		}
+		return nil
+	}
+	return f
+}
+
+// looseGate applies the policy that is shipped to a new namespace, for looseKind.
+func (f *freshServer) looseGate(namespace string, failurePolicy admissionv1.FailurePolicyType) client.Object {
+	f.t.Helper()
+	policy := shipped[admissionv1.MutatingAdmissionPolicy](f.t, "policy.yaml")
+	if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionv1.Ignore {
+		f.t.Errorf("the policy's failurePolicy is %v", policy.Spec.FailurePolicy)
+	}
+	policy.Name, policy.Spec.ParamKind.Kind, policy.Spec.FailurePolicy = namespace, "LooseNodeJob", &failurePolicy
+	binding := shipped[admissionv1.MutatingAdmissionPolicyBinding](f.t, "binding.yaml")
+	binding.Name, binding.Spec.PolicyName, binding.Spec.ParamRef.Namespace = namespace, namespace, namespace
+	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, policy, binding} {
+		must(f.t, f.admin.Create(f.ctx, o))
+	}
+	return policy
+}
+
+// joinsWith waits until a node without labels joins with these taints.
+func (f *freshServer) joinsWith(want []string) {
+	f.t.Helper()
+	f.eventually("a node joins with the taints that it should have", func() error {
+		got, err := wouldJoin(f.ctx, f.admin, nil)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("the taints are %v, want %v", got, want)
+		}
+		return err
+	})
+}
+
+// looseKind is that of NodeJobs which may have anything in their spec.
+const looseKind = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: loosenodejobs.everynode.dev}
+spec:
+  group: everynode.dev
+  names: {kind: LooseNodeJob, plural: loosenodejobs}
+  scope: Namespaced
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`
