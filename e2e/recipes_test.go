@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -439,14 +441,26 @@ func TestRecipeDropFile(t *testing.T) {
 	}
 	w.wantMissing("node-2", state)
 
-	// A file that was not there, of bytes that are no text.
+	// A file that was not there, of bytes that are no text, without a checksum.
 	w.sh("node-2", "rm "+file)
 	content := []byte{0, 0xff, '\n', '$', '$', 0x80}
 	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "drop-file"}},
 		mergePatch(`{"data":{"content":%q}}`, base64.StdEncoding.EncodeToString(content))))
-	r = w.recipe("drop-file.yaml", onNode2, w.with("ENCODING", "base64"), w.with("SHA256", ""), w.with("MODE", "0400"))
-	w.done(r.job, "node-2")
+	r = w.recipe("drop-file.yaml", onNode2, w.with("ENCODING", "base64"), w.with("SHA256", ""), w.with("MODE", "0400"),
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentConfigMap, Name: "drop-file"}}
+		})
+	first := w.done(r.job, "node-2")
 	if got := w.sh("node-2", "base64 < "+file+"; stat -c %a "+file); got != base64.StdEncoding.EncodeToString(content)+"\n400" {
+		t.Errorf("the file is %q", got)
+	}
+	// Without a checksum the ConfigMap's content is the revision.
+	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "drop-file"}},
+		mergePatch(`{"data":{"content":"bmV3Cg=="}}`)))
+	if rec := r.another("node-2", first); rec.Results["changed"] != "yes" {
+		t.Errorf("the record is %+v", rec)
+	}
+	if got := w.sh("node-2", "cat "+file); got != "new" {
 		t.Errorf("the file is %q", got)
 	}
 	r.takenBack("node-2")
@@ -623,4 +637,126 @@ func (w *world) notPulled(pod *corev1.Pod, words string) {
 		return fmt.Errorf("the pod is %+v", pod.Status)
 	})
 	must(w.t, admin.Delete(w.ctx, pod))
+}
+
+// TestRecipeOptInLabelIsTakenOff : the label of the node template is gone when the node is done, and setting it
+// again runs the task again.
+func TestRecipeOptInLabelIsTakenOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.systemTrust()
+	const label = "example.com/ca-certificate"
+	node := w.join(cluster.NodeOptions{Labels: map[string]string{label: "wanted"}})
+	other := w.join(cluster.NodeOptions{})
+	mine := func(s *v1alpha1.NodeJobSpec) { s.NodeSelector.MatchLabels["world"] = w.namespace }
+	r := w.recipe("ca-certificate-system.yaml", mine)
+	first := w.done(r.job, node)
+	w.complete(r.job)
+	if value, there := w.node(node).Labels[label]; there {
+		t.Errorf("the node has the label %s=%s still", label, value)
+	}
+	r.worked()
+	if on := w.on(r.job, other); on.Present {
+		t.Errorf("a node without the label carries label %q and record %+v", on.Label, on.Record)
+	}
+	// The restart of containerd in mid-run, which is all that the task does, is not repeated.
+	w.kubectl("label", "node", node, label+"=wanted")
+	if rec := r.another(node, first); rec.Results["restarted"] != "no" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete(r.job)
+	if _, there := w.node(node).Labels[label]; there {
+		t.Error("the node has the label still, after it was set again")
+	}
+	r.takenBack(node)
+}
+
+// TestRecipeNodeFacts looks for the same facts on the Node and on the node.
+func TestRecipeNodeFacts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.recipe("node-facts.yaml", onNode2)
+	rec := w.done(r.job, "node-2")
+	wantText(t, r.worked(), "condition met", rec.Results["kernel"], rec.Results["cpu"])
+	live := w.node("node-2")
+	want := regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(w.sh("node-2", "uname -r"), "-")
+	if got := live.Labels["example.com/kernel"]; got != want {
+		t.Errorf("the kernel is %q, want %q", got, want)
+	}
+	published := map[string]string{
+		"kernel": live.Labels["example.com/kernel"], "disk": live.Labels["example.com/disk"],
+		"cpu": live.Annotations["example.com/cpu"], "microcode": live.Annotations["example.com/microcode"],
+	}
+	for fact, value := range published {
+		if value != rec.Results[fact] {
+			t.Errorf("%s is %q on the Node, and the task has reported %q", fact, value, rec.Results[fact])
+		}
+	}
+	if got := w.sh("node-2", "sed -n 's/^microcode[[:space:]]*: //p' /proc/cpuinfo | head -n 1"); got != published["microcode"] {
+		t.Errorf("the microcode is %q, want %q", published["microcode"], got)
+	}
+	if disk := published["disk"]; disk != "" && !slices.Contains([]string{"nvme", "ssd", "hdd"}, disk) {
+		t.Errorf("the kind of disk is %q", disk)
+	}
+	r.takenBack("node-2")
+	live = w.node("node-2")
+	for _, key := range []string{"kernel", "disk", "cpu", "microcode"} {
+		key = "example.com/" + key
+		if live.Labels[key]+live.Annotations[key] != "" {
+			t.Errorf("the Node has %s still", key)
+		}
+	}
+}
+
+// TestRecipeRebootWhenRequired : one node asks for a reboot and has one, another does not and has none. The
+// time for which a node must be Ready after it is shorter than in the recipe.
+func TestRecipeRebootWhenRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const label = "example.com/reboot-when-required"
+	asks := w.join(cluster.NodeOptions{Labels: map[string]string{label: "yes"}})
+	fine := w.join(cluster.NodeOptions{Labels: map[string]string{label: "yes"}})
+	w.sh(asks, "touch /run/reboot-required")
+	before := map[string]string{asks: w.node(asks).Status.NodeInfo.BootID, fine: w.node(fine).Status.NodeInfo.BootID}
+	labels := map[string]string{"app": "web"}
+	must(t, admin.Create(w.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+				NodeSelector:                  map[string]string{"kubernetes.io/hostname": asks},
+				TerminationGracePeriodSeconds: new(int64(1)),
+				Containers:                    []corev1.Container{{Name: "pause", Image: pauseImage}},
+			}},
+		},
+	}))
+	web := w.runs("web", asks)
+	r := w.recipe("reboot-when-required.yaml", func(s *v1alpha1.NodeJobSpec) {
+		s.NodeSelector.MatchLabels["world"] = w.namespace
+		s.Disruption.ReadySeconds = new(int32(2))
+	})
+	w.done(r.job, fine)
+	rec := w.done(r.job, asks)
+	if rec.Results["reboot"] != "true" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.complete(r.job)
+	for node, boot := range before {
+		live := w.node(node)
+		if rebooted := live.Status.NodeInfo.BootID != boot; rebooted != (node == asks) {
+			t.Errorf("%s was rebooted: %v", node, rebooted)
+		}
+		if live.Spec.Unschedulable {
+			t.Errorf("%s is cordoned", node)
+		}
+		if _, there := live.Labels[label]; there {
+			t.Errorf("%s has the label still", node)
+		}
+	}
+	w.wantMissing(asks, "/run/reboot-required")
+	if again := w.runs("web", asks); again.UID == web.UID {
+		t.Error("the node was rebooted with its pods on it")
+	}
+	wantText(t, r.worked(), "condition met", "No resources found")
+	r.takenBack(asks, fine)
 }
