@@ -85,8 +85,8 @@ func (w *world) logJoins(job string) *joinLog {
 	must(w.t, err)
 	log := &joinLog{bound: map[string]uint64{}, done: map[string]uint64{}, opened: map[string]time.Time{}, seen: map[string]time.Time{}}
 	key := v1alpha1.RecordKey(w.namespace, job)
-	w.follow(c, &corev1.NodeList{}, func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) }, client.MatchingLabels{"world": w.namespace})
-	w.follow(c, &corev1.PodList{}, func(o client.Object, version uint64) {
+	w.follow(c, &log.mu, &corev1.NodeList{}, func(o client.Object, version uint64) { log.node(o.(*corev1.Node), key, version) }, client.MatchingLabels{"world": w.namespace})
+	w.follow(c, &log.mu, &corev1.PodList{}, func(o client.Object, version uint64) {
 		if pod := o.(*corev1.Pod); pod.Spec.NodeName != "" {
 			if _, known := log.bound[pod.Spec.NodeName]; !known {
 				log.bound[pod.Spec.NodeName] = version
@@ -108,8 +108,8 @@ func (l *joinLog) node(node *corev1.Node, key string, version uint64) {
 	}
 }
 
-// follow calls see for each version of each object, under one lock.
-func (w *world) follow(c client.WithWatch, list client.ObjectList, see func(client.Object, uint64), options ...client.ListOption) {
+// follow calls see for each version of each object, one at a time.
+func (w *world) follow(c client.WithWatch, mu sync.Locker, list client.ObjectList, see func(client.Object, uint64), options ...client.ListOption) {
 	w.t.Helper()
 	watcher, err := c.Watch(w.ctx, list, options...)
 	must(w.t, err)
@@ -122,30 +122,27 @@ func (w *world) follow(c client.WithWatch, list client.ObjectList, see func(clie
 			}
 			version, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 			if err == nil {
-				followed.Lock()
+				mu.Lock()
 				see(o, version)
-				followed.Unlock()
+				mu.Unlock()
 			}
 		}
 	}()
 }
 
-// followed is held while a version is noted.
-var followed sync.Mutex
-
 // wantBoundAfterDone fails when a pod was bound to a node before the node was done.
 func (w *world) wantBoundAfterDone(log *joinLog, nodes int) {
 	w.t.Helper()
 	w.eventually("each node has got its pod", func() error {
-		followed.Lock()
-		defer followed.Unlock()
+		log.mu.Lock()
+		defer log.mu.Unlock()
 		if len(log.bound) < nodes || len(log.done) < nodes {
 			return fmt.Errorf("%d of %d have, and %d are done", len(log.bound), nodes, len(log.done))
 		}
 		return nil
 	})
-	followed.Lock()
-	defer followed.Unlock()
+	log.mu.Lock()
+	defer log.mu.Unlock()
 	for node, bound := range log.bound {
 		if done, ok := log.done[node]; !ok || bound < done {
 			w.t.Errorf("a pod was bound to %s at version %d, and the node was done at %d", node, bound, done)

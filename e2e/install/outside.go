@@ -36,25 +36,9 @@ func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the manager: %w\n%s", err, out)
 	}
-	token, err := Kubectl(ctx, c, "", "-n", Namespace, "create", "token", "everynode-manager", "--duration=24h")
+	kubeconfig, err := managersKubeconfig(ctx, c, dir)
 	if err != nil {
 		return err
-	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	flattened, err := Kubectl(ctx, c, "", "config", "view", "--raw", "--flatten")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(kubeconfig, []byte(flattened), 0o600); err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"config", "set-credentials", "everynode-manager", "--token=" + strings.TrimSpace(token)},
-		{"config", "set-context", "--current", "--user=everynode-manager"},
-	} {
-		if out, err := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("writing the manager's kubeconfig: %w\n%s", err, out)
-		}
 	}
 	// The simulated node pretends to run the manager: there must be only one.
 	if _, err := Kubectl(ctx, c, "", "-n", Namespace, "scale", "deployment", Deployment, "--replicas=0"); err != nil {
@@ -74,6 +58,31 @@ func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 		return fmt.Errorf("starting the manager: %w", err)
 	}
 	return os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(manager.Process.Pid)), 0o600)
+}
+
+// managersKubeconfig writes a kubeconfig with the manager's own service account.
+func managersKubeconfig(ctx context.Context, c *cluster.Cluster, dir string) (string, error) {
+	token, err := Kubectl(ctx, c, "", "-n", Namespace, "create", "token", "everynode-manager", "--duration=24h")
+	if err != nil {
+		return "", err
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	flattened, err := Kubectl(ctx, c, "", "config", "view", "--raw", "--flatten")
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(kubeconfig, []byte(flattened), 0o600); err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"config", "set-credentials", "everynode-manager", "--token=" + strings.TrimSpace(token)},
+		{"config", "set-context", "--current", "--user=everynode-manager"},
+	} {
+		if out, err := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("writing the manager's kubeconfig: %w\n%s", err, out)
+		}
+	}
+	return kubeconfig, nil
 }
 
 // StopOutside ends a manager that runs beside the cluster, if there is one.
