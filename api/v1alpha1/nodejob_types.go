@@ -104,6 +104,7 @@ type NodeJobSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(p, (!has(p.label) || self.exists_one(q, has(q.label) && q.label == p.label)) && (!has(p.annotation) || self.exists_one(q, has(q.annotation) && q.annotation == p.annotation)))",message="two results are published under the same key: give each a key of its own"
 	Publish []Fact `json:"publish,omitempty"`
 
 	// removeLabels are labels that a success takes off the node, such as one with which a node template

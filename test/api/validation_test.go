@@ -63,7 +63,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a last step with a node selector":             {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b, nodeSelector: {matchLabels: {c: d}}}]}}`, wantMessage: "Add {name: all} as the last step"},
 		"no steps at all":                              {spec: `{task: {script: "true"}, rollout: {steps: []}}`, wantMessage: "should have at least 1 items"},
 		"two steps of the same name":                   {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: a}]}}`, wantMessage: "spec.rollout.steps[1]: Duplicate value"},
-		"more steps than allowed":                      {spec: `{task: {script: "true"}, rollout: {steps: [` + manySteps(16) + `{name: all}]}}`, wantMessage: "must have at most 16 items"},
+		"more steps than allowed":                      {spec: `{task: {script: "true"}, rollout: {steps: [` + list("{name: s%d, nodes: 1}", 16) + `, {name: all}]}}`, wantMessage: "must have at most 16 items"},
 		"a step without a name":                        {spec: `{task: {script: "true"}, rollout: {steps: [{nodes: 1}, {name: b}]}}`, wantMessage: "spec.rollout.steps[0].name: Required value"},
 		"a step with an empty name":                    {spec: `{task: {script: "true"}, rollout: {steps: [{name: "", nodes: 1}, {name: b}]}}`, wantMessage: "should be at least 1 chars long"},
 		"a step with a name in capitals":               {spec: `{task: {script: "true"}, rollout: {steps: [{name: Canary, nodes: 1}, {name: b}]}}`, wantMessage: "spec.rollout.steps[0].name in body should match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
@@ -87,6 +87,71 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a drain that takes no time":                   {spec: `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
 		"something else to do with failed nodes":       {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "Leave", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label": {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
+
+		"a fact that goes nowhere":                     {spec: withTask(`publish: [{result: a}]`), wantMessage: "set exactly one of annotation and label: the key that the result is published under"},
+		"a fact that goes to both":                     {spec: withTask(`publish: [{result: a, annotation: b, label: c}]`), wantMessage: "set exactly one of annotation and label"},
+		"a fact of no result":                          {spec: withTask(`publish: [{label: a}]`), wantMessage: "spec.publish[0].result: Required value"},
+		"a fact of a result that is no key":            {spec: withTask(`publish: [{result: a b, label: c}]`), wantMessage: "spec.publish[0].result in body should match"},
+		"a label of Kubernetes":                        {spec: withTask(`publish: [{result: a, label: kubernetes.io/arch}]`), wantMessage: "labels of kubernetes.io, k8s.io and everynode.dev must not be published"},
+		"a label of Kubernetes with a longer prefix":   {spec: withTask(`publish: [{result: a, label: node-role.kubernetes.io/worker}]`), wantMessage: "use a prefix of your own"},
+		"a label of a Kubernetes project":              {spec: withTask(`publish: [{result: a, label: cluster.x-k8s.io/a}, {result: a, label: b.k8s.io/a}]`), wantMessage: "spec.publish[1]"},
+		"a label of ours":                              {spec: withTask(`publish: [{result: a, label: node-setup.everynode.dev/a}]`), wantMessage: "labels of kubernetes.io, k8s.io and everynode.dev"},
+		"an annotation of Kubernetes":                  {spec: withTask(`publish: [{result: a, annotation: k8s.io/a}]`), wantMessage: "annotations of kubernetes.io, k8s.io and everynode.dev must not be published"},
+		"an annotation that only looks like a node's":  {spec: withTask(`publish: [{result: a, annotation: my.node.kubernetes.io/a}]`), wantMessage: "annotations of kubernetes.io"},
+		"an annotation of ours":                        {spec: withTask(`publish: [{result: a, annotation: everynode.dev/published}]`), wantMessage: "use a prefix of your own"},
+		"a label that is no key":                       {spec: withTask(`publish: [{result: a, label: a b}]`), wantMessage: "spec.publish[0].label in body should match"},
+		"a label with a prefix in capitals":            {spec: withTask(`publish: [{result: a, label: Example.com/a}]`), wantMessage: "should match"},
+		"a label with a prefix only":                   {spec: withTask(`publish: [{result: a, label: example.com/}]`), wantMessage: "should match"},
+		"an annotation with a name that is too long":   {spec: withTask(`publish: [{result: a, annotation: example.com/` + strings.Repeat("n", 64) + `}]`), wantMessage: "should match"},
+		"an annotation with a prefix that is too long": {spec: withTask(`publish: [{result: a, annotation: ` + strings.Repeat("p", 252) + `/n}]`), wantMessage: "may not be more than 253"},
+		"two results under one label":                  {spec: withTask(`publish: [{result: a, label: c}, {result: b, label: c}]`), wantMessage: "two results are published under the same key: give each a key of its own"},
+		"more facts than allowed":                      {spec: withTask(`publish: [` + list("{result: a, label: l%d}", 33) + `]`), wantMessage: "must have at most 32 items"},
+
+		"a label of Kubernetes that is taken off": {spec: withTask(`removeLabels: [a, kubernetes.io/hostname]`), wantMessage: "removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev"},
+		"a label of ours that is taken off":       {spec: withTask(`removeLabels: [node-setup.everynode.dev/a]`), wantMessage: "use a label with a prefix of your own"},
+		"a label to take off that is no key":      {spec: withTask(`removeLabels: ["a=b"]`), wantMessage: "spec.removeLabels[0] in body should match"},
+		"a label to take off without a name":      {spec: withTask(`removeLabels: [""]`), wantMessage: "should be at least 1 chars long"},
+		"a label taken off twice":                 {spec: withTask(`removeLabels: [a, a]`), wantMessage: "Duplicate value"},
+		"more labels taken off than allowed":      {spec: withTask(`removeLabels: [` + list("l%d", 9) + `]`), wantMessage: "must have at most 8 items"},
+		"a label published and taken off":         {spec: withTask(`publish: [{result: a, annotation: b}, {result: a, label: c}], removeLabels: [c]`), wantMessage: "a label in removeLabels is published as well: take it out of one of the two"},
+
+		"a gate of Kubernetes":                         {spec: withTask(`gate: {key: node.kubernetes.io/not-ready}`), wantMessage: "gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh"},
+		"a gate of a Kubernetes project":               {spec: withTask(`gate: {key: a.k8s.io/b}`), wantMessage: "use a prefix of your own, or leave it out"},
+		"a gate of Karpenter's own":                    {spec: withTask(`gate: {key: karpenter.sh/unregistered}`), wantMessage: "or karpenter.sh"},
+		"a gate with another NodeJob's key":            {spec: withTask(`gate: {key: node-setup.everynode.dev/other}`), wantMessage: "or leave it out"},
+		"a gate that only looks like a startup taint":  {spec: withTask(`gate: {key: my.startup-taint.cluster-autoscaler.kubernetes.io/a}`), wantMessage: "gate.key must not be"},
+		"a gate with a key that is none":               {spec: withTask(`gate: {key: a/b/c}`), wantMessage: "spec.gate.key in body should match"},
+		"a gate with an empty key":                     {spec: withTask(`gate: {key: ""}`), wantMessage: "spec.gate.key in body should match"},
+		"a gate with a prefix that is too long":        {spec: withTask(`gate: {key: ` + strings.Repeat("p", 252) + `/n}`), wantMessage: "may not be more than 253"},
+		"a gate that only discourages":                 {spec: withTask(`gate: {effect: PreferNoSchedule}`), wantMessage: `supported values: "NoSchedule", "NoExecute"`},
+		"a gate for other nodes":                       {spec: withTask(`gate: {scope: Existing}`), wantMessage: `supported values: "Joining", "All"`},
+		"a gate after a reboot that runs nothing":      {spec: withTask(`gate: {onReboot: true}`), wantMessage: "needs rerun.onReboot: set it to true, or leave gate.onReboot out"},
+		"a gate after a reboot that is to run nothing": {spec: withTask(`gate: {onReboot: true}, rerun: {onReboot: false}`), wantMessage: "needs rerun.onReboot"},
+
+		"zero nodes away at once":               {spec: withTask(`disruption: {cordon: true, maxUnavailable: 0}`), wantMessage: `disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from "1%" to "100%"`},
+		"zero percent of the nodes away":        {spec: withTask(`disruption: {maxUnavailable: "0%"}`), wantMessage: "disruption.maxUnavailable must be"},
+		"more than all nodes away":              {spec: withTask(`disruption: {maxUnavailable: "101%"}`), wantMessage: "disruption.maxUnavailable must be"},
+		"a number of nodes away that is a text": {spec: withTask(`disruption: {maxUnavailable: "3"}`), wantMessage: "disruption.maxUnavailable must be"},
+		"a reboot now and then":                 {spec: withTask(`disruption: {reboot: Sometimes}`), wantMessage: `supported values: "Never", "IfRequested", "Always"`},
+		"a reboot that takes no time":           {spec: withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 9}`), wantMessage: "greater than or equal to 10"},
+		"a reboot that takes more than a day":   {spec: withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 86401}`), wantMessage: "less than or equal to 86400"},
+		"a node Ready for less than no time":    {spec: withTask(`disruption: {reboot: Always, readySeconds: -1}`), wantMessage: "greater than or equal to 0"},
+		"a node Ready for more than an hour":    {spec: withTask(`disruption: {reboot: Always, readySeconds: 3601}`), wantMessage: "less than or equal to 3600"},
+		"a drain before the task in no time":    {spec: withTask(`disruption: {drain: {timeoutSeconds: 0}}`), wantMessage: "greater than or equal to 1"},
+
+		"a run every 5 seconds":                     {spec: withTask(`rerun: {everySeconds: 5}`), wantMessage: "rerun.everySeconds must be 0, for never, or at least 10"},
+		"a run before the last":                     {spec: withTask(`rerun: {everySeconds: -1}`), wantMessage: "greater than or equal to 0"},
+		"a run less than once a year":               {spec: withTask(`rerun: {everySeconds: 31536001}`), wantMessage: "less than or equal to 31536000"},
+		"content that is named twice":               {spec: withTask(`rerun: {onChangeOf: [{kind: Secret, name: a}, {kind: ConfigMap, name: a}, {kind: Secret, name: a}]}`), wantMessage: "spec.rerun.onChangeOf[2]: Duplicate value"},
+		"content of another kind":                   {spec: withTask(`rerun: {onChangeOf: [{kind: Pod, name: a}]}`), wantMessage: `supported values: "ConfigMap", "Secret"`},
+		"content of no kind":                        {spec: withTask(`rerun: {onChangeOf: [{name: a}]}`), wantMessage: "spec.rerun.onChangeOf[0].kind: Required value"},
+		"content of an object without a name":       {spec: withTask(`rerun: {onChangeOf: [{kind: Secret, name: ""}]}`), wantMessage: "should be at least 1 chars long"},
+		"content of more objects than allowed":      {spec: withTask(`rerun: {onChangeOf: [` + list("{kind: Secret, name: s%d}", 17) + `]}`), wantMessage: "must have at most 16 items"},
+		"a NodeJob that waits for itself":           {name: "myself", spec: withTask(`dependsOn: [other, myself]`), wantMessage: "spec.dependsOn names the NodeJob itself: take it out"},
+		"a NodeJob that waits for another twice":    {spec: withTask(`dependsOn: [a, a]`), wantMessage: "Duplicate value"},
+		"a NodeJob that waits for one with no name": {spec: withTask(`dependsOn: [""]`), wantMessage: "should be at least 1 chars long"},
+		"a NodeJob that waits for a name too long":  {spec: withTask(`dependsOn: [` + strings.Repeat("n", 64) + `]`), wantMessage: "may not be more than 63"},
+		"a NodeJob that waits for too many":         {spec: withTask(`dependsOn: [` + list("n%d", 17) + `]`), wantMessage: "must have at most 16 items"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := jobFromYAML(t, w.namespace, test.name, test.spec)
@@ -113,7 +178,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"promotion to the first of the default steps": `{task: {script: "true"}, rollout: {promoteTo: canary}}`,
 		"promotion to the last of the default steps":  `{task: {script: "true"}, rollout: {promoteTo: all}}`,
 		"promotion to a step of one's own":            `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b}], promoteTo: a}}`,
-		"as many steps as allowed":                    `{task: {script: "true"}, rollout: {steps: [` + manySteps(15) + `{name: all}]}}`,
+		"as many steps as allowed":                    `{task: {script: "true"}, rollout: {steps: [` + list("{name: s%d, nodes: 1}", 15) + `, {name: all}]}}`,
 		"a step of all nodes":                         `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "100%", soakSeconds: 604800}, {name: b}]}}`,
 		"a step of some of the nodes that it selects": `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "1%", nodeSelector: {matchLabels: {c: d}}}, {name: b}]}}`,
 		"no failures":                                 `{task: {script: "true"}, rollout: {maxFailures: "0%"}}`,
@@ -121,6 +186,29 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a deletion that undoes":                      `{task: {script: "true"}, deletionPolicy: RollBack, rollback: {script: "true"}}`,
 		"a template with a rollback":                  `{task: {template: {spec: {containers: [{name: a, image: b}]}}}, rollback: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}}`,
 		"a drain":                                     `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 604800, gracePeriodSeconds: 1}}}`,
+
+		"facts":                               withTask(`publish: [{result: A.b_c-d, annotation: example.com/a}, {result: a, label: b}]`),
+		"facts that a node may say of itself": withTask(`publish: [{result: a, label: node.kubernetes.io/a}, {result: a, label: kubelet.kubernetes.io/a}, {result: a, annotation: node.kubernetes.io/a}]`),
+		"facts of somebody whose name is like it": withTask(`publish: [{result: a, label: mykubernetes.io/a}, {result: b, annotation: kubernetes.io.example/a}]`),
+		"a label and an annotation of one name":   withTask(`publish: [{result: a, label: b}, {result: a, annotation: b}], removeLabels: [c]`),
+		"as many facts as allowed":                withTask(`publish: [` + list("{result: r, label: "+strings.Repeat("p", 230)+"/l%d}", 32) + `]`),
+		"labels that are taken off":               withTask(`removeLabels: [example.com/a, node.kubernetes.io/b, kubelet.kubernetes.io/c]`),
+		"as many labels taken off as allowed":     withTask(`removeLabels: [` + list(strings.Repeat("p", 230)+"/l%d", 8) + `]`),
+		"a gate":                                  withTask(`gate: {}`),
+		"a gate with a key of one's own":          withTask(`gate: {key: example.com/setup, effect: NoExecute, scope: All}`),
+		"a gate with a key as long as allowed":    withTask(`gate: {key: ` + strings.Repeat("p", 189) + `/` + strings.Repeat("n", 63) + `}`),
+		"a gate with a key without a prefix":      withTask(`gate: {key: setup}`),
+		"a gate that the autoscaler knows":        withTask(`gate: {key: startup-taint.cluster-autoscaler.kubernetes.io/setup}`),
+		"a gate that the autoscaler knew":         withTask(`gate: {key: ignore-taint.cluster-autoscaler.kubernetes.io/setup}`),
+		"a gate that closes after a reboot":       withTask(`gate: {onReboot: true}, rerun: {onReboot: true}`),
+		"all nodes away at once":                  withTask(`disruption: {maxUnavailable: "100%"}`),
+		"a number of nodes away":                  withTask(`disruption: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: IfRequested, maxUnavailable: 3}`),
+		"a reboot as slow as allowed":             withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 86400, readySeconds: 3600}`),
+		"a run every 10 seconds":                  withTask(`rerun: {everySeconds: 10}`),
+		"a run never":                             withTask(`rerun: {everySeconds: 0}`),
+		"a run once a year":                       withTask(`rerun: {everySeconds: 31536000}`),
+		"content of one name and two kinds":       withTask(`rerun: {onChangeOf: [{kind: Secret, name: a}, {kind: ConfigMap, name: a}]}`),
+		"a NodeJob that waits for others":         withTask(`dependsOn: [` + list("n%d", 16) + `]`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			objectName := ""
@@ -131,12 +219,19 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		})
 	}
 
-	job := jobFromYAML(t, w.namespace, "defaults", `task: {script: "true"}`)
+	job := jobFromYAML(t, w.namespace, "defaults", withTask(`gate: {}`))
 	must(t, admin.Create(w.ctx, job))
 	spec, _, _ := unstructured.NestedMap(job.Object, "spec")
 	got, err := yaml.Marshal(spec)
 	must(t, err)
 	want := `deletionPolicy: Forget
+disruption:
+  readySeconds: 10
+  reboot: Never
+  rebootTimeoutSeconds: 900
+gate:
+  effect: NoSchedule
+  scope: Joining
 onFailure:
   node: Leave
 rerun:
@@ -162,13 +257,16 @@ task:
 	}
 }
 
-// manySteps are that many steps of one node each, and a comma.
-func manySteps(n int) string {
-	var steps strings.Builder
-	for i := range n {
-		fmt.Fprintf(&steps, "{name: s%d, nodes: 1}, ", i)
+// withTask is a spec with a task that works, and what is to be looked at.
+func withTask(rest string) string { return `{task: {script: "true"}, ` + rest + `}` }
+
+// list are n numbered items, with commas between them.
+func list(item string, n int) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(item, i)
 	}
-	return steps.String()
+	return strings.Join(items, ", ")
 }
 
 func jobFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
