@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -91,9 +92,10 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
 }
 
-// looksAnew is true when the plan asks for the pods of a node that it has not seen.
+// looksAnew is true when the plan asks for the pods of a node that nobody has tried to look at yet. One whose pods
+// could not be listed is looked at when the plan says so: the rest of the NodeJob is not to be repeated until it works.
 func looksAnew(seen observation, p plan.Plan) bool {
-	return slices.ContainsFunc(p.Looks, func(l plan.Look) bool { _, looked := seen.input.Drains[l.UID]; return !looked })
+	return slices.ContainsFunc(p.Looks, func(l plan.Look) bool { return !seen.asked[l.UID] })
 }
 
 func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Evict, group *errgroup.Group) {
@@ -127,13 +129,13 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Record:
 		return r.record(ctx, seen, a)
 	case plan.Mark:
-		return r.mark(ctx, seen.job, a)
+		return r.mark(ctx, seen, a)
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.Release:
 		return r.releaseOwn(ctx, seen.job, a.Pod)
 	case plan.Forget:
-		return r.forget(ctx, seen.job, a)
+		return r.forget(ctx, seen, a)
 	case plan.Finish:
 		return r.finish(ctx, seen.job)
 	}
@@ -173,7 +175,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
-	err := r.changeNode(ctx, a.Node, a.Change)
+	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		// Nothing to record on: once the cache shows that, the pod is let go.
@@ -189,44 +191,66 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 }
 
 // mark writes something else on a node.
-func (r *Reconciler) mark(ctx context.Context, job *v1alpha1.NodeJob, a plan.Mark) error {
-	err := r.changeNode(ctx, a.Node, a.Change)
+func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.Mark) error {
+	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err)
 	}
-	r.marked(job, a)
+	r.marked(seen.job, a)
 	return nil
 }
 
-func (r *Reconciler) forget(ctx context.Context, job *v1alpha1.NodeJob, a plan.Forget) error {
-	err := r.changeNode(ctx, a.Node, a.Change)
+func (r *Reconciler) forget(ctx context.Context, seen observation, a plan.Forget) error {
+	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("taking what is of the NodeJob off node %s: %w", a.Node, err)
 	}
-	r.uncordoned(job, a.Node, a.UID, a.Cordon)
+	r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 	return nil
 }
 
 // changeNode writes a change of a node. One that is made from what was seen holds for that only: that
 // somebody was faster is normal, and errRaced.
-func (r *Reconciler) changeNode(ctx context.Context, name string, change record.Change) error {
-	err := r.patchNode(ctx, name, change.Patch())
-	if !change.Guarded() || !apierrors.IsConflict(err) {
-		return err
+func (r *Reconciler) changeNode(ctx context.Context, seen []plan.Node, name string, change record.Change) error {
+	for range maxNodeTries {
+		err := r.patchNode(ctx, name, change.Patch())
+		if !change.Guarded() || !apierrors.IsConflict(err) {
+			return err
+		}
+		// What has changed may wake nobody, and the cache may be behind.
+		var live corev1.Node
+		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live); err != nil {
+			return err
+		}
+		r.memory.rememberNode(stripNode(&live))
+		if !sameForPlan(seen, &live) {
+			break
+		}
+		change.ResourceVersion = live.ResourceVersion
 	}
-	// What has changed may wake nobody, such as a heartbeat, and the cache may be behind.
-	var live corev1.Node
-	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live); err != nil {
-		return err
-	}
-	r.memory.rememberNode(stripNode(&live))
 	return errRaced
+}
+
+// maxNodeTries is how often a change is written that only heartbeats have got in the way of. A node that joins has
+// several of them in a second, from more than one writer.
+const maxNodeTries = 5
+
+// sameForPlan is true when the plan would decide the same for a node as it is now.
+func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
+	i := slices.IndexFunc(seen, func(n plan.Node) bool { return n.Name == live.Name })
+	if i < 0 {
+		return false
+	}
+	before, after := seen[i], viewNode(live)
+	before.ResourceVersion, after.ResourceVersion = "", ""
+	before.On, after.On = record.OnNode{}, record.OnNode{} // labels and annotations tell
+	return reflect.DeepEqual(before, after)
 }
 
 // patchNode writes to the node of the patch's UID, and remembers the result until the cache shows

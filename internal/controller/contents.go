@@ -1,15 +1,19 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -45,16 +49,30 @@ func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
 // of returns the hashes of what a NodeJob names in rerun.onChangeOf, or what keeps one from being known.
 func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *plan.Obstacle, error) {
+	c.keep(job)
 	var hashes []string
 	for _, ref := range job.Spec.Rerun.OnChangeOf {
-		key := contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
-		is, err := c.get(ctx, r, key)
+		is, err := c.get(ctx, r, keyOf(job, ref))
 		if err != nil || is.obstacle != nil {
 			return nil, is.obstacle, err
 		}
 		hashes = append(hashes, is.hash)
 	}
 	return hashes, nil, nil
+}
+
+func keyOf(job *v1alpha1.NodeJob, ref v1alpha1.ContentRef) contentKey {
+	return contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
+}
+
+// keep drops what a NodeJob names no more: nobody is to ask for it for ever.
+func (c *contents) keep(job *v1alpha1.NodeJob) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.seen, func(k contentKey, _ content) bool {
+		return k.job == client.ObjectKeyFromObject(job) &&
+			!slices.ContainsFunc(job.Spec.Rerun.OnChangeOf, func(ref v1alpha1.ContentRef) bool { return keyOf(job, ref) == k })
+	})
 }
 
 func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (content, error) {
@@ -94,18 +112,21 @@ func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known co
 
 // fetchContent asks the API server.
 func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content, error) {
+	if len(validation.IsDNS1123Subdomain(key.name)) > 0 {
+		return content{obstacle: unnamed(key)}, nil
+	}
 	name := client.ObjectKey{Namespace: key.job.Namespace, Name: key.name}
 	if key.kind == v1alpha1.ContentSecret {
 		var secret corev1.Secret
 		err := r.Reader.Get(ctx, name, &secret)
-		if obstacle := missing(key, err); obstacle != nil {
+		if obstacle := missing(key, err, cmp.Or(r.Own.Pod.Namespace, ownNamespace)); obstacle != nil {
 			return content{obstacle: obstacle}, nil
 		}
 		return content{hash: task.ContentHash(secret.UID, secret.Data)}, wrapGet("Secret", key.name, err)
 	}
 	var configMap corev1.ConfigMap
 	err := r.Reader.Get(ctx, name, &configMap)
-	if obstacle := missing(key, err); obstacle != nil {
+	if obstacle := missing(key, err, ""); obstacle != nil {
 		return content{obstacle: obstacle}, nil
 	}
 	data := maps.Clone(configMap.BinaryData)
@@ -126,8 +147,19 @@ func wrapGet(kind, name string, err error) error {
 	return nil
 }
 
+// unnamed is what the user has to mend when no object can have such a name. It is not asked for, and is in no
+// command that somebody may copy.
+func unnamed(key contentKey) *plan.Obstacle {
+	reason := v1alpha1.ReasonConfigMapNotFound
+	if key.kind == v1alpha1.ContentSecret {
+		reason = v1alpha1.ReasonSecretNotFound
+	}
+	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(cleanHead(key.name, 80)))}
+}
+
 // missing is what the user has to mend; nil when that is nothing.
-func missing(key contentKey, err error) *plan.Obstacle {
+// manager is the namespace of its ServiceAccount.
+func missing(key contentKey, err error, manager string) *plan.Obstacle {
 	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
 	switch {
 	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
@@ -136,13 +168,16 @@ func missing(key contentKey, err error) *plan.Obstacle {
 	case apierrors.IsNotFound(err):
 		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on by itself", where)}
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
 		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=everynode-system:everynode-manager; the NodeJob goes on within %[4]d s",
-				where, key.job.Namespace, key.name, pollSeconds)}
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob goes on within %[5]d s",
+				where, key.job.Namespace, key.name, manager, pollSeconds)}
 	}
 	return nil
 }
+
+// ownNamespace is where config/default installs the manager, for one that does not know where it runs.
+const ownNamespace = "everynode-system"
 
 // secrets are the Secrets that NodeJobs name, as they were found last.
 func (c *contents) secrets() map[contentKey]content {

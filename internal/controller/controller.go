@@ -33,7 +33,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,verbs=get
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicybindings,verbs=list
 
 // Reconciler brings NodeJobs to their nodes.
 type Reconciler struct {
@@ -51,6 +52,8 @@ type Reconciler struct {
 	Own Own
 	// Now is the clock.
 	Now func() time.Time
+	// PollInterval is how often that is looked at which is not watched.
+	PollInterval time.Duration
 
 	memory   *memory
 	refusals refusals
@@ -77,20 +80,21 @@ type Own struct {
 // New returns a Reconciler that is ready to be set up with a manager.
 func New(c client.Client, reader client.Reader, recorder events.EventRecorder, metrics *Metrics, opts task.Options) *Reconciler {
 	return &Reconciler{
-		Client:   c,
-		Reader:   reader,
-		Recorder: recorder,
-		Metrics:  metrics,
-		Options:  opts,
-		Now:      time.Now, //nolint:forbidigo // the one clock of the manager
-		memory:   newMemory(),
-		refusals: newRefusals(),
-		scripts:  newScripts(),
-		records:  newRecords(),
-		reports:  newReports(),
-		drains:   newDrains(),
-		contents: newContents(),
-		wake:     make(chan event.GenericEvent, wakeRoom),
+		Client:       c,
+		Reader:       reader,
+		Recorder:     recorder,
+		Metrics:      metrics,
+		Options:      opts,
+		Now:          time.Now, //nolint:forbidigo // the one clock of the manager
+		PollInterval: pollSeconds * time.Second,
+		memory:       newMemory(),
+		refusals:     newRefusals(),
+		scripts:      newScripts(),
+		records:      newRecords(),
+		reports:      newReports(),
+		drains:       newDrains(),
+		contents:     newContents(),
+		wake:         make(chan event.GenericEvent, wakeRoom),
 	}
 }
 

@@ -28,8 +28,9 @@ const drainLookInterval = time.Second
 const nodeNameField = "spec.nodeName"
 
 // observeDrains lists the pods that are still to leave the nodes that the last plan has asked for. The cache has
-// only our own. Nodes whose pods cannot be listed now are left out: the rest must not wait for them.
-func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) map[types.UID][]plan.DrainPod {
+// only our own. Nodes whose pods cannot be listed now are left out: the rest must not wait for them. asked are all
+// nodes that were to be looked at.
+func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) (drains map[types.UID][]plan.DrainPod, asked map[types.UID]bool) {
 	looks := r.drains.asked(client.ObjectKeyFromObject(job))
 	seen := make([]*[]plan.DrainPod, len(looks))
 	var group errgroup.Group
@@ -46,13 +47,14 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 		})
 	}
 	_ = group.Wait() // no error comes of it
-	drains := make(map[types.UID][]plan.DrainPod, len(looks))
+	drains, asked = make(map[types.UID][]plan.DrainPod, len(looks)), make(map[types.UID]bool, len(looks))
 	for i, look := range looks {
+		asked[look.UID] = true
 		if seen[i] != nil {
 			drains[look.UID] = *seen[i]
 		}
 	}
-	return drains
+	return drains, asked
 }
 
 // maxParallelReads bounds the lists that one pass has under way.

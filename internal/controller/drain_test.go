@@ -90,7 +90,7 @@ func TestPodsThatAreToLeave(t *testing.T) {
 			r.Own.Pod = client.ObjectKey{Namespace: "shop", Name: "manager"}
 			job := liveJob()
 			r.drains.ask(client.ObjectKeyFromObject(job), lookAt(&v1alpha1.DrainSpec{DeleteEmptyDirData: tt.deleteEmptyDirData, PodSelector: tt.selector}))
-			got := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
+			got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
 			if diff := cmp.Diff(map[types.UID][]plan.DrainPod{"node-uid": tt.want}, got); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
@@ -116,11 +116,11 @@ func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 	} {
 		lists = 0
 		r.drains.ask(client.ObjectKeyFromObject(job), step.ask)
-		got := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
+		got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon})
 		if len(got) != step.want || lists != step.want {
 			t.Errorf("%s: %d nodes with %d lists, want %d", step.what, len(got), lists, step.want)
 		}
-		if got := r.observeDrains(t.Context(), other, plan.Input{Now: noon}); len(got) != 0 {
+		if got, _ := r.observeDrains(t.Context(), other, plan.Input{Now: noon}); len(got) != 0 {
 			t.Errorf("%s: the other NodeJob sees %v", step.what, got)
 		}
 	}
@@ -138,7 +138,7 @@ func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 	key := drainKey{client.ObjectKeyFromObject(job), "n"}
 	look := func(after time.Duration) plan.DrainPod {
 		t.Helper()
-		got := r.observeDrains(t.Context(), job, plan.Input{Now: noon.Add(after)})
+		got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon.Add(after)})
 		if len(got["node-uid"]) != 1 {
 			t.Fatalf("%+v, want one pod", got)
 		}
@@ -220,7 +220,7 @@ func TestAListOfPodsThatFailsShowsNoNode(t *testing.T) {
 	}})
 	job := liveJob()
 	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
-	if got := r.observeDrains(t.Context(), job, plan.Input{Now: noon}); len(got) != 0 {
+	if got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon}); len(got) != 0 {
 		t.Errorf("%v is shown", got)
 	}
 }

@@ -66,7 +66,11 @@ func (r *Reconciler) lookAtGates(ctx context.Context) (missing string, bound []s
 		return "", nil, fmt.Errorf("getting the MutatingAdmissionPolicy: %w", err)
 	}
 	var bindings admissionv1.MutatingAdmissionPolicyBindingList
-	if err := r.Reader.List(ctx, &bindings); err != nil {
+	err = r.Reader.List(ctx, &bindings)
+	switch {
+	case apierrors.IsForbidden(err):
+		return "the manager may not see the MutatingAdmissionPolicyBindings of policy " + gatePolicy, nil, nil
+	case err != nil:
 		return "", nil, fmt.Errorf("listing MutatingAdmissionPolicyBindings: %w", err)
 	}
 	for i := range bindings.Items {

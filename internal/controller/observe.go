@@ -26,6 +26,8 @@ type observation struct {
 	unseen bool
 	// strangers are pods under the NodeJob's name that are not its own.
 	strangers []corev1.Pod
+	// asked are the nodes whose pods this pass has looked at, or has tried to, by their UIDs.
+	asked map[types.UID]bool
 	// joining are the nodes that are not done yet, for the metric.
 	joining map[string]joiningNode
 }
@@ -59,7 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		return seen, err
 	}
 	seen.input.OwnNode = r.Own.Node
-	seen.input.Drains = r.observeDrains(ctx, job, seen.input)
+	seen.input.Drains, seen.asked = r.observeDrains(ctx, job, seen.input)
 	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
 		return seen, err

@@ -99,15 +99,15 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	if circle := plan.Circle(job.Name, needs); circle != nil {
 		return &plan.Obstacle{
 			Reason: v1alpha1.ReasonDependencyCycle,
-			Message: cleanHead(fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",
-				strings.Join(circle, " -> ")), maxRefusalBytes),
+			Message: fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",
+				cleanHead(strings.Join(circle, " -> "), maxRefusalBytes)),
 		}
 	}
 	for _, name := range job.Spec.DependsOn {
 		if jobs[name] == nil {
 			return &plan.Obstacle{
 				Reason:  v1alpha1.ReasonDependencyNotFound,
-				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or take it out; this one goes on by itself", job.Namespace, name),
+				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or take it out; this one goes on by itself", job.Namespace, cleanHead(name, 80)),
 			}
 		}
 	}

@@ -20,7 +20,7 @@ const wakeRoom = 1024
 
 // poll looks until the manager ends. It wakes a NodeJob only when something has changed.
 func (r *Reconciler) poll(ctx context.Context) error {
-	ticker := time.NewTicker(pollSeconds * time.Second)
+	ticker := time.NewTicker(r.PollInterval)
 	defer ticker.Stop()
 	for {
 		r.pollOnce(ctx)

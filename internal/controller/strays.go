@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // strays takes off nodes what NodeJobs have left there that are gone. It has next to nothing to do: a NodeJob
@@ -29,38 +31,58 @@ func (r *Reconciler) setupStrays(mgr ctrl.Manager) error {
 	s := strays{r}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strays").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: errorWaits()}).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return s.suspicious(context.Background(), e.Object.(*corev1.Node)) },
+			CreateFunc: func(e event.CreateEvent) bool { return s.suspicious(e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				// What nobody has touched was looked at before.
-				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.suspicious(context.Background(), e.ObjectNew.(*corev1.Node))
+				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.suspicious(e.ObjectNew.(*corev1.Node))
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
-		Watches(&v1alpha1.NodeJob{}, handler.EnqueueRequestsFromMapFunc(s.jobChanged), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodeJob{}, handler.EnqueueRequestsFromMapFunc(s.jobChanged), builder.WithPredicates(claimsChanged)).
 		Complete(s)
 }
 
+// claimsChanged passes the changes of a NodeJob after which something on a node may be nobody's. One that is made
+// claims more than before.
+var claimsChanged = predicate.And[client.Object](predicate.GenerationChangedPredicate{},
+	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
+
 // suspicious is true for a node with something on it that, as the cache shows it, is nobody's.
-func (s strays) suspicious(ctx context.Context, node *corev1.Node) bool {
+func (s strays) suspicious(node *corev1.Node) bool {
+	if !touched(node) {
+		return false
+	}
 	var jobs v1alpha1.NodeJobList
-	if err := s.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(context.Background(), &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return true
 	}
+	return stray(node, pointers(jobs.Items)) != nil
+}
+
+// touched is true for a node with anything on it that could be a stray. Nearly all have nothing.
+func touched(node *corev1.Node) bool {
+	return node.Annotations[v1alpha1.CordonedAnnotation] != "" ||
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue })
+}
+
+func stray(node *corev1.Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	view := viewNode(node)
-	return plan.Stray(&view, pointers(jobs.Items)) != nil
+	return plan.Stray(&view, jobs)
 }
 
 // jobChanged looks at all nodes: the NodeJob may have been what something on them was for.
 func (s strays) jobChanged(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
-	if err := s.Client.List(ctx, &nodes); err != nil {
+	var jobs v1alpha1.NodeJobList
+	if err := errors.Join(s.Client.List(ctx, &nodes), s.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy)); err != nil {
 		return nil // only a cache that is not started answers with an error
 	}
+	claims := pointers(jobs.Items)
 	var requests []reconcile.Request
 	for i := range nodes.Items {
-		if s.suspicious(ctx, &nodes.Items[i]) {
+		if node := &nodes.Items[i]; touched(node) && stray(node, claims) != nil {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodes.Items[i].Name}})
 		}
 	}
@@ -83,7 +105,7 @@ func (s strays) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if change == nil {
 		return ctrl.Result{}, nil
 	}
-	err := s.changeNode(ctx, node.Name, *change)
+	err := s.changeNode(ctx, []plan.Node{view}, node.Name, *change)
 	switch {
 	case errors.Is(err, errRaced):
 		return ctrl.Result{RequeueAfter: soon}, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: parallelNodeJobs,
 			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
+			RateLimiter:             errorWaits(),
 		}).
 		For(&v1alpha1.NodeJob{}, builder.WithPredicates(jobChanged)).
 		Watches(&v1alpha1.NodeJob{}, handler.EnqueueRequestsFromMapFunc(r.peerChanged), builder.WithPredicates(peerChanges)).
@@ -101,6 +100,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		}).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapChanged)).
 		Complete(r)
+}
+
+func errorWaits() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait)
 }
 
 // jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they change
@@ -259,26 +262,15 @@ func (c nodeChange) mattersElse(job *v1alpha1.NodeJob) bool {
 	if len(spec.Publish) > 0 && differs(c.before.Annotations, c.after.Annotations, v1alpha1.PublishedAnnotation) {
 		return true
 	}
-	// Whether another NodeJob is done on the node is on its label, and in what of its record no label tells.
-	if slices.ContainsFunc(spec.DependsOn, func(name string) bool {
-		key := v1alpha1.RecordKey(job.Namespace, name)
-		return labelChanged(key) || differs(c.before.Annotations, c.after.Annotations, key)
-	}) {
+	// By its labels another NodeJob is for a node, or not, and done there, or not. Which labels these are is in
+	// the other one, and labels change seldom.
+	if waits := len(spec.DependsOn) > 0 || (spec.Gate != nil && spec.Gate.Key != ""); waits && c.labels {
 		return true
 	}
-	return spec.Gate != nil && spec.Gate.Key != "" && c.recordsChanged()
-}
-
-// recordsChanged is true when the label of any NodeJob has changed: one with the same gate may be done.
-func (c nodeChange) recordsChanged() bool {
-	for _, labels := range []map[string]string{c.before.Labels, c.after.Labels} {
-		for key := range labels {
-			if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, "."+v1alpha1.Group) && differs(c.before.Labels, c.after.Labels, key) {
-				return true
-			}
-		}
-	}
-	return false
+	// In its record is what no label tells.
+	return slices.ContainsFunc(spec.DependsOn, func(name string) bool {
+		return differs(c.before.Annotations, c.after.Annotations, v1alpha1.RecordKey(job.Namespace, name))
+	})
 }
 
 func differs(a, b map[string]string, key string) bool {

@@ -1,0 +1,300 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// minds makes a NodeJob run again when the content of an object of its namespace changes.
+func minds(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Spec.Rerun.OnChangeOf = append(j.Spec.Rerun.OnChangeOf, v1alpha1.ContentRef{Kind: kind, Name: name})
+	}
+}
+
+func secret(uid types.UID, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: uid}, Data: map[string][]byte{"key": []byte(value)}}
+}
+
+func configMap(uid types.UID, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: uid}, Data: map[string]string{"key": value}}
+}
+
+// hidden are requests for Secrets that are answered as err says, nil for what there is.
+func hidden(err *error) interceptor.Funcs {
+	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, isSecret := o.(*corev1.Secret); isSecret && *err != nil {
+			return *err
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+}
+
+var mayNot = apierrors.NewForbidden(corev1.Resource("secrets"), "x", errors.New("no RBAC policy matched"))
+
+// woken are the NodeJobs that a poll wakes.
+func (r *fakeReconciler) woken() []string {
+	var names []string
+	for {
+		select {
+		case e := <-r.wake:
+			names = append(names, e.Object.GetNamespace()+"/"+e.Object.GetName())
+		default:
+			return names
+		}
+	}
+}
+
+// contentOf is the revision that the content makes, or the obstacle.
+func (r *fakeReconciler) contentOf(job *v1alpha1.NodeJob) string {
+	r.t.Helper()
+	source, obstacle, err := r.source(r.t.Context(), job)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if obstacle != nil {
+		return obstacle.Reason
+	}
+	return strings.Join(source.Contents, ",")
+}
+
+func (r *fakeReconciler) update(o client.Object) {
+	r.t.Helper()
+	if err := r.Client.Update(r.t.Context(), o); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestContents(t *testing.T) {
+	const same, changed = "same", "changed"
+	var answer error
+	anew := func(r *fakeReconciler, o client.Object) { r.delete(o); r.create(o) }
+	tests := map[string]struct {
+		kind v1alpha1.ContentKind
+		has  client.Object
+		do   func(r *fakeReconciler)
+		// wantAtOnce and wantPolled are what a pass sees after the change, and after a poll.
+		wantAtOnce, wantPolled string
+		// wantWoken is true when the poll wakes the NodeJob.
+		wantWoken bool
+	}{
+		"nothing happens to a ConfigMap": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(*fakeReconciler) {}, wantAtOnce: same, wantPolled: same},
+		"nothing happens to a Secret":    {kind: v1alpha1.ContentSecret, has: secret("1", "a"), do: func(*fakeReconciler) {}, wantAtOnce: same, wantPolled: same},
+		"a ConfigMap changes": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
+			do: func(r *fakeReconciler) { r.update(configMap("1", "b")) }, wantAtOnce: changed, wantPolled: changed},
+		"a ConfigMap gets a label": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(r *fakeReconciler) {
+			o := configMap("1", "a")
+			o.Labels = map[string]string{"x": "y"}
+			r.update(o)
+		}, wantAtOnce: same, wantPolled: same},
+		"a ConfigMap gets binary data": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(r *fakeReconciler) {
+			o := configMap("1", "a")
+			o.BinaryData = map[string][]byte{"bin": {0}}
+			r.update(o)
+		}, wantAtOnce: changed, wantPolled: changed},
+		"a ConfigMap is made anew with the same content": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
+			do: func(r *fakeReconciler) { anew(r, configMap("2", "a")) }, wantAtOnce: same, wantPolled: same},
+		"a ConfigMap goes": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
+			do: func(r *fakeReconciler) { r.delete(configMap("1", "a")) }, wantAtOnce: v1alpha1.ReasonConfigMapNotFound, wantPolled: v1alpha1.ReasonConfigMapNotFound},
+		"a ConfigMap comes": {kind: v1alpha1.ContentConfigMap,
+			do: func(r *fakeReconciler) { r.create(configMap("1", "a")) }, wantAtOnce: changed, wantPolled: changed},
+		"a Secret changes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(r *fakeReconciler) { r.update(secret("1", "b")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
+		"a Secret gets a label": {kind: v1alpha1.ContentSecret, has: secret("1", "a"), do: func(r *fakeReconciler) {
+			o := secret("1", "a")
+			o.Labels = map[string]string{"x": "y"}
+			r.update(o)
+		}, wantAtOnce: same, wantPolled: same},
+		// Whoever sees the revision must not be able to try out what is in it.
+		"a Secret is made anew with the same content": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(r *fakeReconciler) { anew(r, secret("2", "a")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
+		"a Secret goes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(r *fakeReconciler) { r.delete(secret("1", "a")) }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretNotFound, wantWoken: true},
+		"a Secret comes": {kind: v1alpha1.ContentSecret,
+			do: func(r *fakeReconciler) { r.create(secret("1", "a")) }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: changed, wantWoken: true},
+		"a Secret is forbidden": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
+		"the API server is away": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(*fakeReconciler) { answer = errors.New("away") }, wantAtOnce: same, wantPolled: same},
+		// A Role that names no Secret hides all; one that names it shows that there is none.
+		"one that is not there is allowed": {kind: v1alpha1.ContentSecret,
+			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer = nil
+			job := liveJob(minds(tt.kind, "x"))
+			objects := []client.Object{job}
+			if tt.has != nil {
+				objects = append(objects, tt.has)
+			}
+			r := newFaultyReconciler(t, hidden(&answer), objects...)
+			before := r.contentOf(job)
+			tt.do(r)
+			saw := func(now string) string {
+				switch {
+				case now == before && len(now) == 64:
+					return same
+				case len(now) == 64:
+					return changed
+				}
+				return now
+			}
+			if got := saw(r.contentOf(job)); got != tt.wantAtOnce {
+				t.Errorf("at once: %s, want %s", got, tt.wantAtOnce)
+			}
+			r.pollOnce(t.Context())
+			if got := r.woken(); (len(got) > 0) != tt.wantWoken {
+				t.Errorf("the poll wakes %v, want %v", got, tt.wantWoken)
+			}
+			if got := saw(r.contentOf(job)); got != tt.wantPolled {
+				t.Errorf("after a poll: %s, want %s", got, tt.wantPolled)
+			}
+			r.pollOnce(t.Context())
+			if got := r.woken(); len(got) > 0 {
+				t.Errorf("another poll wakes %v, though nothing has changed", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
+	tests := map[string]struct {
+		kind       v1alpha1.ContentKind
+		name       string
+		answer     error
+		installed  string
+		wantReason string
+		want       string
+	}{
+		"no ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "x", wantReason: v1alpha1.ReasonConfigMapNotFound,
+			want: "spec.rerun.onChangeOf: ConfigMap ns/x does not exist. Create it; the NodeJob goes on by itself"},
+		"no Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
+			want: "spec.rerun.onChangeOf: Secret ns/x does not exist. Create it; the NodeJob goes on within 30 s"},
+		"no right": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,
+			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob goes on within 30 s"},
+		"no right for a manager that is installed elsewhere": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
+			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob goes on within 30 s"},
+		// Whoever copies the command must not run what the author of a NodeJob has put into a name.
+		"no such name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
+			want: `spec.rerun.onChangeOf: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
+		"no such name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
+			want: `spec.rerun.onChangeOf: no ConfigMap can have the name "../x". Correct it`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob(minds(tt.kind, tt.name))
+			r := newFaultyReconciler(t, hidden(&tt.answer), job)
+			r.Own.Pod.Namespace = tt.installed
+			_, obstacle, err := r.source(t.Context(), job)
+			if err != nil || obstacle == nil {
+				t.Fatalf("%+v, %v", obstacle, err)
+			}
+			if diff := cmp.Diff(tt.want, obstacle.Message); diff != "" || obstacle.Reason != tt.wantReason || !obstacle.RetryAt.IsZero() {
+				t.Errorf("%+v, message (-want +got):\n%s", obstacle, diff)
+			}
+		})
+	}
+}
+
+// That the API server does not answer is nothing that a user has to mend.
+func TestAContentThatCannotBeReadIsAnErrorOfThePass(t *testing.T) {
+	away := apierrors.NewInternalError(errors.New("etcd is away"))
+	tests := map[string]struct {
+		kind   v1alpha1.ContentKind
+		answer error
+	}{
+		"a Secret":                               {v1alpha1.ContentSecret, away},
+		"a ConfigMap":                            {v1alpha1.ContentConfigMap, away},
+		"a ConfigMap, which the role does allow": {v1alpha1.ContentConfigMap, mayNot},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob(minds(tt.kind, "x"))
+			r := newFaultyReconciler(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return tt.answer
+			}}, job)
+			if _, obstacle, err := r.source(t.Context(), job); !errors.Is(err, tt.answer) || obstacle != nil {
+				t.Errorf("%+v, %v, want the error", obstacle, err)
+			}
+			if len(r.contents.seen) > 0 {
+				t.Errorf("%v is kept", r.contents.seen)
+			}
+		})
+	}
+}
+
+// A pass comes with each event: it must not ask the API server for what has not changed.
+func TestAContentIsFetchedWhenItMayHaveChanged(t *testing.T) {
+	gets := 0
+	job := liveJob(minds(v1alpha1.ContentConfigMap, "x"), minds(v1alpha1.ContentSecret, "x"))
+	r := newReconciler(t, job, configMap("1", "a"), secret("1", "a"))
+	live := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		gets++
+		return r.Client.Get(ctx, key, o, opts...)
+	}})
+	r.Reader = live.Client
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"first", func() {}, 2},
+		{"again", func() {}, 0},
+		{"when the ConfigMap has changed", func() { r.update(configMap("1", "b")) }, 1},
+		{"when the Secret has, which nobody tells", func() { r.update(secret("1", "b")) }, 0},
+		{"when the ConfigMap goes", func() { r.delete(configMap("1", "b")) }, 1},
+		{"while it is gone", func() {}, 0},
+	} {
+		step.do()
+		gets = 0
+		r.contentOf(job)
+		if gets != step.want {
+			t.Errorf("%s: %d requests, want %d", step.what, gets, step.want)
+		}
+	}
+}
+
+// What no NodeJob names must not be asked for for ever.
+func TestContentsThatNobodyNamesAreForgotten(t *testing.T) {
+	other := liveJob(minds(v1alpha1.ContentSecret, "x"), func(j *v1alpha1.NodeJob) { j.Name = "other" })
+	tests := map[string]func(r *fakeReconciler, job *v1alpha1.NodeJob){
+		"when the NodeJob is gone": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
+			if err := r.gone(r.t.Context(), client.ObjectKeyFromObject(job)); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"when the NodeJob names it no more": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
+			job.Spec.Rerun.OnChangeOf = nil
+			r.contentOf(job)
+		},
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob(minds(v1alpha1.ContentSecret, "x"))
+			r := newReconciler(t, secret("1", "a"))
+			r.contentOf(job)
+			r.contentOf(other)
+			key := keyOf(job, job.Spec.Rerun.OnChangeOf[0])
+			happens(r, job)
+			if kept := r.contents.secrets(); len(kept) != 1 {
+				t.Errorf("%v is kept, want the other NodeJob's alone", kept)
+			}
+			if r.contents.set(key, content{hash: "late"}) || len(r.contents.secrets()) != 1 {
+				t.Error("an answer that came late is kept")
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func gated(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{} }
+
+func policy() *admissionv1.MutatingAdmissionPolicy {
+	return &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "everynode-gate"}}
+}
+
+// binding binds a policy to the NodeJobs of a namespace.
+func binding(policy, namespace string) *admissionv1.MutatingAdmissionPolicyBinding {
+	return &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + namespace},
+		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy, ParamRef: &admissionv1.ParamRef{Namespace: namespace}},
+	}
+}
+
+// answered answers the requests for admission policies, and the lists of their bindings, with errors.
+func answered(get, list error) interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*admissionv1.MutatingAdmissionPolicy); ok && get != nil {
+				return get
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := l.(*admissionv1.MutatingAdmissionPolicyBindingList); ok && list != nil {
+				return list
+			}
+			return c.List(ctx, l, opts...)
+		},
+	}
+}
+
+func TestGaps(t *testing.T) {
+	policies := admissionv1.SchemeGroupVersion.WithResource("mutatingadmissionpolicies").GroupResource()
+	noParams := binding("everynode-gate", "ns")
+	noParams.Spec.ParamRef = nil
+	tests := map[string]struct {
+		objects   []client.Object
+		get, list error
+		// want is the beginning of the gap, and what it says how to mend; "" for no gap.
+		want, wantRemedy string
+	}{
+		"an API server that knows no such policies": {
+			get:        &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}},
+			want:       "this API server knows no MutatingAdmissionPolicy",
+			wantRemedy: "Have the kubelet register with the taint: docs/gate.md",
+		},
+		"no policy": {want: "there is no MutatingAdmissionPolicy everynode-gate: apply config/gate", wantRemedy: "docs/gate.md"},
+		"a policy that must not be seen": {
+			get:        apierrors.NewForbidden(policies, "everynode-gate", errors.New("no")),
+			want:       "the manager may not see whether there is a MutatingAdmissionPolicy everynode-gate",
+			wantRemedy: "docs/gate.md",
+		},
+		"bindings that must not be seen": {
+			objects:    []client.Object{policy()},
+			list:       apierrors.NewForbidden(policies, "", errors.New("no")),
+			want:       "the manager may not see the MutatingAdmissionPolicyBindings of policy everynode-gate",
+			wantRemedy: "docs/gate.md",
+		},
+		"no binding": {
+			objects: []client.Object{policy()},
+			want:    "no MutatingAdmissionPolicyBinding of policy everynode-gate is for the NodeJobs of namespace ns", wantRemedy: "Make a binding: docs/gate.md",
+		},
+		"a binding of another namespace": {
+			objects: []client.Object{policy(), binding("everynode-gate", "other")},
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+		},
+		"a binding of another policy": {
+			objects: []client.Object{policy(), binding("somebodys", "ns")},
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+		},
+		"a binding without parameters": {
+			objects: []client.Object{policy(), noParams},
+			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
+		},
+		"a binding without a policy": {
+			objects: []client.Object{binding("everynode-gate", "ns")},
+			want:    "there is no MutatingAdmissionPolicy", wantRemedy: "docs/gate.md",
+		},
+		"all is there": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns")}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newFaultyReconciler(t, answered(tt.get, tt.list), append(tt.objects, liveJob(gated))...)
+			if gap := r.gates.gap("ns"); !strings.HasPrefix(gap, "it is not known yet") {
+				t.Errorf("before anybody has looked: %q", gap)
+			}
+			r.pollOnce(t.Context())
+			gap := r.gates.gap("ns")
+			if !strings.HasPrefix(gap, tt.want) || !strings.Contains(gap, tt.wantRemedy) || (tt.want == "") != (gap == "") {
+				t.Errorf("the gap is %q, want %q … %q", gap, tt.want, tt.wantRemedy)
+			}
+			if got := r.woken(); len(got) != 1 {
+				t.Errorf("what nobody knew before wakes %v", got)
+			}
+			r.pollOnce(t.Context())
+			if got := r.woken(); len(got) > 0 {
+				t.Errorf("another look wakes %v, though nothing has changed", got)
+			}
+		})
+	}
+}
+
+func TestAChangeOfThePolicyWakesTheGatedNodeJobsAlone(t *testing.T) {
+	named := func(name string) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) { j.Name, j.UID = name, "" }
+	}
+	r := newReconciler(t, liveJob(named("open")), liveJob(named("b"), gated), liveJob(named("a"), gated))
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"first", func() {}, "ns/a ns/b"},
+		{"nothing", func() {}, ""},
+		{"a policy comes", func() { r.create(policy()) }, "ns/a ns/b"},
+		{"a binding comes", func() { r.create(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
+		{"somebody else's comes", func() { r.create(binding("somebodys", "ns")) }, ""},
+		{"the binding goes", func() { r.delete(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
+		{"the policy goes", func() { r.delete(policy()) }, "ns/a ns/b"},
+	} {
+		step.do()
+		r.pollOnce(t.Context())
+		if got := strings.Join(r.woken(), " "); got != step.want {
+			t.Errorf("%s: it wakes %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+// Without a gate nobody needs to know what taints nodes.
+func TestWithoutAGateThePolicyIsLookedAtOnce(t *testing.T) {
+	gets := 0
+	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		gets++
+		return c.Get(ctx, key, o, opts...)
+	}}, liveJob())
+	for range 3 {
+		r.pollOnce(t.Context())
+	}
+	if gets != 1 {
+		t.Errorf("%d requests, want 1", gets)
+	}
+}
+
+// Until the API server answers again the last word holds.
+func TestAnErrorChangesNothingOfWhatIsKnownOfTheGates(t *testing.T) {
+	var broken error
+	faults := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if broken != nil {
+			return broken
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	r := newFaultyReconciler(t, faults, liveJob(gated), policy(), binding("everynode-gate", "ns"))
+	r.pollOnce(t.Context())
+	r.woken()
+	broken = errors.New("away")
+	r.pollOnce(t.Context())
+	if gap, woken := r.gates.gap("ns"), r.woken(); gap != "" || len(woken) > 0 {
+		t.Errorf("the gap is %q, and %v wake", gap, woken)
+	}
+}

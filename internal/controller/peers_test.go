@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func called(name string, changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+	return liveJob(append([]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Name, j.UID = name, types.UID("uid-of-"+name) }}, changes...)...)
+}
+
+func in(namespace string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Namespace, j.UID = namespace, j.UID+"-in-"+types.UID(namespace) }
+}
+
+func needs(names ...string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.DependsOn = names }
+}
+
+func gatedBy(key string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: key} }
+}
+
+func at1(revision string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Status.Revision, j.Status.ObservedGeneration = revision, 1 }
+}
+
+func deleting(j *v1alpha1.NodeJob) { now := at(0); j.DeletionTimestamp = &now }
+
+// observed is what a pass sees of a NodeJob among others.
+func observed(t *testing.T, job *v1alpha1.NodeJob, others ...*v1alpha1.NodeJob) plan.Input {
+	t.Helper()
+	objects := []client.Object{job, watchedNode()}
+	for _, other := range others {
+		objects = append(objects, other)
+	}
+	seen, err := newReconciler(t, objects...).observe(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen.input
+}
+
+func names(peers []plan.Peer) string {
+	var all []string
+	for _, p := range peers {
+		all = append(all, p.Name)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func TestPeers(t *testing.T) {
+	noExecute := func(j *v1alpha1.NodeJob) { j.Spec.Gate.Effect = v1alpha1.GateNoExecute }
+	noSchedule := func(j *v1alpha1.NodeJob) { j.Spec.Gate.Effect = v1alpha1.GateNoSchedule }
+	tests := map[string]struct {
+		job    *v1alpha1.NodeJob
+		others []*v1alpha1.NodeJob
+		// wantSharers and wantNeeds are names, wantGates keys.
+		wantSharers, wantNeeds, wantGates string
+	}{
+		"alone":                       {job: called("a")},
+		"alone with a gate":           {job: called("a", gated), wantGates: "ns.everynode.dev/a"},
+		"two with gates of their own": {job: called("a", gated), others: []*v1alpha1.NodeJob{called("b", gated)}, wantGates: "ns.everynode.dev/a ns.everynode.dev/b"},
+		"the gates of others are seen without one of its own": {
+			job: called("a"), others: []*v1alpha1.NodeJob{called("b", gated), called("c", gatedBy("x.example/k"))}, wantGates: "ns.everynode.dev/b x.example/k",
+		},
+		"two with the same gate":         {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"))}, wantSharers: "b", wantGates: "x.example/k"},
+		"the same in another namespace":  {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/b", wantGates: "x.example/k"},
+		"of the same name in another":    {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("a", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/a", wantGates: "x.example/k"},
+		"one with another effect":        {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noExecute)}, wantGates: "x.example/k"},
+		"the default effect, written so": {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noSchedule)}, wantSharers: "b", wantGates: "x.example/k"},
+		"one that is being deleted waits for nothing, and its gate keeps no task off": {
+			job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), deleting)}, wantGates: "x.example/k",
+		},
+		"one that depends on another":            {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b"},
+		"one that another depends on":            {job: called("a"), others: []*v1alpha1.NodeJob{called("b", needs("a"))}},
+		"a dependency is one of the namespace":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))}},
+		"one that is being deleted still counts": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", deleting)}, wantNeeds: "b"},
+		"several":                                {job: called("a", needs("b", "c", "missing")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b c"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := observed(t, tt.job, tt.others...)
+			if diff := cmp.Diff([]string{tt.wantSharers, tt.wantNeeds, tt.wantGates}, []string{names(got.Sharers), names(got.DependsOn), strings.Join(got.GateKeys, " ")}); diff != "" {
+				t.Errorf("sharers, dependencies, gates (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPeerIsAsItsStatusSays(t *testing.T) {
+	no, yes := false, true
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+	tests := map[string]struct {
+		other *v1alpha1.NodeJob
+		want  plan.Peer
+	}{
+		"its revision":                 {called("other", at1("rev")), plan.Peer{Revision: "rev", OnReplace: true}},
+		"none yet":                     {called("other"), plan.Peer{OnReplace: true}},
+		"none that was seen":           {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnReplace: true}},
+		"any will do":                  {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{Revision: "rev", OnReplace: true, AnyRevision: true}},
+		"any will do, also none":       {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{OnReplace: true, AnyRevision: true}},
+		"it runs again after a reboot": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnReplace: true, OnReboot: true}},
+		"it minds no other machine":    {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = &no }), plan.Peer{Revision: "rev"}},
+		"it minds one, and it says so": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace, j.Spec.Rerun.OnChange = &yes, &yes }), plan.Peer{Revision: "rev", OnReplace: true}},
+		"it is for some of the nodes":  {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnReplace: true, Selector: selector}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			tt.want.Name, tt.want.Key = "other", "ns.everynode.dev/other"
+			tt.want.On = map[string]record.OnNode{"n": {Label: "rev", Present: true}}
+			got := observed(t, called("a", needs("other")), tt.other).DependsOn
+			if diff := cmp.Diff([]plan.Peer{tt.want}, got); diff != "" {
+				t.Errorf("peer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What this manager has written itself it must not forget because the cache is behind: a node would start by a
+// revision that its dependency has left already.
+func TestAPeerIsAsWeHaveWrittenIt(t *testing.T) {
+	stale := called("other", at1("old"))
+	behind := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, l, opts...)
+		if jobs, ok := l.(*v1alpha1.NodeJobList); ok {
+			for i := range jobs.Items {
+				if jobs.Items[i].Name == "other" {
+					jobs.Items[i] = *stale
+				}
+			}
+		}
+		return err
+	}}
+	job := called("a", needs("other"))
+	r := newFaultyReconciler(t, behind, job, stale.DeepCopy())
+	stale.ResourceVersion = "5"
+	written := stale.DeepCopy()
+	written.ResourceVersion, written.Status.Revision = "6", "new"
+	r.memory.rememberJob(written)
+	seen, err := r.observe(t.Context(), job)
+	if err != nil || len(seen.input.DependsOn) != 1 || seen.input.DependsOn[0].Revision != "new" {
+		t.Errorf("it sees %+v (%v), want the revision that was written", seen.input.DependsOn, err)
+	}
+}
+
+func TestDependenciesThatCanNeverBeMet(t *testing.T) {
+	const remedy = ". Take one of them out of another's dependsOn"
+	const circle = "NodeJobs depend on each other in a circle by spec.dependsOn: "
+	long := func(name string) string { return name + strings.Repeat("x", 62) }
+	var all []*v1alpha1.NodeJob
+	for i := range 26 {
+		all = append(all, called(long(string(rune('a'+i))), needs(long(string(rune('a'+(i+1)%26))))))
+	}
+	tests := map[string]struct {
+		job    *v1alpha1.NodeJob
+		others []*v1alpha1.NodeJob
+		// want is the reason and the message; "" for no obstacle.
+		want string
+	}{
+		"none":               {job: called("a")},
+		"one that is there":  {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b")}},
+		"a chain":            {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c")}},
+		"a diamond":          {job: called("a", needs("b", "c")), others: []*v1alpha1.NodeJob{called("b", needs("d")), called("c", needs("d")), called("d")}},
+		"a circle of others": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c", needs("b"))}},
+		"one that is missing": {job: called("a", needs("b")),
+			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or take it out; this one goes on by itself"},
+		"one of another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))},
+			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or take it out; this one goes on by itself"},
+		"what is no name": {job: called("a", needs("b\x1b[2J")),
+			want: `DependencyNotFound: spec.dependsOn: NodeJob ns/b\x1b[2J does not exist. Create it, or take it out; this one goes on by itself`},
+		"a circle of two":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))}, want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
+		"a circle of three": {job: called("b", needs("c")), others: []*v1alpha1.NodeJob{called("a", needs("b")), called("c", needs("a"))}, want: "DependencyCycle: " + circle + "b -> c -> a -> b" + remedy},
+		"a circle comes before what is missing": {job: called("a", needs("missing", "b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))},
+			want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
+		"a circle by names of another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("b", in("other"), needs("a"))}},
+		// It cannot be made so: a rule of the API forbids it.
+		"itself":                        {job: called("a", needs("a")), want: "DependencyCycle: " + circle + "a -> a" + remedy},
+		"nothing keeps a deletion back": {job: called("a", needs("b"), deleting)},
+		"a circle of long names": {job: all[0], others: all[1:],
+			want: "DependencyCycle: " + circle + head(circleOf(all), 512) + remedy},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if o := observed(t, tt.job, tt.others...).Obstacle; o != nil {
+				got = o.Reason + ": " + o.Message
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func circleOf(jobs []*v1alpha1.NodeJob) string {
+	var names []string
+	for _, job := range append(slices.Clone(jobs), jobs[0]) {
+		names = append(names, job.Name)
+	}
+	return strings.Join(names, " -> ")
+}
+
+// What is wrong with the NodeJob itself is told first: that is here, and not elsewhere.
+func TestAnObstacleOfItsOwnComesBeforeThatOfADependency(t *testing.T) {
+	job := called("a", needs("missing"), func(j *v1alpha1.NodeJob) { j.Spec.Task.Script = "\x00" })
+	if o := observed(t, job).Obstacle; o == nil || o.Reason != v1alpha1.ReasonInvalidScript {
+		t.Errorf("the obstacle is %+v", o)
+	}
+}
+
+func TestTheGapIsSeenByGatedNodeJobsAlone(t *testing.T) {
+	if gap := observed(t, called("a")).GateGap; gap != "" {
+		t.Errorf("without a gate: %q", gap)
+	}
+	if gap := observed(t, called("a", gated)).GateGap; gap == "" {
+		t.Error("with a gate there is none")
+	}
+}
+
+func TestTheManagersOwnNodeIsSeen(t *testing.T) {
+	job := called("a")
+	r := newReconciler(t, job, watchedNode())
+	r.Own.Node = "n"
+	if seen, err := r.observe(t.Context(), job); err != nil || seen.input.OwnNode != "n" {
+		t.Errorf("it is %q (%v)", seen.input.OwnNode, err)
+	}
+}
