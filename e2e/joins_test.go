@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,27 +27,36 @@ import (
 func (w *world) bindGate(job string) {
 	w.t.Helper()
 	allow := admissionv1.AllowAction
-	binding := &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "everynode-gate-" + w.namespace},
-		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
-			PolicyName: "everynode-gate",
-			ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow},
-		},
+	for _, policy := range []string{"everynode-gate", "everynode-manager"} {
+		binding := &admissionv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: policy + "-" + w.namespace},
+			Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+				PolicyName: policy,
+				ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: &allow},
+			},
+		}
+		must(w.t, admin.Create(w.ctx, binding))
+		w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
 	}
-	must(w.t, admin.Create(w.ctx, binding))
-	w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
 	w.condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
 	// The API server learns of bindings and NodeJobs a moment later than it says so.
 	w.eventually("the API server taints a node", func() error {
-		probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace}}}
+		probe := w.probe()
 		if err := admin.Create(w.ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
-		if !tainted(probe, v1alpha1.RecordKey(w.namespace, job)) && !slices.ContainsFunc(probe.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }) {
+		if !slices.ContainsFunc(probe.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }) {
 			return fmt.Errorf("its taints are %v", probe.Spec.Taints)
 		}
 		return nil
 	})
+}
+
+// probe is a node that would be selected if it were created.
+func (w *world) probe() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace, "kubernetes.io/hostname": "node-1"},
+	}}
 }
 
 func tainted(node *corev1.Node, key string) bool {
@@ -203,7 +213,7 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 	must(t, admin.Delete(w.ctx, &job))
 	w.gone("setup", node)
 	w.eventually("nodes are not tainted any more", func() error {
-		probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe-" + w.namespace, Labels: map[string]string{"world": w.namespace}}}
+		probe := w.probe()
 		must(t, admin.Create(w.ctx, probe, client.DryRunAll))
 		if tainted(probe, key) {
 			return fmt.Errorf("one would have %v", probe.Spec.Taints)
@@ -237,6 +247,63 @@ func TestR04_AStartupTaintOpensWhenTheLastNodeJobIsDone(t *testing.T) {
 	w.eventually("the node is open", func() error {
 		live := w.node(node)
 		if tainted(&live, key) || !tainted(&live, "example.com/stays") {
+			return fmt.Errorf("its taints are %v", live.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway has nobody there but the API server.
+func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.job("setup", "true", gated)
+	w.bindGate("setup")
+	w.waiting(1)
+	log := w.logJoins("setup")
+	w.scaleManager(0)
+	t.Cleanup(func() { w.scaleManager(1) })
+	node := w.join(cluster.NodeOptions{}) // and is Ready
+	w.eventually("the scheduler has tried the node in vain", func() error {
+		var pod corev1.Pod
+		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "waits-0"}, &pod))
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "1 node(s) had untolerated taint(s)") {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
+	})
+	live := w.node(node)
+	if key := v1alpha1.RecordKey(w.namespace, "setup"); !tainted(&live, key) {
+		t.Fatalf("the node's taints are %v", live.Spec.Taints)
+	}
+	w.scaleManager(1)
+	w.done("setup", node)
+	w.wantBoundAfterDone(log, 1)
+}
+
+// TestTheManagerIsLetOntoAGatedNode closes the only node that the manager may go to, and ends the manager.
+func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
+	w := newWorld(t)
+	manager := w.manager()
+	own := manager.Spec.NodeName
+	w.job("setup", w.hold(), onNodes(own), func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
+	w.bindGate("setup")
+	w.began(own)
+	w.eventually("the node is closed", func() error {
+		if live := w.node(own); !tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
+			return fmt.Errorf("its taints are %v", live.Spec.Taints)
+		}
+		return nil
+	})
+	must(t, admin.Delete(w.ctx, &manager))
+	if again := w.manager(); again.UID == manager.UID || again.Spec.NodeName != own {
+		t.Errorf("the manager is %s on %s", again.UID, again.Spec.NodeName)
+	}
+	w.letGo(own)
+	w.done("setup", own)
+	w.eventually("the node is open", func() error {
+		if live := w.node(own); tainted(&live, v1alpha1.RecordKey(w.namespace, "setup")) {
 			return fmt.Errorf("its taints are %v", live.Spec.Taints)
 		}
 		return nil

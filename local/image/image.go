@@ -65,7 +65,7 @@ func FromBinary(file string, options Options) (v1.Image, error) {
 	config.OS, config.Architecture = "linux", options.Architecture
 	config.Config.Entrypoint = []string{options.Path}
 	config.Config.Cmd = options.Args
-	config.Config.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}, options.Env...)
+	config.Config.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}, options.Env...)
 	config.Config.User = options.User
 	config.Config.Labels = options.Labels
 	image, err = mutate.ConfigFile(image, config)
