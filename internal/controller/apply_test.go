@@ -5,10 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -114,5 +117,130 @@ func TestTheRollbacksPodRunsTheRollback(t *testing.T) {
 	}
 	if !strings.Contains(script, "undo") {
 		t.Errorf("it runs %q", script)
+	}
+}
+
+// beaten is a client in which somebody changes the node before each of the first writes.
+func beaten(beats int, beat func(*corev1.Node)) interceptor.Funcs {
+	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if _, isNode := o.(*corev1.Node); isNode && beats > 0 {
+			beats--
+			var node corev1.Node
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
+				return err
+			}
+			beat(&node)
+			status := node.Status
+			if err := c.Update(ctx, &node); err != nil {
+				return err
+			}
+			node.Status = status
+			if err := c.Status().Update(ctx, &node); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}}
+}
+
+// A node that joins is written to all the time, by its kubelet above all. That must hold up nothing that was decided
+// on what is the same; and whatever else has changed must be seen first.
+func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
+	heartbeat := func(n *corev1.Node) {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{"x"}})
+	}
+	tests := map[string]struct {
+		beats     int
+		beat      func(*corev1.Node)
+		wantRaced bool
+	}{
+		"nothing":                  {0, nil, false},
+		"a heartbeat":              {1, heartbeat, false},
+		"several heartbeats":       {4, heartbeat, false},
+		"heartbeats without end":   {100, heartbeat, true},
+		"another condition":        {1, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, false},
+		"a message of the kubelet": {1, func(n *corev1.Node) { n.Status.Conditions[1].Message = "ready" }, false},
+		"somebody adds a taint": {1, func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "b", Effect: "NoSchedule"})
+		}, true},
+		"somebody cordons it":   {1, func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"somebody labels it":    {1, func(n *corev1.Node) { n.Labels["x"] = "y" }, true},
+		"somebody annotates it": {1, func(n *corev1.Node) { n.Annotations["x"] = "y" }, true},
+		"it reboots":            {1, func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, true},
+		"it is not Ready":       {1, func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionFalse }, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob()
+			r := newFaultyReconciler(t, beaten(tt.beats, tt.beat), job, watchedNode())
+			seen, err := r.observe(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := r.node("n")
+			gate := corev1.Taint{Key: "gate", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
+			mark := plan.Mark{Node: "n", Reason: v1alpha1.ReasonGateClosed, Change: record.Change{
+				UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: &record.Taints{All: append(node.Spec.Taints, gate)}}}
+			did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{mark}})
+			if err != nil || did.again != tt.wantRaced {
+				t.Errorf("again: %v (%v), want %v", did.again, err, tt.wantRaced)
+			}
+			if closed := len(r.node("n").Spec.Taints) == 2 && r.node("n").Spec.Taints[1] == gate; closed == tt.wantRaced {
+				t.Errorf("the taints are %v", r.node("n").Spec.Taints)
+			}
+			// Whatever came of it, the next pass sees it.
+			if got, want := r.memory.node(node).ResourceVersion, r.node("n").ResourceVersion; got != want && tt.beats < 100 {
+				t.Errorf("the next pass sees version %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// That the pods of a node cannot be listed, or not as the NodeJob asks, must not repeat the pass without a break.
+func TestADrainThatCannotBeLookedAtWaits(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Like"}}}
+	tests := map[string]struct {
+		selector *metav1.LabelSelector
+		list     error
+	}{
+		"the API server does not answer": {list: errors.New("away")},
+		"a selector that cannot be used": {selector: selector},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob(func(j *v1alpha1.NodeJob) {
+				j.Spec.Disruption.Drain = &v1alpha1.DrainSpec{PodSelector: tt.selector}
+				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "all"}}
+			})
+			r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				o := client.ListOptions{}
+				for _, opt := range opts {
+					opt.ApplyToList(&o)
+				}
+				if o.FieldSelector != nil && strings.Contains(o.FieldSelector.String(), nodeNameField) && tt.list != nil {
+					return tt.list
+				}
+				return c.List(ctx, l, opts...)
+			}}, job, tainted())
+			now := noon
+			r.Now = func() time.Time { return now }
+			soonest := 0
+			for range 10 {
+				now = now.Add(2 * time.Second)
+				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if result.RequeueAfter > 0 && result.RequeueAfter <= soon {
+					soonest++
+				}
+			}
+			if looks := r.drains.asked(client.ObjectKeyFromObject(job)); len(looks) != 1 {
+				t.Fatalf("the plan asks for %v", looks)
+			}
+			if soonest > 1 {
+				t.Errorf("%d of 10 passes are repeated at once, want 1: that which begins the drain", soonest)
+			}
+		})
 	}
 }

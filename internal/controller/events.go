@@ -42,6 +42,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 	case record.Disrupted:
 		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
 			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
+	case record.Rebooting: // see above
 	case record.Failed:
 		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
 		if a.Final {
@@ -63,6 +64,7 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 	case record.Disrupted:
 		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
 			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rb.Message))
+	case record.Rebooting: // no rollback reboots
 	case record.Failed:
 		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
 		if a.Final {

@@ -83,18 +83,25 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 		action plan.Action
 		want   []string
 	}{
-		"cordoned":                  {mark(v1alpha1.ReasonCordoned, ours), both("Normal Cordoned", "so it is")},
-		"draining":                  {mark(v1alpha1.ReasonDraining, nil), both("Normal Draining", "so it is")},
-		"drained":                   {mark(v1alpha1.ReasonDrained, nil), both("Normal Drained", "so it is")},
-		"not drained in time":       {mark(v1alpha1.ReasonDrainTimedOut, nil), both("Warning DrainTimedOut", "so it is")},
-		"uncordoned":                {mark(v1alpha1.ReasonUncordoned, open), both("Normal Uncordoned", "so it is")},
-		"uncordoned by somebody":    {mark(v1alpha1.ReasonUncordoned, nil), both("Normal Uncordoned", "so it is")},
-		"cordoned for another":      {mark(v1alpha1.ReasonUncordoned, ours), both("Normal Uncordoned", "so it is; it stays cordoned for another NodeJob")},
-		"opened by a success":       {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, SetAside: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"not opened by one":         {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, SetAside: true}, nil},
-		"opened by the end of all":  {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"forgotten and not ours":    {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
-		"nothing on a node that is": {plan.Mark{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
+		"made ready for the task":        {mark(v1alpha1.ReasonPreparing, ours), nil},
+		"back from its reboot":           {mark(v1alpha1.ReasonSettling, nil), nil},
+		"its gate is closed":             {mark(v1alpha1.ReasonGateClosed, nil), nil},
+		"its gate is opened":             {mark(v1alpha1.ReasonGateOpened, nil), nil},
+		"facts are brought up":           {mark(v1alpha1.ReasonPublished, nil), nil},
+		"a drain that is given up":       {mark(v1alpha1.ReasonDrainCancelled, nil), both("Normal DrainCancelled", "so it is")},
+		"opened after it was made ready": {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}}, nil},
+		"cordoned":                       {mark(v1alpha1.ReasonCordoned, ours), both("Normal Cordoned", "so it is")},
+		"draining":                       {mark(v1alpha1.ReasonDraining, nil), both("Normal Draining", "so it is")},
+		"drained":                        {mark(v1alpha1.ReasonDrained, nil), both("Normal Drained", "so it is")},
+		"not drained in time":            {mark(v1alpha1.ReasonDrainTimedOut, nil), both("Warning DrainTimedOut", "so it is")},
+		"uncordoned":                     {mark(v1alpha1.ReasonUncordoned, open), both("Normal Uncordoned", "so it is")},
+		"uncordoned by somebody":         {mark(v1alpha1.ReasonUncordoned, nil), both("Normal Uncordoned", "so it is")},
+		"cordoned for another":           {mark(v1alpha1.ReasonUncordoned, ours), both("Normal Uncordoned", "so it is; it stays cordoned for another NodeJob")},
+		"opened by a success":            {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, SetAside: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"not opened by one":              {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, SetAside: true}, nil},
+		"opened by the end of all":       {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"forgotten and not ours":         {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
+		"nothing on a node that is":      {plan.Mark{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,9 @@ package controller
 
 import (
 	"context"
-	"time"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,32 +21,32 @@ const wakeRoom = 1024
 
 // poll looks until the manager ends. It wakes a NodeJob only when something has changed.
 func (r *Reconciler) poll(ctx context.Context) error {
-	ticker := time.NewTicker(r.PollInterval)
-	defer ticker.Stop()
-	for {
-		r.pollOnce(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	wait.UntilWithContext(ctx, r.pollOnce, r.PollInterval)
+	return nil
 }
 
 func (r *Reconciler) pollOnce(ctx context.Context) {
-	log := logf.FromContext(ctx).WithName("poll")
+	r.pollSecrets(ctx)
+	if err := r.pollGates(ctx); err != nil {
+		logf.FromContext(ctx).WithName("poll").Error(err, "looking at what taints nodes")
+	}
+}
+
+func (r *Reconciler) pollSecrets(ctx context.Context) {
 	for key := range r.contents.secrets() {
 		is, err := r.fetchContent(ctx, key)
 		if err != nil {
-			log.Error(err, "looking at a Secret", "nodejob", key.job)
+			logf.FromContext(ctx).WithName("poll").Error(err, "looking at a Secret", "nodejob", key.job)
 		} else if r.contents.set(key, is) {
 			r.wakeUp(ctx, key.job)
 		}
 	}
+}
+
+func (r *Reconciler) pollGates(ctx context.Context) error {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
-		log.Error(err, "listing NodeJobs")
-		return
+		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
 	var gated []client.ObjectKey
 	for i := range jobs.Items {
@@ -54,18 +55,18 @@ func (r *Reconciler) pollOnce(ctx context.Context) {
 		}
 	}
 	if len(gated) == 0 && r.gates.isKnown() {
-		return
+		return nil
 	}
 	missing, bound, err := r.lookAtGates(ctx)
 	if err != nil {
-		log.Error(err, "looking at the gate's admission policy")
-		return
+		return err
 	}
 	if r.gates.set(missing, bound) {
 		for _, name := range gated {
 			r.wakeUp(ctx, name)
 		}
 	}
+	return nil
 }
 
 func (g *gates) isKnown() bool {

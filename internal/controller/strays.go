@@ -27,16 +27,16 @@ import (
 // that goes takes its own away. But a node that is created in the same moment may still be tainted for it.
 type strays struct{ *Reconciler }
 
-func (r *Reconciler) setupStrays(mgr ctrl.Manager) error {
+func (r *Reconciler) setupStrays(ctx context.Context, mgr ctrl.Manager) error {
 	s := strays{r}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strays").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: errorWaits()}).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return s.suspicious(e.Object.(*corev1.Node)) },
+			CreateFunc: func(e event.CreateEvent) bool { return s.suspicious(ctx, e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				// What nobody has touched was looked at before.
-				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.suspicious(e.ObjectNew.(*corev1.Node))
+				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.suspicious(ctx, e.ObjectNew.(*corev1.Node))
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
@@ -50,12 +50,12 @@ var claimsChanged = predicate.And[client.Object](predicate.GenerationChangedPred
 	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
 
 // suspicious is true for a node with something on it that, as the cache shows it, is nobody's.
-func (s strays) suspicious(node *corev1.Node) bool {
+func (s strays) suspicious(ctx context.Context, node *corev1.Node) bool {
 	if !touched(node) {
 		return false
 	}
 	var jobs v1alpha1.NodeJobList
-	if err := s.Client.List(context.Background(), &jobs, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return true
 	}
 	return stray(node, pointers(jobs.Items)) != nil

@@ -38,7 +38,7 @@ func cordonedFor(keys string) *corev1.Node {
 // sweep looks at the node n once, if the cache shows anything that is nobody's.
 func (r *fakeReconciler) sweep() (ctrl.Result, error) {
 	s := strays{r.Reconciler}
-	if !s.suspicious(r.node("n")) {
+	if !s.suspicious(r.t.Context(), r.node("n")) {
 		return ctrl.Result{}, nil
 	}
 	return s.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
@@ -118,7 +118,7 @@ func TestATaintOfANodeJobThatTheCacheLacksYetIsLeftAlone(t *testing.T) {
 	live := newReconciler(t, liveJob(gated), tainted(gateTaint("ns.everynode.dev/job")))
 	r := newReconciler(t, tainted(gateTaint("ns.everynode.dev/job")))
 	r.Reader = live.Client
-	if !(strays{r.Reconciler}).suspicious(r.node("n")) {
+	if !(strays{r.Reconciler}).suspicious(r.t.Context(), r.node("n")) {
 		t.Error("as the cache shows it, it is nobody's")
 	}
 	if _, err := r.sweep(); err != nil || len(r.node("n").Spec.Taints) != 1 {
@@ -193,7 +193,7 @@ func TestANodeWithNothingOfOursCostsNothing(t *testing.T) {
 		t.Error("something is listed")
 		return nil
 	}})
-	if (strays{r.Reconciler}).suspicious(watchedNode()) {
+	if (strays{r.Reconciler}).suspicious(t.Context(), watchedNode()) {
 		t.Error("it is suspicious")
 	}
 }

@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := mgr.Add(manager.RunnableFunc(r.poll)); err != nil {
 		return err
 	}
-	if err := r.setupStrays(mgr); err != nil {
+	if err := r.setupStrays(ctx, mgr); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -262,6 +262,12 @@ func (c nodeChange) mattersElse(job *v1alpha1.NodeJob) bool {
 	if len(spec.Publish) > 0 && differs(c.before.Annotations, c.after.Annotations, v1alpha1.PublishedAnnotation) {
 		return true
 	}
+	return c.mattersToPeers(job)
+}
+
+// mattersToPeers is true for a change by which what a NodeJob waits for may be over.
+func (c nodeChange) mattersToPeers(job *v1alpha1.NodeJob) bool {
+	spec := &job.Spec
 	// By its labels another NodeJob is for a node, or not, and done there, or not. Which labels these are is in
 	// the other one, and labels change seldom.
 	if waits := len(spec.DependsOn) > 0 || (spec.Gate != nil && spec.Gate.Key != ""); waits && c.labels {
