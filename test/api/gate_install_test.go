@@ -33,6 +33,7 @@ func TestTheGateOnAFreshAPIServer(t *testing.T) {
 }
 
 func (f *freshServer) plainInstall(t *testing.T) {
+	f.t = t
 	must(t, f.kubectl("apply -k ../../config/default"))
 	must(t, f.kubectl("apply -f ../../config/samples/namespace.yaml -f ../../config/samples/gate.yaml"))
 	var job v1alpha1.NodeJob
@@ -60,6 +61,7 @@ func (f *freshServer) plainInstall(t *testing.T) {
 // failsOpen gives the policy what the API would not let into a NodeJob. With failurePolicy Fail, what cannot be
 // evaluated does keep nodes away.
 func (f *freshServer) failsOpen(t *testing.T) {
+	f.t = t
 	tests := map[string]struct {
 		spec      string
 		wantFails bool
@@ -89,9 +91,10 @@ func (f *freshServer) failsOpen(t *testing.T) {
 	must(t, f.admin.Delete(t.Context(), policy))
 
 	f.looseGate("closed", admissionv1.Fail)
-	job("closed", "healthy", `{gate: {}}`)
+	last := job("closed", "healthy", `{gate: {}}`)
+	healthy := []string{"closed.everynode.dev/healthy=everynode:NoSchedule"}
+	f.joinsWith(healthy)
 	for name, test := range tests {
-		f.joinsWith([]string{"closed.everynode.dev/healthy=everynode:NoSchedule"})
 		if !test.wantFails {
 			continue
 		}
@@ -103,7 +106,10 @@ func (f *freshServer) failsOpen(t *testing.T) {
 			return nil
 		})
 		must(t, f.admin.Delete(t.Context(), broken))
+		f.joinsWith(healthy)
 	}
+	must(t, f.admin.Delete(t.Context(), last))
+	f.joinsWith(nil)
 }
 
 // freshServer is an API server that knows nothing of Everynode.
