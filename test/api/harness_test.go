@@ -103,11 +103,12 @@ func managerConfig() (*rest.Config, error) {
 	if err := admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "everynode-manager"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "everynode-system", Name: "everynode-manager"}},
 	}); err != nil {
 		return nil, err
 	}
-	user, err := env.AddUser(envtest.User{Name: "everynode-manager"}, nil)
+	// What a user may give to the manager's ServiceAccount must reach this one.
+	user, err := env.AddUser(envtest.User{Name: "system:serviceaccount:everynode-system:everynode-manager"}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +159,7 @@ func runManager(cacheOptions cache.Options, faults interceptor.Funcs, recorder e
 	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), recorder,
 		controller.NewMetrics(prometheus.NewRegistry()),
 		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
+	r.PollInterval = time.Second
 	if err := r.SetupWithManager(ctx, mgr); err != nil {
 		cancel()
 		return nil, err

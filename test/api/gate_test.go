@@ -1,0 +1,513 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+const userKey = "x.test/startup"
+
+func gateOf(key, value string) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// comes makes a node that has more than its world's label from its creation, and reports like any other.
+func (w *world) comes(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}, Spec: corev1.NodeSpec{Taints: taints}}
+	for key, value := range labels {
+		node.Labels[key] = value
+	}
+	must(w.t, admin.Create(w.ctx, node))
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
+	must(w.t, admin.Status().Update(w.ctx, node))
+	return node
+}
+
+// gatesOn are the taints of a node but for that which the API server puts on each new one.
+func gatesOn(node *corev1.Node) []string {
+	return slices.DeleteFunc(taintsOf(node), func(t string) bool { return t == notReady })
+}
+
+// has waits until a node has these taints, and no others.
+func (w *world) has(node string, want ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s has the taints %q", node, want), func() error {
+		if got := gatesOn(w.liveNode(node)); !slices.Equal(got, want) {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
+}
+
+// gateIsSeen waits until the manager has seen the gate, and a node that is created is one that joins: ages are in
+// whole seconds.
+func (w *world) gateIsSeen(job string) {
+	w.t.Helper()
+	var since time.Time
+	w.eventually("the gate is seen", func() error {
+		live := w.live(job)
+		if live.Status.Gate == nil || live.Status.ObservedGeneration != live.Generation {
+			return fmt.Errorf("the status is %+v", live.Status)
+		}
+		since = live.Status.Gate.Since.Time
+		return nil
+	})
+	time.Sleep(time.Until(since.Add(time.Second)))
+}
+
+// versions watches a node, and returns what its versions were when it is called.
+func (w *world) versions(name string) func() []*corev1.Node {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	events, err := admin.Watch(ctx, &corev1.NodeList{}, client.MatchingFields{"metadata.name": name})
+	must(w.t, err)
+	var mu sync.Mutex
+	var seen []*corev1.Node
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for e := range events.ResultChan() {
+			if node, ok := e.Object.(*corev1.Node); ok {
+				mu.Lock()
+				seen = append(seen, node)
+				mu.Unlock()
+			}
+		}
+	})
+	w.t.Cleanup(func() { cancel(); events.Stop(); watching.Wait() })
+	return func() []*corev1.Node {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(seen)
+	}
+}
+
+// whole asks for all that can go with the write that records a success.
+func whole(s *v1alpha1.NodeJobSpec) {
+	s.Gate = &v1alpha1.GateSpec{}
+	s.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.test/kernel"}, {Result: "note", Annotation: "x.test/note"}, {Result: "unsaid", Label: "x.test/unsaid"}}
+	s.RemoveLabels = []string{"x.test/wanted"}
+}
+
+const wholeResult = `{"exitCode":0,"results":{"kernel":"6.1","note":"two words"}}`
+
+// shows is what a node shows of a run that asks for the whole.
+func shows(node *corev1.Node, key string) string {
+	on := record.Read(node.Labels, node.Annotations, key)
+	var parts []string
+	for part, there := range map[string]bool{
+		"taint":  slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key }),
+		"done":   on.Label != "",
+		"record": on.Record != nil && on.Record.Outcome == record.Succeeded,
+		"label":  node.Labels["x.test/kernel"] == "6.1",
+		"note":   node.Annotations["x.test/note"] == "two words",
+		"owner":  strings.Contains(node.Annotations[v1alpha1.PublishedAnnotation], key),
+		"wanted": node.Labels["x.test/wanted"] != "",
+	} {
+		if there {
+			parts = append(parts, part)
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// TestASuccessOpensTheGateInTheWriteThatRecordsIt has a node that is tainted by the API server itself. All of a run is
+// four writes, of which one is on the node.
+func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
+	w := newWorld(t)
+	installGate(t, w)
+	writes := &writeCounter{}
+	startManager(t, writes.funcs())
+	w.job("whole", whole)
+	w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
+	w.admissionIsUpToDate()
+	versions := w.versions("whole-1")
+	w.comes("whole-1", map[string]string{"x.test/wanted": "yes"})
+	pod := w.podOn("whole-1")
+	if !slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == w.namespace+".everynode.dev/whole" }) {
+		t.Errorf("the pod tolerates %+v", pod.Spec.Tolerations)
+	}
+	w.eventually("the node is counted as closed", func() error {
+		if closed := w.live("whole").Status.Gate.Closed; closed != 1 {
+			return fmt.Errorf("%d are", closed)
+		}
+		return nil
+	})
+	w.end(pod, 0, wholeResult)
+	rec := w.done("whole", "whole-1")
+	w.noPods()
+	w.condition("whole", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if got := writes.perRun(); got != "create pods: 1, delete pods: 1, patch nodes: 1, patch pods: 1" {
+		t.Errorf("a run cost %s", got)
+	}
+	var states []string
+	for _, node := range versions() {
+		states = append(states, shows(node, v1alpha1.RecordKey(w.namespace, "whole")))
+	}
+	if got := strings.Join(slices.Compact(states), ", then "); got != "taint wanted, then done label note owner record" {
+		t.Errorf("the node showed %s", got)
+	}
+	if rec.Removed["x.test/wanted"] != "yes" || rec.Results["note"] != "two words" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.eventually("no node is counted as closed", func() error {
+		if closed := w.live("whole").Status.Gate.Closed; closed != 0 {
+			return fmt.Errorf("%d are", closed)
+		}
+		return nil
+	})
+}
+
+func TestWithoutAPolicyTheManagerClosesTheGateOfANodeThatJoins(t *testing.T) {
+	w := newWorld(t)
+	writes := &writeCounter{}
+	w.comes("gap-old", nil)
+	startManager(t, writes.funcs())
+	w.job("gap", func(s *v1alpha1.NodeJobSpec) {
+		whole(s)
+		s.Suspend = true
+	})
+	c := w.condition("gap", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	wantText(t, c.Message, "docs/gate.md")
+	w.gateIsSeen("gap")
+	job := w.live("gap")
+	w.comes("gap-new", nil)
+	w.has("gap-new", w.taint(job))
+	w.has("gap-old") // it was there before
+	w.change(job, `{"suspend":false}`)
+	for _, node := range []string{"gap-new", "gap-old"} {
+		w.end(w.podOn(node), 0, wholeResult)
+		w.done("gap", node)
+		w.has(node)
+	}
+	w.noPods()
+	if got := writes.perRun(); got != "create pods: 2, delete pods: 2, patch nodes: 3, patch pods: 2" {
+		t.Errorf("two runs, and a gate to be closed, cost %s", got)
+	}
+}
+
+func TestAGateForAllIsClosedOnNodesThatAreThere(t *testing.T) {
+	w := newWorld(t)
+	w.comes("all-1", nil)
+	startManager(t, noFaults)
+	w.job("all", func(s *v1alpha1.NodeJobSpec) {
+		s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute}
+	})
+	w.has("all-1", w.taint(w.live("all")))
+	w.end(w.podOn("all-1"), 0, "")
+	w.has("all-1")
+	w.done("all", "all-1")
+}
+
+// TestANodeJobThatIsDeletedInMidRunLeavesNoGate : what it has published goes with its records, and stays with them.
+func TestANodeJobThatIsDeletedInMidRunLeavesNoGate(t *testing.T) {
+	for policy, stays := range map[v1alpha1.DeletionPolicy]bool{v1alpha1.DeletionForget: false, v1alpha1.DeletionRetain: true} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			job := w.job("leaves", func(s *v1alpha1.NodeJobSpec) {
+				whole(s)
+				s.DeletionPolicy = policy
+			})
+			w.gateIsSeen("leaves")
+			key := v1alpha1.GateKey(job)
+			w.comes("leaves-done", map[string]string{"x.test/wanted": "yes"}, gateOf(key, v1alpha1.GateValue))
+			w.end(w.podOn("leaves-done"), 0, wholeResult)
+			w.done("leaves", "leaves-done")
+			w.noPods()
+			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("somebodys", ""))
+			w.change(job, `{"tolerations":[{"operator":"Exists"}]}`)
+			w.podOn("leaves-runs")
+			must(t, admin.Delete(w.ctx, job))
+			w.gone(job)
+			w.has("leaves-runs", "somebodys:NoSchedule")
+			want := ""
+			if stays {
+				want = "done label note owner record"
+			}
+			if got := shows(w.liveNode("leaves-done"), key); got != want {
+				t.Errorf("the done node shows %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAGateThatIsTakenOutOrIsAnotherIsOpenedInMidRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key, spec string
+	}{
+		"the own key, taken out":    {"", `{"gate":null}`},
+		"the own key, changed":      {"", `{"gate":{"key":"x.test/other"}}`},
+		"a user's key, taken out":   {userKey, `{"gate":null}`},
+		"a user's key, changed":     {userKey, `{"gate":{"key":"x.test/other"}}`},
+		"a user's key, now its own": {userKey, `{"gate":{"key":null}}`},
+		"another effect":            {userKey, `{"gate":{"effect":"NoExecute"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			job := w.job("mends", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: tt.key} })
+			w.gateIsSeen("mends")
+			// Somebody else's taint is not touched, whatever its key.
+			w.comes("mends-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue), corev1.Taint{Key: "somebodys", Effect: corev1.TaintEffectPreferNoSchedule})
+			pod := w.podOn("mends-1")
+			w.change(job, tt.spec)
+			w.has("mends-1", "somebodys:PreferNoSchedule")
+			w.end(pod, 0, "")
+			w.done("mends", "mends-1")
+			w.noPods()
+		})
+	}
+}
+
+// TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast : they are in two namespaces, and know each other by the key.
+func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
+	for _, value := range []string{v1alpha1.GateValue, "", "kubelet"} {
+		t.Run("value "+value, func(t *testing.T) {
+			w, other := newWorld(t), newWorld(t)
+			startManager(t, noFaults)
+			share := func(s *v1alpha1.NodeJobSpec) {
+				s.Gate = &v1alpha1.GateSpec{Key: userKey}
+				s.NodeSelector.MatchLabels["world"] = w.namespace
+			}
+			w.job("first", share)
+			other.job("last", share)
+			w.gateIsSeen("first")
+			other.gateIsSeen("last")
+			taint := gateOf(userKey, value)
+			w.comes("two-1", nil, taint)
+			first, last := w.podOn("two-1"), other.podOn("two-1")
+			w.end(first, 0, "")
+			w.done("first", "two-1")
+			w.noPods()
+			w.has("two-1", taint.ToString())
+			other.end(last, 0, "")
+			w.has("two-1")
+		})
+	}
+}
+
+// TestTheLastOfTwoOpensTheNodeHoweverItGoes : the one that is waited for need not succeed.
+func TestTheLastOfTwoOpensTheNodeHoweverItGoes(t *testing.T) {
+	for name, goes := range map[string]func(w *world, last *v1alpha1.NodeJob){
+		"it is deleted":              func(w *world, last *v1alpha1.NodeJob) { must(w.t, admin.Delete(w.ctx, last)) },
+		"it has no gate any more":    func(w *world, last *v1alpha1.NodeJob) { w.change(last, `{"gate":null}`) },
+		"it is for the node no more": func(w *world, _ *v1alpha1.NodeJob) { w.label("goes-1", "pool", "other") },
+		"it is for other nodes": func(w *world, last *v1alpha1.NodeJob) {
+			w.change(last, `{"nodeSelector":{"matchLabels":{"pool":"other"}}}`)
+		},
+		"somebody skips it by its label": func(w *world, last *v1alpha1.NodeJob) {
+			w.label("goes-1", v1alpha1.RecordKey(w.namespace, "last"), w.live("last").Status.Revision)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			w.job("first", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: userKey} })
+			last := w.job("last", func(s *v1alpha1.NodeJobSpec) {
+				s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: userKey}, true
+				s.NodeSelector.MatchLabels["pool"] = "a"
+			})
+			w.gateIsSeen("first")
+			w.gateIsSeen("last")
+			// As the kubelet registers: only a NodeJob that is for the node, and done, may take it off.
+			taint := gateOf(userKey, "kubelet")
+			w.comes("goes-1", map[string]string{"pool": "a"}, taint)
+			w.end(w.podOn("goes-1"), 0, "")
+			w.done("first", "goes-1")
+			w.noPods()
+			w.has("goes-1", taint.ToString())
+			goes(w, last)
+			w.has("goes-1")
+		})
+	}
+}
+
+func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key, value string
+		wantOpen   bool
+	}{
+		"our taint":                         {"", v1alpha1.GateValue, true},
+		"our taint with a user's key":       {userKey, v1alpha1.GateValue, true},
+		"somebody else's with a user's key": {userKey, "kubelet", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			startManager(t, noFaults)
+			job := w.job("for-pool", func(s *v1alpha1.NodeJobSpec) {
+				s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: tt.key}, true
+				s.NodeSelector.MatchLabels["pool"] = "a"
+			})
+			w.gateIsSeen("for-pool")
+			taint := gateOf(v1alpha1.GateKey(job), tt.value)
+			w.comes("pool-1", map[string]string{"pool": "a"}, taint)
+			w.eventually("it is for the node", func() error {
+				if n := w.live("for-pool").Status.Nodes.Matched; n != 1 {
+					return fmt.Errorf("for %d nodes", n)
+				}
+				return nil
+			})
+			w.label("pool-1", "pool", "b")
+			w.eventually("it is for no node", func() error {
+				if n := w.live("for-pool").Status.Nodes.Matched; n != 0 {
+					return fmt.Errorf("for %d nodes", n)
+				}
+				return nil
+			})
+			if tt.wantOpen {
+				w.has("pool-1")
+			} else {
+				w.has("pool-1", taint.ToString())
+			}
+		})
+	}
+}
+
+// TestATaintOfSomebodyElseInTheSameMomentIsKept : all taints of a node are one list, which everybody writes whole.
+func TestATaintOfSomebodyElseInTheSameMomentIsKept(t *testing.T) {
+	w := newWorld(t)
+	var raced atomic.Int32
+	startManager(t, interceptor.Funcs{Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if o.GetName() == "race-1" && raced.Add(1) <= 3 {
+			var node corev1.Node
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
+				return err
+			}
+			node.Spec.Taints = append(node.Spec.Taints, gateOf(fmt.Sprint("somebodys-", raced.Load()), ""))
+			if err := admin.Update(ctx, &node); err != nil {
+				return err
+			}
+		}
+		return next.Patch(ctx, o, p, opts...)
+	}})
+	job := w.job("race", func(s *v1alpha1.NodeJobSpec) {
+		whole(s)
+		s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})
+	w.gateIsSeen("race")
+	w.comes("race-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))
+	w.end(w.podOn("race-1"), 0, wholeResult)
+	w.done("race", "race-1")
+	w.has("race-1", "somebodys-1:NoSchedule", "somebodys-2:NoSchedule", "somebodys-3:NoSchedule")
+	w.noPods()
+	if got := raced.Load(); got != 4 {
+		t.Errorf("%d writes, want 4: three that came too late, and one", got)
+	}
+}
+
+// TestHeartbeatsKeepNoGateClosed : a node that joins has many writers, and the version of what was seen is soon old.
+func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
+	w := newWorld(t)
+	writes := &writeCounter{}
+	startManager(t, writes.funcs())
+	job := w.job("beaten", whole)
+	w.gateIsSeen("beaten")
+	w.comes("beaten-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))
+	pod := w.podOn("beaten-1")
+	ctx, cancel := context.WithCancel(w.ctx)
+	var beating sync.WaitGroup
+	beats := 0
+	beating.Go(func() {
+		for ; ctx.Err() == nil; beats++ {
+			patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"message":"%d"}]}}`, metav1.Now().UTC().Format(time.RFC3339), beats)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "beaten-1"}}
+			if err := admin.Status().Patch(ctx, node, mergePatch(patch)); err != nil && ctx.Err() == nil {
+				t.Errorf("beating: %v", err)
+				return
+			}
+		}
+	})
+	began := time.Now()
+	w.end(pod, 0, wholeResult)
+	w.done("beaten", "beaten-1")
+	took := time.Since(began)
+	w.has("beaten-1")
+	cancel()
+	beating.Wait()
+	t.Logf("with %d heartbeats the record took %s; %s", beats, took.Round(time.Millisecond), writes.perRun())
+	if took > 3*time.Second {
+		t.Errorf("the record took %s", took)
+	}
+}
+
+// TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened : the API server tells its admission a moment later.
+func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
+	w := newWorld(t)
+	stop := startManager(t, noFaults)
+	stray := gateOf(v1alpha1.RecordKey(w.namespace, "gone"), v1alpha1.GateValue)
+	w.comes("stray-1", nil, stray, gateOf("somebodys", ""))
+	w.has("stray-1", "somebodys:NoSchedule")
+
+	// One that goes by force, and while no manager is there.
+	job := w.job("forced", func(s *v1alpha1.NodeJobSpec) { s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: userKey}, true })
+	w.gateIsSeen("forced")
+	w.comes("stray-2", nil, gateOf(userKey, v1alpha1.GateValue))
+	w.eventually("it is for the node", func() error {
+		if n := w.live("forced").Status.Nodes.Matched; n != 1 {
+			return fmt.Errorf("for %d nodes", n)
+		}
+		return nil
+	})
+	stop()
+	w.remove(w.ctx, job)
+	w.gone(job)
+	if got := gatesOn(w.liveNode("stray-2")); len(got) != 1 {
+		t.Fatalf("it has the taints %q", got)
+	}
+	startManager(t, noFaults)
+	w.has("stray-2")
+}
+
+// TestTheGateIsClosedAgainAfterAReboot also runs the task again on a node whose boot is another one.
+func TestTheGateIsClosedAgainAfterAReboot(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.job("boots", func(s *v1alpha1.NodeJobSpec) {
+		s.Gate, s.Rerun.OnReboot = &v1alpha1.GateSpec{OnReboot: true}, true
+	})
+	w.node("boots-1")
+	w.end(w.podOn("boots-1"), 0, "")
+	first := w.done("boots", "boots-1")
+	w.noPods()
+	w.reboots("boots-1", "boot-2")
+	w.has("boots-1", w.taint(w.live("boots")))
+	pod := w.podOn("boots-1")
+	if on := w.recordOn("boots", "boots-1"); on.Label == "" {
+		t.Error("the label is gone: it was done with this revision")
+	}
+	w.end(pod, 0, "")
+	w.eventually("it is done in the new boot", func() error {
+		if rec := w.done("boots", "boots-1"); rec.BootID != "boot-2" || rec.PodUID == first.PodUID {
+			return errors.New(rec.BootID)
+		}
+		return nil
+	})
+	w.has("boots-1")
+	w.noPods()
+}
+
+// reboots plays that a node is back in another boot.
+func (w *world) reboots(name, bootID string) {
+	w.t.Helper()
+	node := w.liveNode(name)
+	node.Status.NodeInfo.BootID = bootID
+	must(w.t, admin.Status().Update(w.ctx, node))
+}
