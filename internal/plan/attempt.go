@@ -251,6 +251,7 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	prev := node.On.Record
 	if prev != nil {
 		r.Removed = prev.Removed
+		r.Cordoned = prev.Cordoned && s.cordonedForUs(node) // until it succeeds
 	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
@@ -260,7 +261,7 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	if r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
-	r.Again = e.outcome == record.Disrupted && isAgain(node, pod.Revision)
+	r.Again = e.outcome == record.Disrupted && s.isAgain(node, pod.Revision)
 	if e.outcome == record.Disrupted {
 		r.Attempts = pod.Attempt - 1
 		r.Disruptions = 1

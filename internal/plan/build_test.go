@@ -81,6 +81,8 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 			r.Reason, r.Message, r.ExitCode = "TaskFailed", "line 1\nno space left", new(int32(3))
 		case record.Disrupted:
 			r.Attempts, r.Disruptions, r.Reason = 0, 1, v1alpha1.ReasonDisrupted
+		case record.Rebooting:
+			r.Reboot = &record.Reboot{StartedAt: ago(60), FromBootID: node.Name + "-boot-before"}
 		}
 		for _, change := range changes {
 			change(&r)

@@ -95,8 +95,28 @@ func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation 
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
 	case s.in.Job.Spec.Suspend:
 		return suspended(n, nodes)
+	case s.waits(nodes, v1alpha1.ReasonWaitingForBudget) && len(s.stillSetAside()) > 0:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonWaitingForBudget, s.setAsideMessage()}
 	}
 	return s.underWay(n, nodes)
+}
+
+// stillSetAside are the nodes that are cordoned for an earlier failure, and have not had their turn again.
+func (s *survey) stillSetAside() []string {
+	var nodes []string
+	for i := range s.work {
+		if s.cordonedForUs(s.work[i].node) {
+			nodes = append(nodes, s.work[i].node.Name)
+		}
+	}
+	return nodes
+}
+
+// setAsideMessage says that nodes of an earlier failure use up the budget, and what to do.
+func (s *survey) setAsideMessage() string {
+	nodes := s.stillSetAside()
+	return fmt.Sprintf("%d nodes are not Ready or cordoned, and disruption.maxUnavailable allows %d; on %s (%s) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise disruption.maxUnavailable",
+		s.away, s.mayBeAway, plural(int32(len(nodes))), named(nodes))
 }
 
 // underWay is the situation of a rollout that goes on by itself.
@@ -135,7 +155,8 @@ func (s *survey) blocked() bool {
 func (s *survey) obstructs() bool { return s.obstructed > 0 || s.starts > 0 }
 
 // movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
-// being deleted may never do so, and those of later steps do when others have.
+// being deleted may never do so, and those of later steps do when others have; so do those that wait until fewer
+// are away, for which a failed node that is cordoned may be the reason.
 func movable(nodes []NodeState) int32 {
 	var n int32
 	for i := range nodes {
@@ -143,7 +164,8 @@ func movable(nodes []NodeState) int32 {
 			continue
 		}
 		switch nodes[i].Reason {
-		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded:
+		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded,
+			v1alpha1.ReasonWaitingForBudget:
 		default:
 			n++
 		}
@@ -164,14 +186,25 @@ func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	}
 	if n.Running > 0 {
 		text += fmt.Sprintf(", %d running", n.Running)
+		if parts := grouped(nodes, Running, v1alpha1.ReasonRunning, v1alpha1.ReasonStarting); len(parts) > 0 {
+			text += ", of which " + strings.Join(parts, ", ")
+		}
 	}
+	if parts := grouped(nodes, Waiting); len(parts) > 0 {
+		text += "; waiting: " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// grouped counts the nodes of a state by their reasons, but for these, and names one of each.
+func grouped(nodes []NodeState, state State, but ...string) []string {
 	type group struct {
 		count int
 		first string
 	}
 	groups := map[string]group{}
 	for i := range nodes {
-		if node := &nodes[i]; node.State == Waiting {
+		if node := &nodes[i]; node.State == state && !slices.Contains(but, node.Reason) {
 			g := groups[node.Reason]
 			if g.count++; g.first == "" || node.Name < g.first {
 				g.first = node.Name
@@ -188,10 +221,7 @@ func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
 		}
 		parts = append(parts, part+")")
 	}
-	if len(parts) > 0 {
-		text += "; waiting: " + strings.Join(parts, ", ")
-	}
-	return text
+	return parts
 }
 
 // noMatchMessage names a taint, if there is one, as it is what people forget.

@@ -1,10 +1,14 @@
 package plan
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Peer is another NodeJob that matters to this one.
@@ -14,7 +18,8 @@ type Peer struct {
 	// Key of its record.
 	Key string
 	// Selector of its nodes.
-	Selector *metav1.LabelSelector
+	Selector    *metav1.LabelSelector
+	Tolerations []corev1.Toleration
 	// Revision that its nodes should be done with; "" while that is not known.
 	Revision string
 	// AnyRevision is true when a node that is done with an earlier revision counts as done.
@@ -28,7 +33,8 @@ type Peer struct {
 // peer is a Peer whose selector is read.
 type peer struct {
 	*Peer
-	selector labels.Selector
+	selector    labels.Selector
+	tolerations []corev1.Toleration
 }
 
 func readPeers(peers []Peer) []peer {
@@ -41,14 +47,19 @@ func readPeers(peers []Peer) []peer {
 				selector = labels.Nothing() // its own status says so
 			}
 		}
-		read = append(read, peer{&peers[i], selector})
+		read = append(read, peer{&peers[i], selector, task.Tolerations(peers[i].Tolerations)})
 	}
 	return read
 }
 
-// pending is true when the NodeJob is for the node, and not done there.
-func (p *peer) pending(node *Node) bool {
-	return p.selector.Matches(labels.Set(node.Labels)) && !p.done(node)
+// pending is true when the NodeJob is for the node, and not done there. One that a taint keeps off for good is
+// not for it.
+func (s *survey) pending(p *peer, node *Node) bool {
+	if p.done(node) || !p.selector.Matches(labels.Set(node.Labels)) {
+		return false
+	}
+	taint := s.untolerated(node, p.tolerations)
+	return taint == nil || slices.Contains(transientTaints, taint.Key)
 }
 
 // done is true when the NodeJob is done on the node. It is the short form of standing, for somebody else.
@@ -72,7 +83,7 @@ func (p *peer) done(node *Node) bool {
 // awaits names the first NodeJob that must be done on the node before; "" when none must.
 func (s *survey) awaits(node *Node) string {
 	for i := range s.dependsOn {
-		if s.dependsOn[i].pending(node) {
+		if s.pending(&s.dependsOn[i], node) {
 			return s.dependsOn[i].Name
 		}
 	}

@@ -30,15 +30,21 @@ func (s *survey) inPreparation(w *work) bool {
 		return false
 	}
 	_, drains := s.drainingSince(w.node)
-	return drains || s.cordonedForUs(w.node)
+	return s.cordonedForUs(w.node) || (drains && w.node.Unschedulable)
 }
 
-// drainingSince is when the drain of the node began, by the status.
+// drainingSince is when the drain of the node before the task began, by the status. One of an earlier node of its
+// name is another, and so is one for a failure, which is on record.
 func (s *survey) drainingSince(node *Node) (time.Time, bool) {
-	drains := s.in.Job.Status.Drains
+	drains, rec := s.in.Job.Status.Drains, node.On.Record
 	for i := range drains {
-		if drains[i].Node == node.Name {
-			return drains[i].Since.Time, true
+		since := drains[i].Since.Time
+		switch {
+		case drains[i].Node != node.Name:
+		case since.Before(node.Created), rec != nil && rec.Drain != nil && !since.After(rec.Drain.StartedAt):
+			return time.Time{}, false
+		default:
+			return since, true
 		}
 	}
 	return time.Time{}, false
@@ -108,8 +114,9 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 	}
 	if prev != nil {
 		r.Removed = prev.Removed
-		r.Again = isAgain(w.node, s.in.Revision)
-		if prev.Revision == s.in.Revision && prev.Outcome == record.Failed {
+		r.Again = s.isAgain(w.node, s.in.Revision)
+		// What was disrupted may have done something as well.
+		if prev.Revision == s.in.Revision && prev.Outcome != record.Succeeded && !s.replaced(w.node) {
 			r.Untried = prev.Untried
 		}
 	}
@@ -119,10 +126,12 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 // keepsCordon is true for a node that stays cordoned although it has not failed for good: an attempt is being
 // prepared or runs there, or will again.
 func (s *survey) keepsCordon(w *work, st *NodeState) bool {
-	if !s.prepares() || w.exhausted {
+	switch {
+	case !s.prepares():
 		return false
-	}
-	if w.slot {
+	case w.exhausted:
+		return !w.settled // what was done there is still to be undone
+	case w.slot:
 		return true
 	}
 	rec := w.node.On.Record

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,7 +22,7 @@ func (s *survey) factsOf(r *record.Record) (labelled, annotated map[string]strin
 		value, reported := r.Results[fact.Result]
 		switch {
 		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
-			return nil, nil, fmt.Sprintf("the result %s is too large to be published: at most %d bytes for one result, and %d for all",
+			return nil, nil, fmt.Sprintf("the result %s cannot be published, since results were left out or cut: one may have %d bytes, and all together %d",
 				fact.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
 		case !reported:
 		case fact.Label == "":
@@ -75,12 +76,25 @@ func (s *survey) publishKind(kind string, want, have, owners map[string]string, 
 		}
 	}
 	for key, owner := range owners {
-		if _, wanted := want[key]; owner == s.key && !wanted {
+		// Who has published what is on the node, where its kubelet may write as well: nobody may have us take away
+		// what a NodeJob could not have published.
+		if _, wanted := want[key]; owner == s.key && !wanted && mayPublish(key) {
 			delete(owners, key)
 			change[key] = nil
 		}
 	}
 	return ""
+}
+
+// mayPublish is true for keys that the API lets a NodeJob publish.
+func mayPublish(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	if !prefixed || prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
+		return true
+	}
+	return !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", v1alpha1.Group}, func(domain string) bool {
+		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+	})
 }
 
 // unpublish is the change that takes all facts of the NodeJob off a node; nil when there are none.

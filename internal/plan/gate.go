@@ -50,10 +50,11 @@ func (s *survey) readGate() {
 	}
 }
 
-// isGate is true for a taint that is the gate of some NodeJob, or was.
-func (s *survey) isGate(key string) bool {
-	prefix, _, _ := strings.Cut(key, "/")
-	return strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, key)
+// isGate is true for a taint that is the gate of some NodeJob, or was: one that is left of a gate that is gone is
+// taken off in a moment, and must not make the node look as if it were somebody else's.
+func (s *survey) isGate(t *corev1.Taint) bool {
+	prefix, _, _ := strings.Cut(t.Key, "/")
+	return t.Value == v1alpha1.GateValue || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
 }
 
 // gateKeys are the gates that a task on the node must not mind.
@@ -63,17 +64,17 @@ func (s *survey) gateKeys(node *Node) []string {
 		keys = append(keys, s.gate.Key)
 	}
 	for i := range node.Taints {
-		if key := node.Taints[i].Key; s.isGate(key) {
-			keys = append(keys, key)
+		if t := &node.Taints[i]; s.isGate(t) {
+			keys = append(keys, t.Key)
 		}
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// untolerated is the first taint that keeps the task off the node; nil when none does.
-func (s *survey) untolerated(node *Node) *corev1.Taint {
-	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(t.Key) }), s.tolerations)
+// untolerated is the first taint that keeps a task with these tolerations off the node; nil when none does.
+func (s *survey) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
+	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
 }
 
 // holds is true for a taint that is the gate, whoever has put it there. With a key of our own, one with another
@@ -94,7 +95,7 @@ func (s *survey) opened(node *Node, all bool) *record.Taints {
 		return nil
 	}
 	for i := range s.sharers {
-		if s.sharers[i].pending(node) {
+		if s.pending(&s.sharers[i], node) {
 			return nil
 		}
 	}
@@ -131,20 +132,24 @@ func (s *survey) tendGate(w *work, st *NodeState, mark *Mark) {
 
 // transient is true for a node that is selected, and only left out for a taint that goes by itself.
 func (s *survey) transient(node *Node) bool {
-	taint := s.untolerated(node)
+	taint := s.untolerated(node, s.tolerations)
 	return s.selects(node) && taint != nil && slices.Contains(transientTaints, taint.Key)
 }
 
 // closes is true for an unfinished node that is to have the gate's taint, and does not: one that joins, one
-// that has another machine or boot than when it was done where that is asked for, or any.
+// that has another machine or boot than when it was done where that is asked for, or any. One that was done with
+// this very revision stays open while it runs again: a NodeJob that shares the gate sees it done, and would
+// open it at once.
 func (s *survey) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case node.Deleting:
+	case node.Deleting, !s.selects(node): // a pod may run there all the same
 		return false
-	case s.gate.spec.Scope == v1alpha1.GateAll, s.gate.spec.OnReboot && rebooted, s.replaced(node):
+	case s.gate.spec.OnReboot && rebooted, s.replaced(node):
 		return true
+	case s.gate.spec.Scope == v1alpha1.GateAll:
+		return node.On.Label != s.in.Revision
 	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -51,7 +52,10 @@ func (h *history) start(a Start) {
 		Name: name, UID: h.nextUID("pod"), NodeName: a.Attempt.NodeName, NodeUID: a.Attempt.NodeUID,
 		Machine: task.Machine(a.Attempt.MachineID, a.Attempt.BootID), Runs: a.Attempt.Phase, Retry: a.Attempt.Retry,
 		Revision: a.Attempt.Revision, Attempt: a.Attempt.Number, Created: h.now, Finalized: true, Phase: corev1.PodPending,
-	}}
+	}, leaves: a.Attempt.BootID}
+	if policy := task.RebootPolicy(h.job); a.Attempt.Phase == task.Task && policy != v1alpha1.RebootNever {
+		pod.Reboot = policy
+	}
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
 	h.started(a.Attempt)
 }
@@ -70,7 +74,8 @@ func (h *history) record(a Record) {
 		h.say("there is no %s any more to record on", a.Node)
 		return
 	}
-	if !h.cordon(node, a.Change) {
+	before := *node
+	if !h.change(node, a.Change) {
 		return
 	}
 	decoded, err := record.Decode(record.Encode(*a.Record))
@@ -86,6 +91,7 @@ func (h *history) record(a Record) {
 		node.On.Label = ""
 	}
 	h.write(node, &decoded)
+	h.checkChange(&before, node, a.Change)
 	if !h.faults || h.rng.Intn(6) > 0 {
 		h.release(a.Pod)
 	}
@@ -99,7 +105,11 @@ func (h *history) write(node *Node, rec *record.Record) {
 
 func (h *history) mark(a Mark) {
 	node := h.real(a.Node, a.UID)
-	if node == nil || !h.cordon(node, a.Change) {
+	if node == nil {
+		return
+	}
+	before := *node
+	if !h.change(node, a.Change) {
 		return
 	}
 	h.say("%s", tell(a))
@@ -113,10 +123,12 @@ func (h *history) mark(a Mark) {
 		node.On.Record = &decoded
 	}
 	h.write(node, node.On.Record)
+	h.checkChange(&before, node, a.Change)
 }
 
-// cordon is false when the node has changed since it was seen, so that nothing is written.
-func (h *history) cordon(node *Node, change record.Change) bool {
+// change writes what others write as well; false when the node has changed since it was seen, so that
+// nothing is written.
+func (h *history) change(node *Node, change record.Change) bool {
 	if change.Shared() && !change.Guarded() {
 		h.break_("rule 9", "%s is changed in what others write, too, without a look at what it is", node.Name)
 	}
@@ -124,12 +136,14 @@ func (h *history) cordon(node *Node, change record.Change) bool {
 		h.say("%s has changed meanwhile: conflict", node.Name)
 		return false
 	}
-	c := change.Cordon
-	if c == nil {
-		return true
+	if c := change.Cordon; c != nil {
+		h.checkCordon(node, c)
+		node.CordonedBy, node.Unschedulable = c.By, len(c.By) > 0
 	}
-	h.checkCordon(node, c)
-	node.CordonedBy, node.Unschedulable = c.By, len(c.By) > 0
+	if t := change.Taints; t != nil {
+		node.Taints = slices.Clone(t.All)
+	}
+	h.changeLabels(node, change)
 	return true
 }
 
@@ -154,13 +168,18 @@ func (h *history) evict(a Evict) {
 
 func (h *history) forget(a Forget) {
 	node := h.real(a.Node, a.UID)
-	if node == nil || !h.cordon(node, a.Change) {
+	if node == nil {
+		return
+	}
+	before := *node
+	if !h.change(node, a.Change) {
 		return
 	}
 	h.say("%s", tell(a))
 	h.checkForget(node)
 	node.On = record.OnNode{}
 	h.write(node, nil)
+	h.checkChange(&before, node, a.Change)
 }
 
 func (h *history) release(pod Pod) {

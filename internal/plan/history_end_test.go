@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -18,11 +20,13 @@ func (h *history) settle() {
 	h.job = h.job.DeepCopy()
 	h.job.Spec.Suspend = false
 	h.job.Spec.Rollout.PromoteTo = ""
-	for _, node := range h.nodes {
-		node.Ready = corev1.ConditionTrue
-		node.Taints = nil
+	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
+		node := h.nodes[name]
+		h.ready(node, corev1.ConditionTrue)
+		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 		h.changed(node)
 	}
+	h.settleMore()
 	if h.job.DeletionTimestamp.IsZero() {
 		h.finishRollout()
 	}
@@ -42,23 +46,48 @@ func (h *history) finishRollout() {
 		h.askAll()
 		h.until("the second try ends", h.ended)
 	}
+	for range nodeCount {
+		if h.broken == "" && h.budgetIsUsedUp() {
+			h.uncordonAll()
+			h.until("the rollout goes on", h.ended)
+		}
+	}
 	if h.broken != "" {
 		return
 	}
-	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && !h.stepIsEmpty() {
+	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && !h.stepIsEmpty() && !h.badFacts() {
 		h.break_("liveness", "it is stalled although nothing fails any more: %+v", h.job.Status.Conditions)
 	}
-	for _, node := range h.nodes {
-		sameMachine := node.On.Record == nil || node.On.Record.MachineID == node.MachineID
-		if slices.Contains(node.CordonedBy, ownKey) && node.On.Label == h.rev && sameMachine {
-			h.break_("rule 8", "%s is done and stays cordoned", node.Name)
-		}
-	}
+	h.checkRest()
 }
 
 // stepIsEmpty is true when no node is there for the staging step beside the canaries.
 func (h *history) stepIsEmpty() bool {
 	return h.last.Status.Conditions[2].Reason == v1alpha1.ReasonStepWithoutNodes && len(h.job.Spec.Rollout.Steps) == 3
+}
+
+// budgetIsUsedUp is true when nodes that were cordoned for earlier failures keep everything from going on.
+func (h *history) budgetIsUsedUp() bool {
+	return slices.ContainsFunc(h.job.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionStalled && c.Reason == v1alpha1.ReasonWaitingForBudget
+	})
+}
+
+func (h *history) uncordonAll() {
+	for _, name := range sortedKeys(h.nodes) {
+		h.nodes[name].Unschedulable = false
+		h.changed(h.nodes[name])
+	}
+	h.say("somebody uncordons all nodes")
+}
+
+// badFacts is true when a node has succeeded before anybody asked for what it cannot publish.
+func (h *history) badFacts() bool {
+	return slices.ContainsFunc(sortedKeys(h.nodes), func(name string) bool {
+		node := h.nodes[name]
+		rec := node.On.Record
+		return rec != nil && h.unpublishable(node, rec.Results) != ""
+	})
 }
 
 func (h *history) ended() bool {
@@ -88,6 +117,7 @@ func (h *history) until(what string, over func() bool) {
 	for range 600 {
 		h.now = h.now.Add(5 * time.Second)
 		h.kubelets()
+		h.sweep()
 		if h.pass(); h.broken != "" || over() {
 			return
 		}

@@ -25,6 +25,9 @@ func (h *history) event() {
 		h.addNode("n0")
 		return
 	}
+	if h.more.Intn(3) == 0 && h.moreHappens(node) {
+		return
+	}
 	switch what := h.rng.Intn(40); {
 	case what < 8:
 		h.nodeEvent(what, node)
@@ -49,13 +52,13 @@ func (h *history) nodeEvent(what int, node *Node) {
 	switch what {
 	case 0:
 		h.say("%s is lost", node.Name)
-		node.Ready = corev1.ConditionUnknown
+		h.ready(node, corev1.ConditionUnknown)
 	case 1:
 		h.say("%s is not ready", node.Name)
-		node.Ready = corev1.ConditionFalse
+		h.ready(node, corev1.ConditionFalse)
 	case 2, 3:
 		h.say("%s is ready", node.Name)
-		node.Ready = corev1.ConditionTrue
+		h.ready(node, corev1.ConditionTrue)
 	case 4:
 		h.say("%s reboots", node.Name)
 		node.BootID = string(h.nextUID("boot"))
@@ -116,12 +119,13 @@ func (h *history) recordEvent(what int, node *Node) {
 			h.claimed[string(node.UID)+"/"+h.rev] = true
 		}
 	case 3:
-		if len(node.Taints) > 0 {
-			node.Taints = nil
+		if barred(node) {
+			node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 			h.say("%s loses its taint", node.Name)
 		} else {
-			node.Taints = []corev1.Taint{{Key: []string{"k", removalTaints[0]}[h.rng.Intn(2)], Effect: corev1.TaintEffectNoSchedule}}
-			h.say("%s is tainted with %s", node.Name, node.Taints[0].Key)
+			taint := corev1.Taint{Key: []string{"k", removalTaints[0]}[h.rng.Intn(2)], Effect: corev1.TaintEffectNoSchedule}
+			node.Taints = append(slices.Clone(node.Taints), taint)
+			h.say("%s is tainted with %s", node.Name, taint.Key)
 		}
 	case 4:
 		h.relabel(node, "pool", []string{"a", "b"}[h.rng.Intn(2)])
@@ -286,11 +290,13 @@ func (h *history) kubelets() {
 			pod.Phase = corev1.PodFailed
 		case node.lost():
 			continue
+		case !pod.ended() && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
+			h.rebootNode(pod, node)
 		case !pod.ended() && !pod.DeleteRequested.IsZero():
 			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.now, Reported: true, Reason: outcome.ReasonInterrupted}, "stopped by its kubelet")
 		case !pod.ended() && h.rng.Intn(3) > 0:
-			pod.Started, pod.ran = h.now, true
-			pod.Exit = &Exit{Finished: h.now, Reported: true}
+			pod.Started, pod.ran, pod.ranIn = h.now, true, node.BootID
+			pod.Exit = &Exit{Finished: h.now, Reported: true, Results: h.someResults(pod)}
 			pod.Phase = corev1.PodSucceeded
 			if !pod.willSucceed {
 				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
@@ -298,7 +304,7 @@ func (h *history) kubelets() {
 			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
 			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
 				h.say("and takes the node with it")
-				node.Ready = corev1.ConditionFalse
+				h.ready(node, corev1.ConditionFalse)
 				h.changed(node)
 			}
 		}

@@ -61,6 +61,7 @@ func (h *history) forgetRuns(which func(key string) bool) {
 	maps.DeleteFunc(h.succeeded, func(k string, _ bool) bool { return which(k) })
 	maps.DeleteFunc(h.failures, func(k string, _ int32) bool { return which(k) })
 	maps.DeleteFunc(h.undoFailures, func(k string, _ int32) bool { return which(k) })
+	maps.DeleteFunc(h.tried, func(k string, _ bool) bool { return which(k) })
 }
 
 // beginRevision begins to watch a revision. Nodes may have run it before.
@@ -83,7 +84,7 @@ func (h *history) forgiven() {
 func (h *history) exhausted(node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
-		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+		(node.On.Label != h.rev || rec.Again) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
 // down is true when the node has been lost since an attempt failed there, and none runs there now.
@@ -92,7 +93,7 @@ func (h *history) down(node *Node, pods []Pod) bool {
 		return false
 	}
 	rec := node.On.Record
-	return rec != nil && node.lost() && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Attempts > 0 &&
+	return rec != nil && node.lost() && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
@@ -154,7 +155,7 @@ func (h *history) onlyCanaries(in Input) bool {
 	return first.Nodes != nil && done <= int(first.Nodes.IntVal)
 }
 
-func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" }
+func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" && h.needed(node) }
 
 // provenAt is when the revision was proven, by the status.
 func (h *history) provenAt() time.Time {
@@ -165,7 +166,8 @@ func (h *history) provenAt() time.Time {
 }
 
 func (h *history) joined(node *Node) bool {
-	return h.job.DeletionTimestamp.IsZero() && !h.provenAt().IsZero() && node.Created.After(h.provenAt())
+	doneBefore := node.On.Label != "" || node.On.Record != nil && node.On.Record.Outcome == record.Succeeded
+	return h.job.DeletionTimestamp.IsZero() && !h.provenAt().IsZero() && node.Created.After(h.provenAt()) && !doneBefore
 }
 
 // busyNodes are those on which a pod of ours has an end that is not on record.
@@ -175,8 +177,13 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 		pod := &pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
 		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !h.joined(&node) &&
-			(pod.Runs == task.Task || undoable(pod, &node) || !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
+			(pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(pod, &node) || pod.Runs == task.Rollback && !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
 			busy[pod.NodeName] = true
+		}
+	}
+	for name := range h.cache.nodes {
+		if node := h.cache.nodes[name]; h.reboots(&node) && !h.joined(&node) {
+			busy[name] = true
 		}
 	}
 	return busy
@@ -219,16 +226,5 @@ func (h *history) count(node *Node, pod *simPod, ended record.Outcome, key strin
 	case pod.Runs == task.Rollback && ended == record.Failed && since:
 		h.undoFailures[key]++
 	case pod.Runs == task.Rollback:
-	case ended == record.Succeeded:
-		h.succeeded[key] = true
-		delete(h.failures, key)
-		if pod.Revision == h.rev {
-			h.staged = h.staged || node.Labels["stage"] == "yes"
-			if h.firstSuccess.IsZero() {
-				h.firstSuccess = h.now
-			}
-		}
-	case ended == record.Failed && since:
-		h.failures[key]++
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -36,34 +35,46 @@ func (h *history) checkPlan(in Input, p Plan) {
 		if !h.joined(&node) {
 			busy[node.Name] = true
 		}
-		rollback := start.Attempt.Phase == task.Rollback
-		switch {
-		case node.lost() || node.Deleting || node.Ready == "":
-			h.break_("rule 7", "%s is started and is not there", node.Name)
-		case len(node.Taints) > 0 && !rollback:
-			h.break_("eligible", "%s is started in spite of its taint", node.Name)
-		case !h.selected(&node) && !deleting:
-			h.break_("eligible", "%s is started and not selected", node.Name)
-		case in.Job.Spec.Suspend && !deleting:
-			h.break_("suspend", "%s is started", node.Name)
-		case in.Obstacle != nil:
-			h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
-		case len(busy) > limit && !h.joined(&node):
-			h.break_("rule 3", "%d nodes run, %d may", len(busy), limit)
-		case deleting && !rollback:
-			h.break_("deletion", "%s is started", node.Name)
+		h.checkEligible(in, &node, start.Attempt.Phase)
+		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Verify; goesOn {
+			continue // it has its slot
 		}
-		if !rollback {
+		if len(busy) > limit && !h.joined(&node) {
+			h.break_("rule 3", "%d nodes run, %d may", len(busy), limit)
+		}
+		if start.Attempt.Phase == task.Task {
 			h.checkRollout(in, &node, mayFail(in.Job.Spec.Rollout, int(n.Matched)))
 		}
 	}
 	h.checkWrites(p)
+	h.checkPrepared(in, p, busy, limit)
 	if !p.WakeAt.IsZero() && !p.WakeAt.After(in.Now) {
 		h.break_("cost", "it wakes at %v, which is not to come", p.WakeAt)
 	}
 	h.checkStates(in, p)
 	if in.Obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
 		h.break_("rule 10", "the obstacle is not in the status")
+	}
+}
+
+// checkEligible holds a start against what keeps pods off a node.
+func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
+	deleting := !in.Job.DeletionTimestamp.IsZero()
+	switch {
+	case node.lost() || node.Deleting || node.Ready == "":
+		h.break_("rule 7", "%s is started and is not there", node.Name)
+	case in.Obstacle != nil && phase != task.Reboot: // which needs nothing of what is missing
+		h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
+	case deleting && phase != task.Rollback:
+		h.break_("deletion", "%s is started", node.Name)
+	case phase == task.Reboot, phase == task.Verify:
+		// What was begun is ended.
+	case barred(node) && phase == task.Task:
+		h.break_("eligible", "%s is started in spite of its taint", node.Name)
+	case !h.selected(node) && !deleting:
+		h.break_("eligible", "%s is started and not selected", node.Name)
+	case in.Job.Spec.Suspend && !deleting:
+		h.break_("suspend", "%s is started", node.Name)
 	}
 }
 
@@ -80,7 +91,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case !h.selected(other):
 		case h.exhausted(other), h.down(other, in.Pods):
 			bad++
-		case other.UID == node.UID, len(other.Taints) > 0 && other.On.Label != h.rev:
+		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
 		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue && !h.soakIsOver():
@@ -130,7 +141,12 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 func (h *history) checkStart(a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	key := run(&node, a.Revision)
-	if a.Phase == task.Rollback {
+	switch a.Phase {
+	case task.Task:
+		h.checkRun(&node, a, key)
+	case task.Reboot, task.Verify:
+		h.checkGoesOn(&node, a)
+	case task.Rollback:
 		switch rec := node.On.Record; {
 		case rec == nil || rec.Revision != a.Revision:
 			h.break_("rollback", "%s is rolled back and has nothing on record", node.Name)
@@ -141,19 +157,34 @@ func (h *history) checkStart(a task.Attempt) {
 		case h.undone[node.UID]:
 			h.break_("rollback", "%s is rolled back a second time", node.Name)
 		}
-		return
 	}
-	if h.succeeded[key] {
+}
+
+// checkRun holds the start of a task against what it was asked to wait for.
+func (h *history) checkRun(node *Node, a task.Attempt, key string) {
+	if h.succeeded[key] && !h.mayRunAgain(node, key) {
 		h.break_("exactly once", "%s runs %s again after a success", node.Name, a.Revision)
 	}
+	delete(h.succeeded, key)
+	h.tried[key] = true
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
 		h.break_("rule 6", "%s is tried again after %d failures", node.Name, h.failures[key])
+	}
+	if h.awaited(node) {
+		h.break_("dependsOn", "%s is started before the NodeJob that it depends on is done there", node.Name)
+	}
+	if h.reboots(node) {
+		h.break_("reboot", "%s is started while it reboots", node.Name)
 	}
 }
 
 // checkRecord holds what is recorded against what has happened.
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
+	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Verify || a.Record.Outcome == record.Rebooting {
+		h.checkReboot(node, a, pod)
+		return
+	}
 	if task.MachineID(pod.Machine) != node.MachineID && h.cache.nodes[node.Name].MachineID == node.MachineID {
 		h.break_("truth", "%s is recorded on %s, which is another machine", pod.Name, node.Name)
 	}
@@ -166,7 +197,13 @@ func (h *history) checkRecord(node *Node, a Record) {
 		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
 	}
 	overdue := !h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)))
+	seen := h.seen[node.Name]
+	if pod.Runs == task.Task && pod.ran && pod.willSucceed {
+		h.checkResults(&seen, a.Record, pod.results)
+	}
 	switch {
+	case ended == record.Failed && pod.ran && pod.willSucceed && (a.Record.Reason == v1alpha1.ReasonInvalidResult || a.Record.Reason == v1alpha1.ReasonPublishConflict):
+		// checkResults knows.
 	case ended == record.Succeeded && (!pod.ran || !pod.willSucceed):
 		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
 	case ended == record.Failed && !(pod.ran && !pod.willSucceed) && !overdue:
@@ -175,6 +212,9 @@ func (h *history) checkRecord(node *Node, a Record) {
 		h.break_("truth", "a disruption is recorded for %s, which ran to its end", pod.Name)
 	}
 	h.count(node, pod, ended, key)
+	if pod.Runs == task.Task {
+		h.countRun(node, a.Record, key)
+	}
 }
 
 // checkMark holds what is done to a failed node against the policy.
@@ -188,10 +228,16 @@ func (h *history) checkMark(node *Node, a Mark) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
-		undone := h.job.Spec.Rollback == nil || seen.lost() || seen.Deleting ||
+		undone := h.job.Spec.Rollback == nil || rec.Untried || seen.lost() || seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
 		if policy != v1alpha1.FailedNodeDrain || !h.exhausted(&seen) || !undone {
 			h.break_("onFailure", "the drain of %s begins", node.Name)
+		}
+	case v1alpha1.ReasonGateClosed:
+		h.checkClosed(&seen)
+	case v1alpha1.ReasonPreparing:
+		if !h.prepares() || !h.selected(&seen) {
+			h.break_("disruption", "%s is cordoned before the task", node.Name)
 		}
 	case v1alpha1.ReasonDrained:
 		if len(h.workloads[node.UID]) > 0 {
@@ -222,7 +268,10 @@ func (h *history) checkCordon(node *Node, c *record.Cordon) {
 func (h *history) checkEvict(a Evict) {
 	node := h.cache.nodes[a.Node]
 	rec := node.On.Record
+	before := h.job.Spec.Disruption.Drain != nil && !h.exhausted(&node) && !h.job.Spec.Suspend && h.selected(&node) &&
+		(node.Unschedulable || slices.Contains(node.CordonedBy, ownKey))
 	switch {
+	case before:
 	case h.job.Spec.OnFailure.Node != v1alpha1.FailedNodeDrain, h.job.Spec.Suspend, !h.exhausted(&node), !node.Unschedulable,
 		rec == nil || rec.Drain == nil || !rec.Drain.FinishedAt.IsZero():
 		h.break_("onFailure", "pods are evicted from %s", a.Node)
@@ -258,6 +307,10 @@ func (h *history) finish() {
 			h.break_("deletion", "pod %s is left", name)
 		}
 	}
+	for _, name := range sortedKeys(h.cache.nodes) {
+		node := h.cache.nodes[name]
+		h.checkGone(&node, false)
+	}
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		return
 	}
@@ -271,101 +324,8 @@ func (h *history) finish() {
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
-	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !leaving && (pod.Runs == task.Task || undoable(&pod, &node)) {
+	matters := pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(&pod, &node) || pod.Runs == task.Verify && goesOn(&pod, &node)
+	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !leaving && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
-}
-
-// checkWrites holds that no two actions write to one node: they run in parallel, and know nothing of
-// each other.
-func (h *history) checkWrites(p Plan) {
-	written := map[string]bool{}
-	for _, action := range p.Actions {
-		var node string
-		switch a := action.(type) {
-		case Record:
-			node = a.Node
-		case Mark:
-			node = a.Node
-		case Forget:
-			node = a.Node
-		default:
-			continue
-		}
-		if written[node] {
-			h.break_("independent actions", "%s is written to twice", node)
-		}
-		written[node] = true
-	}
-}
-
-// checkStates holds what is said of each node against what really happened there.
-func (h *history) checkStates(in Input, p Plan) {
-	if !in.Job.DeletionTimestamp.IsZero() {
-		return
-	}
-	recorded := map[string]bool{}
-	for _, action := range p.Actions {
-		if a, ok := action.(Record); ok {
-			recorded[a.Pod.Name] = true
-		}
-	}
-	for i := range p.Nodes {
-		node := &in.Nodes[i]
-		rec := node.On.Record
-		live := h.real(node.Name, node.UID)
-		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
-		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
-			!h.succeeded[run(node, in.Revision)] && !h.claimed[string(node.UID)+"/"+in.Revision] {
-			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
-		}
-		if p.Nodes[i].State == Done && node.On.Label != in.Revision {
-			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
-		}
-		if p.Nodes[i].Reason == "" {
-			h.break_("explain", "%s is %s for no reason", node.Name, p.Nodes[i].State)
-		}
-	}
-	for i := range in.Pods {
-		pod := &in.Pods[i]
-		node, there := h.cache.nodes[pod.NodeName]
-		open := there && releasable(pod) && sameMachine(h.job, pod, &node) && !pod.ended() && !onRecord(pod, &node) && pod.Runs == task.Task
-		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
-			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
-		}
-	}
-}
-
-// checkStatus holds the status against its bounds, and against the one before.
-func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
-	if len(after.Failures) > maxFailures || len(after.Drains) > maxDrains {
-		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))
-	}
-	holds := 0
-	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
-		if isTrue(after, kind) {
-			holds++
-		}
-	}
-	if holds > 1 {
-		h.break_("status", "%d conditions are true at once", holds)
-	}
-	if after.Rollout == nil || before.Rollout == nil || before.Revision != after.Revision {
-		return
-	}
-	if !before.Rollout.ProvenAt.IsZero() && !before.Rollout.ProvenAt.Equal(&after.Rollout.ProvenAt) {
-		h.break_("status", "a revision is not proven any more")
-	}
-	if len(after.Rollout.Casualties) > maxCasualties || len(after.Rollout.AtRisk) > maxCasualties {
-		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.Casualties), len(after.Rollout.AtRisk))
-	}
-}
-
-func isTrue(status v1alpha1.NodeJobStatus, kind string) bool {
-	for _, c := range status.Conditions {
-		if c.Type == kind {
-			return c.Status == metav1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -60,12 +60,18 @@ func (s *survey) setAsideOrGiveBack(w *work, st *NodeState, p *Plan) {
 	case w.exhausted && !leave:
 		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
 	case s.keepsCordon(w, st):
-	case leave, st.State == Done, st.State == Excluded:
+	case leave, st.State == Done, st.State == Excluded, s.wasPrepared(w.node):
 		s.handBack(w, false, p)
 	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
 		s.handBack(w, true, p)
 	}
 	// While the task is tried again the node stays cordoned, until a success opens it.
+}
+
+// wasPrepared is true for a node that was cordoned before a task, and not for a failure: when the task does not
+// come to run, as under spec.suspend, the node is given back.
+func (s *survey) wasPrepared(node *Node) bool {
+	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
 // cordon is the change that cordons the node for this NodeJob; nil when it is, or when somebody else

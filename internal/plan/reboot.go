@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,13 +42,15 @@ func (s *survey) rebooting(pod *Pod, node *Node, r record.Record) record.Record 
 		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
 		return r
 	}
-	from := firstOf(task.BootID(pod.Machine), node.BootID)
+	// The boot that the node was last seen in: the task may have run in it although the pod was made for an earlier
+	// one. Should it have run in that, the node is rebooted once more than it had to be.
+	from := firstOf(node.BootID, task.BootID(pod.Machine))
 	if from == "" {
 		r.Outcome, r.Reason = record.Failed, v1alpha1.ReasonRebootFailed
 		r.Message = "the node does not report which boot it is in, so nobody could tell that it has rebooted"
 		return r
 	}
-	r.Outcome, r.Again = record.Rebooting, isAgain(node, pod.Revision)
+	r.Outcome, r.Again = record.Rebooting, s.isAgain(node, pod.Revision)
 	r.Reboot = &record.Reboot{StartedAt: s.now().Time, FromBootID: from}
 	return r
 }
@@ -117,9 +120,20 @@ func (s *survey) givenUp(rec *record.Record) record.Record {
 func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
+	if len(e.Results) > 0 {
+		// The check may add to the results of the task.
+		results := maps.Clone(e.Results)
+		for key, value := range r.Results {
+			if _, anew := results[key]; !anew {
+				results[key] = value
+			}
+		}
+		r.Results = results
+	}
+	r.Truncated = r.Truncated || e.Truncated
 	switch e.Outcome {
 	case record.Succeeded:
-		return s.completed(r, node, e.Message)
+		return s.completed(r, firstOf(task.BootID(pod.Machine), node.BootID), e.Message)
 	case record.Disrupted, record.Rebooting:
 		r.Disruptions++
 	case record.Failed:
@@ -131,9 +145,9 @@ func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	return r
 }
 
-// completed is the record of a run with a reboot that has succeeded.
-func (s *survey) completed(r record.Record, node *Node, message string) record.Record {
-	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Again = record.Succeeded, node.BootID, nil, 0, false
+// completed is the record of a run with a reboot that has succeeded in this boot.
+func (s *survey) completed(r record.Record, boot, message string) record.Record {
+	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Again = record.Succeeded, boot, nil, 0, false
 	r.Message = firstOf(message, r.Message)
 	return r
 }
@@ -145,15 +159,14 @@ func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
 	deadline := s.rebootDeadline(rec)
 	st.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
 	if !s.in.Now.Before(deadline) {
-		r := s.givenUp(rec)
-		r.PodUID = ""
-		s.conclude(w, &Pod{}, r, p)
+		// The pod that is on record stays so: it may not be let go yet.
+		s.conclude(w, &Pod{}, s.givenUp(rec), p)
 		return
 	}
 	st.Until = deadline
 	p.wake(deadline)
 	if !rebooted(node) {
-		if !s.pauses(leaving, w, st, p) {
+		if !s.pauses(task.Reboot, leaving, w, st, p) {
 			s.goOn(w, task.Reboot, p)
 		}
 		return
@@ -187,23 +200,26 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 		p.wake(until)
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
-		r.FinishedAt, r.PodUID = s.in.Now, ""
-		s.conclude(w, &Pod{}, s.completed(r, node, ""), p)
-	case !s.pauses(leaving, w, st, p):
+		r.FinishedAt = s.in.Now
+		s.conclude(w, &Pod{}, s.completed(r, node.BootID, ""), p)
+	case !s.pauses(task.Verify, leaving, w, st, p):
 		s.goOn(w, task.Verify, p)
 		st.Reason = v1alpha1.ReasonVerifying
 	}
 }
 
 // pauses is true when the next pod of the run must not be made now.
-func (s *survey) pauses(leaving bool, w *work, st *NodeState, p *Plan) bool {
+func (s *survey) pauses(phase task.Phase, leaving bool, w *work, st *NodeState, p *Plan) bool {
 	reason, message := absence(w.node)
 	rec := w.node.On.Record
 	switch {
 	case reason != "":
 		st.Message = message
 	case leaving:
-	case s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
+	case s.hinders(phase) && !s.in.Now.Before(s.obstacle.RetryAt) && !s.obstacle.RetryAt.IsZero():
+		return false // one start shows whether it is still there
+	case s.hinders(phase):
+		s.obstructed++
 		st.Message = s.obstacle.Message
 		p.wake(s.obstacle.RetryAt)
 	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.FinishedAt, rec.Disruptions)):
@@ -213,6 +229,19 @@ func (s *survey) pauses(leaving bool, w *work, st *NodeState, p *Plan) bool {
 		return false
 	}
 	return true
+}
+
+// hinders is true for an obstacle that keeps the next pod of a run from being made. The reboot needs nothing but a
+// pod, and what the NodeJob waits for before a run matters no more.
+func (s *survey) hinders(phase task.Phase) bool {
+	if s.obstacle == nil {
+		return false
+	}
+	switch s.obstacle.Reason {
+	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector:
+		return false
+	}
+	return phase != task.Reboot || !s.obstacle.RetryAt.IsZero()
 }
 
 // goOn starts the next pod of the run.

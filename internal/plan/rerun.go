@@ -44,21 +44,24 @@ func (s *survey) standing(node *Node) standing {
 	switch {
 	case was.touched && rec.Outcome == record.Rebooting:
 		was.rebooting = true
-	case was.touched && rec.Again && label == s.in.Revision:
-		// The label is that of the run before.
-		was.failures, was.notBefore = s.setbacks(rec)
-	case label != "" && label == s.in.Revision:
+	case s.doneBy(label, s.in.Revision) && !(was.touched && goesOnAgain(rec)):
 		was.done = true
-		was.proof = was.touched && rec.Outcome == record.Succeeded
-		s.runAgain(node, &was)
-	case label != "" && !valueOr(s.in.Job.Spec.Rerun.OnChange, true):
-		was.done = true
+		was.proof = was.touched && label == s.in.Revision && rec.Outcome == record.Succeeded
 		s.runAgain(node, &was)
 	case was.touched && !s.void(rec):
 		was.failures, was.notBefore = s.setbacks(rec)
 	}
 	return was
 }
+
+// doneBy is true for a label that says that the node is done with the revision.
+func (s *survey) doneBy(label, revision string) bool {
+	return label != "" && (label == revision || !valueOr(s.in.Job.Spec.Rerun.OnChange, true))
+}
+
+// goesOnAgain is true for a further run that has not ended: the label is that of the run before. A failure takes the
+// label off, so one that is there after it is somebody's, who skips the node.
+func goesOnAgain(rec *record.Record) bool { return rec.Again && rec.Outcome != record.Failed }
 
 // runAgain says why and when a node that is done runs the task again without a change of it.
 func (s *survey) runAgain(node *Node, was *standing) {
@@ -100,10 +103,11 @@ func (s *survey) nextDue(node *Node, finished time.Time) time.Time {
 	return time.Unix(n*seconds+offset, 0).UTC()
 }
 
-// isAgain is true for a run on a node that was done with the revision before, and has the label since.
-func isAgain(node *Node, revision string) bool {
+// isAgain is true for a run on a node that was done with the revision before, and has the label since; with
+// rerun.onChange false, with any.
+func (s *survey) isAgain(node *Node, revision string) bool {
 	rec := node.On.Record
-	return node.On.Label == revision && rec != nil && rec.Revision == revision && (rec.Outcome == record.Succeeded || rec.Again)
+	return s.doneBy(node.On.Label, revision) && rec != nil && (rec.Again || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.

@@ -119,7 +119,7 @@ func (s *survey) choose(pool []int, want int, nodes []NodeState) []int {
 		}
 	}
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(cmp.Compare(s.claim(a, nodes), s.claim(b, nodes)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -135,6 +135,18 @@ func (s *survey) choose(pool []int, want int, nodes []NodeState) []int {
 	}
 	s.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
+}
+
+// claim orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
+// taken away beside it: disruption.maxUnavailable may not allow both, and then nothing would ever go on.
+func (s *survey) claim(i int, nodes []NodeState) int {
+	switch {
+	case nodes[i].State == Done || !s.disrupts():
+		return 0
+	case s.cordonedForUs(s.work[i].node):
+		return 1
+	}
+	return 2
 }
 
 // startable is true for an unfinished node that is there to run a task sooner or later.
@@ -174,13 +186,16 @@ func (s *survey) spread(nodes []int, inZone map[string]int) {
 func (s *survey) reluctance(node *Node) int {
 	n := 0
 	if s.disrupts() && node.Name == s.in.OwnNode {
-		n += 4
+		n += 8
+	}
+	if !s.disrupts() || !s.cordonedForUs(node) {
+		n++ // one that is set aside already is taken away from nobody
 	}
 	if node.Ready != corev1.ConditionTrue {
-		n++
+		n += 2
 	}
 	if _, ok := node.Labels[controlPlaneLabel]; ok {
-		n += 2
+		n += 4
 	}
 	return n
 }

@@ -35,11 +35,11 @@ func Stray(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 }
 
 // claimed is true for a taint that is the gate of a NodeJob, or could be: with the key of its own, its own plan
-// knows better.
+// knows better, unless its gate has another key by now.
 func claimed(taint *corev1.Taint, jobs []*v1alpha1.NodeJob) bool {
 	return slices.ContainsFunc(jobs, func(job *v1alpha1.NodeJob) bool {
 		if taint.Key == v1alpha1.RecordKey(job.Namespace, job.Name) {
-			return true
+			return v1alpha1.GateKey(job) == taint.Key
 		}
 		gate := job.Spec.Gate
 		if gate == nil || gate.Key != taint.Key {

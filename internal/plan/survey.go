@@ -116,6 +116,14 @@ func newSurvey(in Input) *survey {
 		return s // which nodes it was for does not matter any more
 	}
 	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	for _, drain := range []struct {
+		field string
+		spec  *v1alpha1.DrainSpec
+	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.disruption.drain", in.Job.Spec.Disruption.Drain}} {
+		if drain.spec != nil {
+			s.selectorOf(drain.spec.PodSelector, drain.field+".podSelector")
+		}
+	}
 	s.readSteps()
 	s.carryOver()
 	return s
@@ -234,7 +242,7 @@ func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	failed := r.Outcome == record.Failed
 	// A disruption says nothing about the node, and leaves the label of an earlier revision; so does a drain that
 	// was in vain. But one that another machine has left behind would make this one look done.
-	a.DropLabel = (failed && r.Reason != v1alpha1.ReasonDrainTimedOut) || (r.Outcome != record.Succeeded && s.replaced(node))
+	a.DropLabel = (failed && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Again)) || (r.Outcome != record.Succeeded && s.replaced(node))
 	a.Final = failed && r.Attempts > s.retryLimit()
 	if a.Shared() || pod.UID == "" {
 		a.ResourceVersion = node.ResourceVersion
@@ -251,6 +259,7 @@ func (s *survey) completes(node *Node, c *record.Change) {
 		return
 	}
 	c.Facts = facts
+	c.Record.Cordoned = false
 	c.Cordon = s.uncordon(node)
 	c.Taints = s.opened(node, true)
 	s.removeLabels(node, c)
@@ -279,7 +288,7 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 		s.failures = append(s.failures, s.failureOf(node, false))
 		return
 	}
-	if taint := s.untolerated(node); taint != nil {
+	if taint := s.untolerated(node, s.tolerations); taint != nil {
 		st.set(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}

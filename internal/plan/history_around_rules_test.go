@@ -1,0 +1,301 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// What must be true of gates, facts, and whatever others have on a node.
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func (h *history) deleting() bool { return !h.job.DeletionTimestamp.IsZero() }
+
+// isOurGate is true for a taint that is the gate of the NodeJob, whoever has put it there.
+func (h *history) isOurGate(t *corev1.Taint) bool {
+	gate := h.job.Spec.Gate
+	return t.Key == v1alpha1.GateKey(h.job) && (t.Key == ownKey || gateEffectOf(gate) == t.Effect)
+}
+
+func (h *history) closedFor(node *Node) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return h.isOurGate(&t) })
+}
+
+// isDone is true for a node that is done by its label, and has nothing that asks for another run.
+func (h *history) isDone(node *Node) bool {
+	rec := node.On.Record
+	if node.On.Label != h.rev {
+		return false
+	}
+	if rec == nil || rec.Revision != h.rev {
+		return rec == nil || rec.MachineID == node.MachineID
+	}
+	_, needs := node.Labels[needsKey]
+	relabelled := needs && rec.Removed[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
+	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
+	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && !rec.Again || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+}
+
+// checkChange compares a node before and after a write of ours: nothing of somebody else's may have changed,
+// and a gate only opens when it may.
+func (h *history) checkChange(before, after *Node, c record.Change) {
+	seen := h.seen[before.Name]
+	for i := range before.Taints {
+		t := before.Taints[i]
+		if slices.Contains(after.Taints, t) {
+			continue
+		}
+		if !h.isOurGate(&t) {
+			h.break_("rule 9", "the taint %s of %s is somebody else's, and is taken off", t.ToString(), before.Name)
+		}
+		h.checkOpened(&seen, &t, c)
+	}
+	for i := range after.Taints {
+		t := after.Taints[i]
+		if !slices.Contains(before.Taints, t) && (h.job.Spec.Gate == nil || !h.isOurGate(&t) || t.Value != v1alpha1.GateValue || h.deleting()) {
+			h.break_("rule 9", "%s is given the taint %s", before.Name, t.ToString())
+		}
+	}
+	if c.Record != nil && c.Record.Outcome == record.Succeeded && c.Record.Rollback == nil {
+		h.checkTogether(&seen, after, c.Record)
+	}
+	h.checkLabels(before.Name, before.UID, before.Labels, after.Labels)
+	h.checkLabels(before.Name, before.UID, before.Annotations, after.Annotations)
+	for key, owner := range before.Published.Labels {
+		if owner != ownKey && after.Published.Labels[key] != owner {
+			h.break_("rule 9", "the label %s of %s is published by another NodeJob, which is forgotten", key, before.Name)
+		}
+	}
+}
+
+// checkOpened holds that a gate opens for a reason.
+func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
+	excluded := !h.selected(seen) || barredForGood(seen)
+	succeeds := c.Record != nil && c.Record.Outcome == record.Succeeded
+	switch {
+	case h.shares() && t.Key == sharedGate && h.otherPending(seen):
+		h.break_("gate", "%s is opened, and another NodeJob with the same gate is not done there", seen.Name)
+	case h.deleting(), h.job.Spec.Gate == nil, succeeds, h.isDone(seen):
+	case excluded && (t.Value == v1alpha1.GateValue || t.Key == ownKey):
+	default:
+		h.break_("gate", "%s is opened, and is not done", seen.Name)
+	}
+}
+
+// checkTogether holds that what a success brings about is in one write with it.
+func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
+	if h.job.Spec.Gate != nil && h.closedFor(seen) && h.closedFor(after) && !(h.shares() && h.otherPending(seen)) {
+		h.break_("gate", "%s is done and not opened in the same write", after.Name)
+	}
+	if slices.Contains(after.CordonedBy, ownKey) && after.Unschedulable {
+		h.break_("rule 8", "%s is done and not opened in the same write", after.Name)
+	}
+	for _, fact := range h.job.Spec.Publish {
+		have, key := after.Labels, fact.Label
+		if key == "" {
+			have, key = after.Annotations, fact.Annotation
+		}
+		want, reported := rec.Results[fact.Result]
+		if value, there := have[key]; reported && value != want || !reported && there && h.facts[after.UID][key] {
+			h.break_("facts", "%s is done with %s=%q, and reported %q", after.Name, key, value, want)
+		}
+	}
+}
+
+// checkLabels compares labels, or annotations, before and after a write of ours.
+func (h *history) checkLabels(name string, uid types.UID, before, after map[string]string) {
+	ours := h.facts[uid]
+	if ours == nil {
+		ours = map[string]bool{}
+		h.facts[uid] = ours
+	}
+	for key, value := range before {
+		is, there := after[key]
+		switch {
+		case there && is == value, ours[key], !there && slices.Contains(h.job.Spec.RemoveLabels, key):
+		default:
+			h.break_("rule 9", "%s=%s of %s is somebody else's, and is %q now", key, value, name, is)
+		}
+		if !there {
+			delete(ours, key)
+		}
+	}
+	for key := range after {
+		if _, was := before[key]; was {
+			continue
+		}
+		if !slices.ContainsFunc(h.job.Spec.Publish, func(f v1alpha1.Fact) bool { return key == f.Label || key == f.Annotation }) {
+			h.break_("rule 9", "%s is given %s", name, key)
+		}
+		ours[key] = true
+	}
+}
+
+// checkClosed is for a node whose gate the manager closes.
+func (h *history) checkClosed(seen *Node) {
+	gate := h.job.Spec.Gate
+	replaced := seen.On.Record != nil && seen.On.Record.MachineID != seen.MachineID
+	switch {
+	case gate == nil, h.deleting(), !h.selected(seen), h.closedFor(seen):
+		h.break_("gate", "%s is closed", seen.Name)
+	case h.isDone(seen) && h.job.Spec.Rerun.EverySeconds == 0:
+		h.break_("gate", "%s is done, and closed", seen.Name)
+	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && seen.Created.Before(h.gateSince[gate.Key+string(gateEffectOf(gate))].Truncate(time.Second)):
+		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
+	}
+}
+
+// checkSwept holds what is taken off as nobody's.
+func (h *history) checkSwept(before, after *Node) {
+	for i := range before.Taints {
+		t := &before.Taints[i]
+		claimed := !h.gone && h.job.Spec.Gate != nil && h.isOurGate(t) && v1alpha1.GateKey(h.job) == t.Key ||
+			h.other != "" && t.Key == sharedGate && t.Effect == corev1.TaintEffectNoSchedule
+		if !slices.Contains(after.Taints, *t) && (claimed || t.Value != v1alpha1.GateValue) {
+			h.break_("rule 9", "the taint %s of %s is swept away", t.ToString(), before.Name)
+		}
+	}
+	if slices.Contains(before.CordonedBy, ownKey) && !slices.Contains(after.CordonedBy, ownKey) && !h.gone {
+		h.break_("rule 8", "the cordon of %s is swept away", before.Name)
+	}
+}
+
+// unpublishable says why the results of a run cannot be published on a node; "" when they can.
+func (h *history) unpublishable(seen *Node, results map[string]string) string {
+	for _, fact := range h.job.Spec.Publish {
+		have, key := seen.Labels, fact.Label
+		if key == "" {
+			have, key = seen.Annotations, fact.Annotation
+		}
+		value, reported := results[fact.Result]
+		_, there := have[key]
+		switch {
+		case !reported:
+		case fact.Label != "" && value == badLabel:
+			return v1alpha1.ReasonInvalidResult
+		case there && !h.facts[seen.UID][key]:
+			return v1alpha1.ReasonPublishConflict
+		}
+	}
+	return ""
+}
+
+// checkResults holds that a run fails when its results cannot be published, and only then.
+func (h *history) checkResults(seen *Node, r *record.Record, results map[string]string) {
+	why := h.unpublishable(seen, results)
+	published := r.Outcome == record.Succeeded || r.Outcome == record.Rebooting
+	failed := r.Reason == v1alpha1.ReasonInvalidResult || r.Reason == v1alpha1.ReasonPublishConflict
+	if why != "" && published || failed && r.Outcome == record.Failed && why == "" {
+		h.break_("facts", "%s is %s (%s), and its results %v are %q", seen.Name, r.Outcome, r.Reason, results, why)
+	}
+}
+
+// mayRunAgain is true for a node that has succeeded and whose time it is again.
+func (h *history) mayRunAgain(node *Node, key string) bool {
+	rerun, was := &h.job.Spec.Rerun, h.done[key]
+	if rerun.OnReboot && was.boot != node.BootID {
+		return true
+	}
+	half := time.Duration(rerun.EverySeconds) * time.Second / 2
+	return half > 0 && !h.now.Before(was.at.Add(half))
+}
+
+// checkRest holds what nodes carry when all is done.
+func (h *history) checkRest() {
+	h.sweep()
+	for _, name := range sortedKeys(h.nodes) {
+		node := h.nodes[name]
+		done := node.On.Label == h.rev && (node.On.Record == nil || node.On.Record.MachineID == node.MachineID)
+		over := done || !h.selected(node)
+		if slices.Contains(node.CordonedBy, ownKey) && over {
+			h.break_("rule 8", "%s is done and stays cordoned", name)
+		}
+		for i := range node.Taints {
+			t := &node.Taints[i]
+			ours := t.Value == v1alpha1.GateValue || done && h.selected(node) && h.isOurGate(t) && h.job.Spec.Gate != nil
+			if ours && over && !(t.Key == sharedGate && h.otherPending(node)) {
+				h.break_("gate", "%s is done, or the NodeJob is not for it, and keeps the taint %s", name, t.ToString())
+			}
+		}
+		rec := node.On.Record
+		if !done || !h.selected(node) || rec == nil || rec.Outcome != record.Succeeded || rec.Revision != h.rev {
+			continue
+		}
+		if h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID && isTrue(h.job.Status, v1alpha1.ConditionComplete) {
+			h.break_("reruns", "%s has rebooted since it was done", name)
+		}
+		if h.unpublishable(node, rec.Results) == "" {
+			h.checkTogether(node, node, rec)
+		}
+	}
+}
+
+// checkGone holds what a node carries when the NodeJob is gone, before the sweeper has come or after.
+func (h *history) checkGone(node *Node, swept bool) {
+	if slices.Contains(node.CordonedBy, ownKey) {
+		h.break_("deletion", "%s stays cordoned", node.Name)
+	}
+	for i := range node.Taints {
+		if t := &node.Taints[i]; t.Value == v1alpha1.GateValue && (swept || h.isOurGate(t)) && !(h.other != "" && t.Key == sharedGate && t.Effect == corev1.TaintEffectNoSchedule) {
+			h.break_("deletion", "%s keeps the taint %s", node.Name, t.ToString())
+		}
+	}
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+		return
+	}
+	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
+		for key, owner := range owners {
+			if owner == ownKey {
+				h.break_("deletion", "%s keeps the fact %s", node.Name, key)
+			}
+		}
+	}
+}
+
+// afterwards is when the NodeJob is gone.
+func (h *history) afterwards() {
+	h.sweep()
+	for _, name := range sortedKeys(h.nodes) {
+		h.checkGone(h.nodes[name], true)
+	}
+}
+
+// settleMore ends what goes on around the task.
+func (h *history) settleMore() {
+	if h.plain {
+		return
+	}
+	h.job.Spec.Rerun.EverySeconds = 0
+	for _, name := range sortedKeys(h.nodes) {
+		node := h.nodes[name]
+		if h.byHand[node.UID] || slices.Contains(node.CordonedBy, otherKey) {
+			delete(h.byHand, node.UID)
+			node.CordonedBy = slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == otherKey })
+			node.Unschedulable = len(node.CordonedBy) > 0
+		}
+		if h.other != "" && !h.chance(4) {
+			h.otherDone(node)
+		}
+		h.setLabel(node, depKey, h.dep)
+		if _, there := node.Labels[sizeKey]; there && !h.facts[node.UID][sizeKey] {
+			h.setLabel(node, sizeKey, "")
+			h.disown(node, sizeKey)
+		}
+		h.changed(node)
+	}
+}
+
+func phaseOf(pod *simPod) task.Phase {
+	if pod == nil {
+		return ""
+	}
+	return pod.Runs
+}

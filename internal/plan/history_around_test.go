@@ -1,0 +1,280 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// What a history knows of that goes around a task: gates, facts, disruption, dependencies, further runs.
+
+const (
+	sharedGate = "example.com/starting"
+	depKey     = "ns.everynode.dev/dep"
+	sizeKey    = "example.com/size"
+	kernelKey  = "example.com/kernel"
+	needsKey   = "example.com/needs"
+	badLabel   = "no label, this"
+	ownNode    = "n1"
+)
+
+// around is what a history has of it.
+type around struct {
+	// more is the chance that decides here, so that plain histories stay as they are.
+	more  *rand.Rand
+	plain bool
+	// policy is true while the API server taints nodes in the request that creates them, registers while the
+	// kubelet does.
+	policy, registers bool
+	// gateSince is when a gate was first made, by its key and effect: a manager that is away does not see that it was
+	// another one for a while.
+	gateSince map[string]time.Time
+	// other is the revision of a NodeJob that has the shared gate, dep that of the one that is depended on; "" without.
+	other, dep string
+	// needs is true when only nodes with a label are selected, which a success takes off.
+	needs bool
+	// goingDown are nodes that have been told to reboot and are not back; forGood are those that do not come back by themselves.
+	goingDown map[types.UID]bool
+	// rebooted counts the reboots by our pods, by node and boot.
+	rebooted map[string]int
+	// taskBoot is the boot in which the last task succeeded on a node that is to be rebooted.
+	taskBoot map[types.UID]string
+	// lastBoot is the boot in which it was seen when that was recorded.
+	lastBoot map[types.UID]string
+	// done is the boot and the time of the last success, by run.
+	done map[string]success
+	// tried are the runs of which a task has begun since the last success.
+	tried map[string]bool
+	// facts are the values that were published and belong to the NodeJob, by node and key.
+	facts map[types.UID]map[string]bool
+	// seen are the nodes as the plan of this pass has seen them.
+	seen map[string]Node
+}
+
+type success struct {
+	boot string
+	at   time.Time
+}
+
+func newAround(seed int64) around {
+	return around{
+		more: rand.New(rand.NewSource(seed + 1<<40)), plain: seed < 0, goingDown: map[types.UID]bool{}, rebooted: map[string]int{},
+		taskBoot: map[types.UID]string{}, lastBoot: map[types.UID]string{}, done: map[string]success{}, tried: map[string]bool{}, gateSince: map[string]time.Time{}, facts: map[types.UID]map[string]bool{},
+	}
+}
+
+// chance is true once in n times.
+func (a *around) chance(n int) bool { return !a.plain && a.more.Intn(n) == 0 }
+
+// someMore adds to the NodeJob some of everything that goes around a task.
+func (h *history) someMore() {
+	spec := &h.job.Spec
+	if h.chance(2) {
+		h.setGate()
+	}
+	h.policy, h.registers = h.chance(2), h.chance(4)
+	if h.chance(3) {
+		spec.Publish = []v1alpha1.Fact{{Result: "size", Label: sizeKey}, {Result: "kernel", Annotation: kernelKey}}
+	}
+	if h.chance(4) {
+		spec.RemoveLabels = []string{needsKey}
+		if h.needs = h.chance(2); h.needs {
+			spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: needsKey, Operator: metav1.LabelSelectorOpExists}}
+		}
+	}
+	if h.chance(3) {
+		h.dep = "d1"
+	}
+	if h.chance(3) {
+		h.rerunMore()
+		for i := range spec.Rollout.Steps {
+			spec.Rollout.Steps[i].SoakSeconds = 0 // the oracle of soaks knows nothing of further runs
+		}
+	}
+	if h.chance(2) {
+		h.disruptMore()
+	}
+}
+
+func (h *history) rerunMore() {
+	h.job.Spec.Rerun.OnReboot = h.chance(2)
+	h.job.Spec.Rerun.EverySeconds = []int32{0, 60, 200}[h.more.Intn(3)]
+}
+
+func (h *history) disruptMore() {
+	d := &h.job.Spec.Disruption
+	d.Cordon = h.chance(3)
+	if h.chance(3) {
+		d.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(30 + h.more.Int31n(60))}
+	}
+	d.Reboot = []v1alpha1.RebootPolicy{"", v1alpha1.RebootAlways, v1alpha1.RebootIfRequested}[h.more.Intn(3)]
+	d.RebootTimeoutSeconds = new(int32(90))
+	if h.chance(2) {
+		d.ReadySeconds = new(h.more.Int31n(20))
+	}
+	if h.chance(2) {
+		d.MaxUnavailable = new(intstr.FromInt32(1 + h.more.Int31n(2)))
+	}
+	h.job.Spec.Verify = nil
+	if h.chance(2) {
+		h.job.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"}
+	}
+}
+
+// setGate gives the NodeJob a gate, or another one, or none.
+func (h *history) setGate() {
+	h.job.Spec.Gate = nil
+	if h.chance(5) {
+		return
+	}
+	gate := &v1alpha1.GateSpec{Effect: []v1alpha1.GateEffect{"", v1alpha1.GateNoSchedule, v1alpha1.GateNoExecute}[h.more.Intn(3)]}
+	if h.chance(2) {
+		gate.Scope = v1alpha1.GateAll
+	}
+	if h.chance(2) {
+		gate.Key = sharedGate
+		if h.other == "" && h.chance(2) {
+			h.other = "o1"
+		}
+	}
+	gate.OnReboot = h.job.Spec.Rerun.OnReboot && h.chance(2)
+	h.job.Spec.Gate = gate
+	if id := gate.Key + string(gateEffectOf(gate)); h.gateSince[id].IsZero() {
+		h.gateSince[id] = h.now
+	}
+}
+
+// tellMore is the first line of a story.
+func (h *history) tellMore() string {
+	spec := &h.job.Spec
+	parts := []string{fmt.Sprintf("policy %v, kubelets register %v, other %q, dep %q, needs %v", h.policy, h.registers, h.other, h.dep, h.needs)}
+	if spec.Gate != nil {
+		parts = append(parts, fmt.Sprintf("gate %+v", *spec.Gate))
+	}
+	d := &spec.Disruption
+	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %d, maxUnavailable %v, verify %v, onReboot %v, every %d",
+		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, valueOr(d.ReadySeconds, defaultReadySeconds), d.MaxUnavailable, spec.Verify != nil,
+		spec.Rerun.OnReboot, spec.Rerun.EverySeconds))
+	return strings.Join(parts, ", ")
+}
+
+// equip gives a node that joins what it has from the beginning.
+func (h *history) equip(node *Node) {
+	if h.chance(2) {
+		node.Labels[needsKey] = "setup"
+	}
+	if h.chance(10) {
+		node.Taints = append(node.Taints, corev1.Taint{Key: transientTaints[0], Effect: corev1.TaintEffectNoSchedule})
+	}
+	if h.chance(6) {
+		node.Taints = append(node.Taints, corev1.Taint{Key: "somebody.example/prefers", Effect: corev1.TaintEffectPreferNoSchedule})
+	}
+	gate := h.job.Spec.Gate
+	if gate == nil || h.gone {
+		return
+	}
+	taint := corev1.Taint{Key: v1alpha1.GateKey(h.job), Value: v1alpha1.GateValue, Effect: gateEffectOf(gate)}
+	switch {
+	case h.registers && h.chance(2):
+		taint.Value = "kubelet"
+		node.Taints = append(node.Taints, taint)
+	case h.policy && h.selected(node) && !h.chance(8):
+		node.Taints = append(node.Taints, taint)
+	}
+}
+
+func gateEffectOf(gate *v1alpha1.GateSpec) corev1.TaintEffect {
+	if gate.Effect == v1alpha1.GateNoExecute {
+		return corev1.TaintEffectNoExecute
+	}
+	return corev1.TaintEffectNoSchedule
+}
+
+// bars is true for a taint that keeps tasks off a node.
+func bars(t *corev1.Taint) bool {
+	return t.Key == "k" || t.Key == removalTaints[0] || t.Key == transientTaints[0]
+}
+
+func barred(node *Node) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
+}
+
+// barredForGood is true for a node that a taint keeps tasks off, which does not go by itself.
+func barredForGood(node *Node) bool {
+	i := slices.IndexFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
+	return i >= 0 && node.Taints[i].Key != transientTaints[0]
+}
+
+// needed is true for a node that has the label with which a run is asked for, or had it until the success took it off.
+func (h *history) needed(node *Node) bool {
+	if !h.needs {
+		return true
+	}
+	_, there := node.Labels[needsKey]
+	rec := node.On.Record
+	return there || rec != nil && rec.Removed[needsKey] != ""
+}
+
+// addPeers tells the plan of other NodeJobs.
+func (h *history) addPeers(in *Input) {
+	in.OwnNode = ownNode
+	if h.plain {
+		in.OwnNode = ""
+	}
+	if gate := h.job.Spec.Gate; gate != nil {
+		in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(h.job))
+		if !h.policy {
+			in.GateGap = "there is no policy"
+		}
+	}
+	if h.other != "" {
+		in.GateKeys = append(in.GateKeys, sharedGate)
+		if h.shares() {
+			in.Sharers = []Peer{{Name: "other", Key: otherKey, Selector: stageSelector(), Revision: h.other}}
+		}
+	}
+	if h.dep != "" {
+		in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: h.dep, On: map[string]record.OnNode{}}}
+	}
+}
+
+func stageSelector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "yes"}}
+}
+
+// shares is true when another NodeJob has the same gate. Its effect is NoSchedule.
+func (h *history) shares() bool {
+	gate := h.job.Spec.Gate
+	return h.other != "" && gate != nil && gate.Key == sharedGate && gate.Effect != v1alpha1.GateNoExecute
+}
+
+// otherPending is true on a node that the NodeJob with the shared gate is for, and is not done on.
+func (h *history) otherPending(node *Node) bool {
+	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other && !barredForGood(node)
+}
+
+// awaited is true on a node on which a dependency is not done.
+func (h *history) awaited(node *Node) bool {
+	return h.dep != "" && node.Labels["stage"] == "yes" && node.Labels[depKey] != h.dep
+}
+
+// setLabel is somebody else's label.
+func (h *history) setLabel(node *Node, key, value string) {
+	node.Labels = maps.Clone(node.Labels)
+	if value == "" {
+		delete(node.Labels, key)
+	} else {
+		node.Labels[key] = value
+	}
+}

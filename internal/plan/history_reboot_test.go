@@ -1,0 +1,282 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// What must be true of what is done to a node around the task: cordon, drain, reboot.
+
+func (h *history) prepares() bool {
+	return h.job.Spec.Disruption.Cordon || h.job.Spec.Disruption.Drain != nil
+}
+
+func (h *history) disrupts() bool {
+	reboot := h.job.Spec.Disruption.Reboot
+	return h.prepares() || reboot == v1alpha1.RebootAlways || reboot == v1alpha1.RebootIfRequested
+}
+
+// reboots is true for a node on which the task has succeeded and the run is not over.
+func (h *history) reboots(node *Node) bool {
+	rec := node.On.Record
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == h.rev && rec.MachineID == node.MachineID && !h.deleting()
+}
+
+func (h *history) rebootOverdue(rec *record.Record) bool {
+	return !h.now.Before(rec.Reboot.StartedAt.Add(task.Timeout(h.job, task.Reboot)))
+}
+
+// settledDown is true for a node that is in another boot than the task ran in, and has been Ready long enough.
+func (h *history) settledDown(seen *Node) bool {
+	ready := time.Duration(valueOr(h.job.Spec.Disruption.ReadySeconds, 10)) * time.Second
+	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(seen.ReadySince.Add(ready))
+}
+
+// mayLeave is true for the boot in which the task ran, and for that in which the node was when this was recorded.
+func (h *history) mayLeave(node *Node, boot string) bool {
+	return boot == h.taskBoot[node.UID] || boot == h.lastBoot[node.UID]
+}
+
+// checkGoesOn holds the second and third pod of a run with a reboot.
+func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
+	rec := seen.On.Record
+	switch {
+	case rec == nil || rec.Outcome != record.Rebooting || rec.Revision != a.Revision:
+		h.break_("reboot", "%s starts on %s, where no run goes on", a.Phase, seen.Name)
+	case h.rebootOverdue(rec):
+		h.break_("reboot", "%s starts on %s after the time for it", a.Phase, seen.Name)
+	case a.Phase == task.Reboot && (!h.mayLeave(seen, a.BootID) || seen.BootID != a.BootID):
+		h.break_("reboot", "%s is to leave %s, and the task ran in %s", seen.Name, a.BootID, h.taskBoot[seen.UID])
+	case a.Phase == task.Verify && (h.job.Spec.Verify == nil || !h.settledDown(seen)):
+		h.break_("reboot", "%s is checked in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
+	}
+}
+
+// checkReboot holds a record of a run with a reboot, or of one that no pod has ended.
+func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
+	seen := h.seen[node.Name]
+	r := a.Record
+	key := run(&Node{UID: node.UID, MachineID: r.MachineID}, r.Revision)
+	if phaseOf(pod) == task.Task {
+		h.checkRebooting(node, r, pod, &seen)
+		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
+		return
+	}
+	was := seen.On.Record
+	ran := pod != nil && pod.ran
+	switch {
+	case r.Reason == v1alpha1.ReasonDrainTimedOut:
+		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
+		delete(h.succeeded, key)
+		h.checkNotDrained(&seen, r)
+		if r.Untried && h.tried[key] {
+			h.break_("truth", "the task has begun on %s, and is to be untried", node.Name)
+		}
+	case was == nil || was.Outcome != record.Rebooting:
+		h.break_("reboot", "%s is recorded on %s, where no run goes on", r.Outcome, node.Name)
+		return
+	case r.Outcome == record.Rebooting:
+	case r.Reason == v1alpha1.ReasonRebootTimedOut:
+		if !h.rebootOverdue(was) {
+			h.break_("reboot", "the reboot of %s is given up early", node.Name)
+		}
+	case r.Reason == v1alpha1.ReasonPublishConflict, r.Reason == v1alpha1.ReasonInvalidResult:
+		h.checkResults(&seen, r, was.Results)
+	case r.Outcome == record.Succeeded:
+		h.checkRebooted(&seen, r, pod)
+	case phaseOf(pod) == task.Reboot && (pod.Exit == nil || pod.Exit.Reason != outcome.ReasonRebootFailed):
+		if pod.Exit == nil || pod.Exit.Code == 0 {
+			h.break_("truth", "the reboot of %s has not failed", node.Name)
+		}
+	case phaseOf(pod) == task.Verify && (!ran || pod.willSucceed) && h.now.Before(pod.Created.Add(task.Timeout(h.job, task.Verify))):
+		h.break_("truth", "the check of %s has not failed", node.Name)
+	}
+	h.countRun(node, r, key)
+}
+
+// checkRebooting is for a task that has succeeded and is followed by a reboot.
+func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen *Node) {
+	asked := pod.Reboot == v1alpha1.RebootAlways || pod.Reboot == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results)
+	if !asked || !pod.ran || !pod.willSucceed {
+		h.break_("reboot", "%s is to be rebooted, and its task has not asked for it", node.Name)
+	}
+	h.taskBoot[node.UID], h.lastBoot[node.UID] = pod.ranIn, seen.BootID
+	h.checkResults(seen, r, pod.results)
+}
+
+// checkRebooted is for the success of a run with a reboot.
+func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
+	switch {
+	case pod == nil && (h.job.Spec.Verify != nil || !h.settledDown(seen)):
+		h.break_("reboot", "%s is done in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
+	case pod == nil:
+	case pod.Runs != task.Verify || !pod.ran || !pod.willSucceed:
+		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
+	case pod.ranIn == h.taskBoot[seen.UID]:
+		h.break_("reboot", "%s was checked in the boot that the task ran in", seen.Name)
+	case r.BootID != pod.ranIn && r.BootID != task.BootID(pod.Machine):
+		h.break_("reboot", "%s was checked in %s, and is done in %s", seen.Name, pod.ranIn, r.BootID)
+	}
+	h.checkResults(seen, r, r.Results)
+}
+
+func (h *history) checkNotDrained(seen *Node, r *record.Record) {
+	drain := h.job.Spec.Disruption.Drain
+	if drain == nil || h.now.Before(r.StartedAt.Add(time.Duration(*drain.TimeoutSeconds)*time.Second)) {
+		h.break_("disruption", "the drain of %s is given up early", seen.Name)
+	}
+	if r.StartedAt.Before(seen.Created) {
+		h.break_("disruption", "the drain of %s began before it was there", seen.Name)
+	}
+}
+
+// countRun takes note of the end of a run.
+func (h *history) countRun(node *Node, r *record.Record, key string) {
+	switch {
+	case r.Outcome == record.Succeeded:
+		h.succeeded[key] = true
+		h.done[key] = success{boot: r.BootID, at: r.FinishedAt.Truncate(time.Second)}
+		delete(h.failures, key)
+		delete(h.tried, key)
+		if r.Revision == h.rev {
+			h.staged = h.staged || node.Labels["stage"] == "yes"
+			if h.firstSuccess.IsZero() {
+				h.firstSuccess = h.now
+			}
+		}
+	case r.Outcome == record.Failed && r.Retry == task.RetryToken(h.job):
+		h.failures[key]++
+	}
+}
+
+// checkPrepared holds what is begun on nodes that are cordoned, drained or rebooted.
+func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit int) {
+	begun := map[string]bool{}
+	for _, action := range p.Actions {
+		switch a := action.(type) {
+		case Start:
+			if a.Attempt.Phase == task.Task {
+				begun[a.Attempt.NodeName] = true
+				h.checkReadied(in, a.Attempt)
+			}
+		case Mark:
+			if a.Reason == v1alpha1.ReasonPreparing {
+				begun[a.Node] = true
+			}
+		}
+	}
+	if !h.disrupts() || len(begun) == 0 {
+		return
+	}
+	slots := map[string]bool{}
+	for name := range busy {
+		slots[name] = true
+	}
+	for i := range p.Nodes {
+		node := &in.Nodes[i]
+		if p.Nodes[i].Reason == v1alpha1.ReasonPreparing && !h.joined(node) {
+			slots[node.Name] = true
+		}
+	}
+	for name := range begun {
+		if node := h.cache.nodes[name]; !h.joined(&node) && len(slots) > limit {
+			h.break_("rule 3", "%d nodes run or are made ready, %d may", len(slots), limit)
+		}
+		if name == in.OwnNode {
+			h.checkOwnNode(in, p, begun)
+		}
+	}
+	h.checkAway(in, p, begun, slots, limit)
+}
+
+// checkReadied is for a task that starts on a node that was to be made ready.
+func (h *history) checkReadied(in Input, a task.Attempt) {
+	node := h.cache.nodes[a.NodeName]
+	pods, looked := in.Drains[node.UID]
+	switch {
+	case h.prepares() && !node.Unschedulable && !slices.Contains(node.CordonedBy, ownKey):
+		h.break_("disruption", "%s is started and is not cordoned", node.Name)
+	case h.job.Spec.Disruption.Drain != nil && (!looked || len(pods) > 0):
+		h.break_("disruption", "%s is started and is not drained", node.Name)
+	}
+}
+
+// checkAway holds that no more nodes are away by our doing than may be.
+func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
+	if m := in.Job.Spec.Disruption.MaxUnavailable; m != nil {
+		limit = m.IntValue()
+	}
+	away, taken := 0, ""
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		begins := begun[node.Name]
+		atWork := slots[node.Name] || h.reboots(node)
+		gone := node.Ready != corev1.ConditionTrue || node.Unschedulable || begins && slices.Contains(node.CordonedBy, ownKey)
+		switch {
+		case p.Nodes[i].State == Excluded && !atWork, h.joined(node) && !h.hasPods(in, node.Name):
+			continue
+		case begins && !gone:
+			away++
+			taken = node.Name
+		case gone, atWork:
+			away++
+		}
+	}
+	if taken != "" && away > limit {
+		h.break_("disruption", "%s is taken away, and %d nodes are with it, of which %d may be", taken, away, limit)
+	}
+}
+
+func (h *history) hasPods(in Input, name string) bool {
+	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == name })
+}
+
+// checkOwnNode holds that the node of the manager comes last.
+func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
+	own := h.cache.nodes[in.OwnNode]
+	if _, drained := in.Drains[own.UID]; drained || slices.Contains(own.CordonedBy, ownKey) {
+		return // it had its slot before
+	}
+	for i := range p.Nodes {
+		st := &p.Nodes[i]
+		if st.Name == in.OwnNode {
+			continue
+		}
+		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {
+			h.break_("disruption", "the node of the manager is begun, and %s is %s (%s)", st.Name, st.State, st.Reason)
+		}
+	}
+}
+
+// checkRebootStates holds that a node has its slot while it reboots, and not for longer than it may.
+func (h *history) checkRebootStates(in Input, p Plan) {
+	recorded := map[string]bool{}
+	for _, action := range p.Actions {
+		if a, ok := action.(Record); ok {
+			recorded[a.Node] = true
+		}
+	}
+	for i := range p.Nodes {
+		node := &in.Nodes[i]
+		if !h.reboots(node) {
+			continue
+		}
+		if p.Nodes[i].State != Running {
+			h.break_("reboot", "%s reboots, and is %s", node.Name, p.Nodes[i].State)
+		}
+		blocked := slices.ContainsFunc(in.Pods, func(pod Pod) bool {
+			return pod.NodeName == node.Name && releasable(&pod) && pod.Runs != task.Reboot && !onRecord(&pod, node)
+		})
+		if h.rebootOverdue(node.On.Record) && !recorded[node.Name] && !blocked {
+			h.break_("reboot", "%s has its slot after the time for its reboot", node.Name)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// What must be true of what a plan says, and of the writes that it asks for.
+
+// checkWrites holds that no two actions write to one node: they run in parallel, and know nothing of
+// each other.
+func (h *history) checkWrites(p Plan) {
+	written := map[string]bool{}
+	for _, action := range p.Actions {
+		var node string
+		switch a := action.(type) {
+		case Record:
+			node = a.Node
+		case Mark:
+			node = a.Node
+		case Forget:
+			node = a.Node
+		default:
+			continue
+		}
+		if written[node] {
+			h.break_("independent actions", "%s is written to twice", node)
+		}
+		written[node] = true
+	}
+}
+
+// checkStates holds what is said of each node against what really happened there.
+func (h *history) checkStates(in Input, p Plan) {
+	if !in.Job.DeletionTimestamp.IsZero() {
+		return
+	}
+	recorded := map[string]bool{}
+	for _, action := range p.Actions {
+		if a, ok := action.(Record); ok {
+			recorded[a.Pod.Name] = true
+		}
+	}
+	for i := range p.Nodes {
+		node := &in.Nodes[i]
+		rec := node.On.Record
+		live := h.real(node.Name, node.UID)
+		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
+		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
+			!h.succeeded[run(node, in.Revision)] && !h.claimed[string(node.UID)+"/"+in.Revision] {
+			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
+		}
+		if p.Nodes[i].State == Done && node.On.Label != in.Revision {
+			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
+		}
+		if rec != nil && node.On.Label == in.Revision && rec.Revision == in.Revision && rec.Outcome == record.Failed && fresh &&
+			rec.MachineID == node.MachineID && h.selected(node) && !h.hasPods(in, node.Name) && p.Nodes[i].State != Done {
+			h.break_("skip", "%s is skipped by its label, and is %s", node.Name, p.Nodes[i].State)
+		}
+		if p.Nodes[i].Reason == "" {
+			h.break_("explain", "%s is %s for no reason", node.Name, p.Nodes[i].State)
+		}
+	}
+	h.checkRebootStates(in, p)
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		node, there := h.cache.nodes[pod.NodeName]
+		open := there && releasable(pod) && sameMachine(h.job, pod, &node) && !pod.ended() && !onRecord(pod, &node) && pod.Runs == task.Task
+		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
+			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
+		}
+	}
+}
+
+// checkStatus holds the status against its bounds, and against the one before.
+func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
+	if len(after.Failures) > maxFailures || len(after.Drains) > maxDrains {
+		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))
+	}
+	holds := 0
+	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		if isTrue(after, kind) {
+			holds++
+		}
+	}
+	if holds > 1 {
+		h.break_("status", "%d conditions are true at once", holds)
+	}
+	if after.Rollout == nil || before.Rollout == nil || before.Revision != after.Revision {
+		return
+	}
+	if !before.Rollout.ProvenAt.IsZero() && !before.Rollout.ProvenAt.Equal(&after.Rollout.ProvenAt) {
+		h.break_("status", "a revision is not proven any more")
+	}
+	if len(after.Rollout.Casualties) > maxCasualties || len(after.Rollout.AtRisk) > maxCasualties {
+		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.Casualties), len(after.Rollout.AtRisk))
+	}
+}
+
+func isTrue(status v1alpha1.NodeJobStatus, kind string) bool {
+	for _, c := range status.Conditions {
+		if c.Type == kind {
+			return c.Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}
