@@ -1,0 +1,137 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func after(names ...string) func(*v1alpha1.NodeJobSpec) {
+	return func(s *v1alpha1.NodeJobSpec) { s.DependsOn = names }
+}
+
+// jobPods are the pods of a NodeJob that have not ended.
+func (w *world) jobPods(job string) []corev1.Pod {
+	w.t.Helper()
+	var found []corev1.Pod
+	for _, pod := range w.pods() {
+		if pod.Labels[v1alpha1.NodeJobLabel] == job && !over(&pod) {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// only waits until this NodeJob alone has a pod, and returns it.
+func (w *world) only(job string) *corev1.Pod {
+	w.t.Helper()
+	var pod *corev1.Pod
+	w.eventually("a pod of "+job+" runs", func() error {
+		pods := w.jobPods(job)
+		if len(pods) != 1 {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		pod = &pods[0]
+		return nil
+	})
+	if running := w.runOn(); len(running) != 1 {
+		w.t.Errorf("there are pods on %v, want that of %s alone", running, job)
+	}
+	return pod
+}
+
+// TestAChainRunsInItsOrder also goes through it once more for a new revision of the first: those that follow are not
+// run again, since theirs is the same.
+func TestAChainRunsInItsOrder(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("chain-1")
+	w.job("third", after("second"))
+	c := w.condition("third", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	wantText(t, c.Message, w.namespace+"/second does not exist", "Create it")
+	w.job("second", after("first"))
+	first := w.job("first", nil)
+	for _, job := range []string{"first", "second", "third"} {
+		w.end(w.only(job), 0, "")
+		w.done(job, "chain-1")
+	}
+	for _, job := range []string{"first", "second", "third"} {
+		w.condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	}
+	w.noPods()
+	before := w.recordOn("third", "chain-1").Record.PodUID
+	w.change(first, `{"task":{"script":"echo again"}}`)
+	w.end(w.only("first"), 0, "")
+	w.condition("first", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.noPods()
+	if got := w.done("third", "chain-1").PodUID; got != before {
+		t.Error("the third has run again, which nobody has changed")
+	}
+}
+
+// TestANodeWaitsOnlyForWhatIsForIt : by its labels, which may change.
+func TestANodeWaitsOnlyForWhatIsForIt(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.comes("pooled-1", map[string]string{"pool": "gpu"})
+	w.job("driver", func(s *v1alpha1.NodeJobSpec) {
+		s.Suspend = true
+		s.NodeSelector.MatchLabels["pool"] = "gpu"
+	})
+	w.job("follows", after("driver"))
+	c := w.condition("follows", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	wantText(t, c.Message, v1alpha1.ReasonWaitingForDependency)
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	w.label("pooled-1", "pool", "")
+	w.end(w.only("follows"), 0, "")
+	w.done("follows", "pooled-1")
+}
+
+func TestACircleIsNamedOnEachOfItsNodeJobsAndMended(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("circle-1")
+	w.job("a", after("b"))
+	w.job("b", after("c"))
+	c := w.job("c", after("a"))
+	for job, circle := range map[string]string{"a": "a -> b -> c -> a", "b": "b -> c -> a -> b", "c": "c -> a -> b -> c"} {
+		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyCycle)
+		wantText(t, c.Message, circle, "Take one of them out")
+	}
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+	w.change(c, `{"dependsOn":null}`)
+	for _, job := range []string{"c", "b", "a"} {
+		w.end(w.only(job), 0, "")
+		w.done(job, "circle-1")
+		w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
+	}
+}
+
+func TestADependencyThatGoesIsMissed(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("missed-1")
+	needed := w.job("needed", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	w.job("misses", after("needed"))
+	w.condition("misses", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	must(t, admin.Delete(w.ctx, needed))
+	w.condition("misses", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDependencyNotFound)
+	w.change(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "misses"}}, `{"dependsOn":null}`)
+	w.end(w.only("misses"), 0, "")
+	w.done("misses", "missed-1")
+	w.eventually("nothing of the one that went is left", func() error {
+		if on := w.recordOn("needed", "missed-1"); on.Present || on.Label != "" {
+			return errors.New("its record is there")
+		}
+		return nil
+	})
+}

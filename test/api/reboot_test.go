@@ -1,0 +1,170 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// envOf is what the container of a pod has in its environment.
+func envOf(pod *corev1.Pod, name string) string {
+	for _, v := range pod.Spec.Containers[0].Env {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return ""
+}
+
+// killed plays that the pod of a node that has rebooted is seen to have ended, and is removed.
+func (w *world) killed(pod *corev1.Pod) {
+	w.t.Helper()
+	live := pod.DeepCopy()
+	live.ResourceVersion = ""
+	setEnd(live, 137, "")
+	must(w.t, client.IgnoreNotFound(admin.Status().Update(w.ctx, live)))
+}
+
+// outcome waits until the record of a node has an outcome.
+func (w *world) outcome(job, node string, want record.Outcome) record.Record {
+	w.t.Helper()
+	var rec record.Record
+	w.eventually(fmt.Sprintf("the record of %s is %s", node, want), func() error {
+		on := w.recordOn(job, node)
+		if on.Record == nil || on.Record.Outcome != want {
+			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
+		}
+		rec = *on.Record
+		return nil
+	})
+	return rec
+}
+
+// TestARunWithARebootGoesOnInTheNextBoot goes the whole way: cordon, task, reboot, check, open.
+func TestARunWithARebootGoesOnInTheNextBoot(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
+		whole(s)
+		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
+		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(0))}
+	})
+	w.gateIsSeen("boots")
+	key := v1alpha1.GateKey(job)
+	taint := gateOf(key, v1alpha1.GateValue)
+	w.comes("reboot-1", map[string]string{"x.test/wanted": "yes"}, taint)
+	pod := w.podOf("reboot-1", task.Task)
+	w.cordoned("reboot-1", key)
+	if got := envOf(pod, "EVERYNODE_REBOOT"); got != "Always" {
+		t.Errorf("the task is told to reboot %q", got)
+	}
+	w.end(pod, 0, wholeResult)
+	rec := w.outcome("boots", "reboot-1", record.Rebooting)
+	if rec.Reboot == nil || rec.Reboot.FromBootID != "boot-1" {
+		t.Errorf("the record is %+v", rec)
+	}
+	reboots := w.podOf("reboot-1", task.Reboot)
+	if now, from := envOf(reboots, "EVERYNODE_REBOOT"), envOf(reboots, "EVERYNODE_BOOT_ID"); now != "Now" || from != "boot-1" {
+		t.Errorf("it is told to reboot %q from %q", now, from)
+	}
+	w.condition("boots", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+	if got := shows(w.liveNode("reboot-1"), key); got != "taint wanted" {
+		t.Errorf("before its reboot the node shows %q", got)
+	}
+	w.ready("reboot-1", corev1.ConditionUnknown)
+	w.reboots("reboot-1", "boot-2")
+	w.killed(reboots)
+	w.ready("reboot-1", corev1.ConditionTrue)
+	w.end(w.podOf("reboot-1", task.Verify), 0, `{"exitCode":0,"message":"it holds"}`)
+	rec = w.done("boots", "reboot-1")
+	if rec.BootID != "boot-2" || rec.Attempts != 1 || rec.Reboot != nil || rec.Results["kernel"] != "6.1" || rec.Message != "it holds" {
+		t.Errorf("the record is %+v", rec)
+	}
+	if got := shows(w.liveNode("reboot-1"), key); got != "done label note owner record" {
+		t.Errorf("after all the node shows %q", got)
+	}
+	w.cordoned("reboot-1", "")
+	w.condition("boots", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	w.noPods()
+}
+
+// TestATaskThatAsksForNoRebootIsDoneWithoutOne : in the same NodeJob one node asks for it.
+func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	for _, node := range []string{"asks-1", "asks-2"} {
+		w.node(node)
+	}
+	w.job("asks", func(s *v1alpha1.NodeJobSpec) {
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(0))}
+	})
+	w.end(w.podOf("asks-1", task.Task), 0, "")
+	w.done("asks", "asks-1")
+	w.end(w.podOf("asks-2", task.Task), 0, `{"exitCode":0,"results":{"reboot":"true"}}`)
+	reboots := w.podOf("asks-2", task.Reboot)
+	w.reboots("asks-2", "boot-2")
+	w.killed(reboots)
+	if rec := w.done("asks", "asks-2"); rec.BootID != "boot-2" {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+}
+
+func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("bad-boot-1")
+	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
+		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
+		s.Retry.Limit = new(int32(0))
+		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(0))}
+	})
+	w.end(w.podOf("bad-boot-1", task.Task), 0, "")
+	reboots := w.podOf("bad-boot-1", task.Reboot)
+	w.reboots("bad-boot-1", "boot-2")
+	w.killed(reboots)
+	w.end(w.podOf("bad-boot-1", task.Verify), 4, `{"exitCode":4,"reason":"TaskFailed","message":"the old kernel"}`)
+	rec := w.outcome("bad", "bad-boot-1", record.Failed)
+	if rec.Reason != "VerifyFailed" || *rec.ExitCode != 4 || rec.Reboot != nil {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.cordoned("bad-boot-1", "")
+	w.condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	w.noPods()
+}
+
+// TestANodeThatNeverComesBackIsGivenUp : its slot is free for the next, as its budget allows.
+func TestANodeThatNeverComesBackIsGivenUp(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("lost-boot-1")
+	w.job("lost", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, RebootTimeoutSeconds: new(int32(10)), ReadySeconds: new(int32(0))}
+	})
+	w.end(w.podOf("lost-boot-1", task.Task), 0, "")
+	pod := w.podOf("lost-boot-1", task.Reboot)
+	w.ready("lost-boot-1", corev1.ConditionUnknown)
+	rec := w.outcome("lost", "lost-boot-1", record.Failed)
+	if rec.Reason != v1alpha1.ReasonRebootTimedOut || rec.Reboot != nil {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.eventually("its pod is let go", func() error {
+		var live corev1.Pod
+		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if len(live.Finalizers) > 0 || live.DeletionTimestamp.IsZero() {
+			return errors.New("it is held")
+		}
+		return nil
+	})
+}

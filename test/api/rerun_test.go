@@ -1,0 +1,172 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func onChangeOf(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJobSpec) {
+	return func(s *v1alpha1.NodeJobSpec) { s.Rerun.OnChangeOf = []v1alpha1.ContentRef{{Kind: kind, Name: name}} }
+}
+
+// run runs a command line as an administrator would.
+func (w *world) run(line string) {
+	w.t.Helper()
+	user, err := env.AddUser(envtest.User{Name: "somebody", Groups: []string{"system:masters"}}, nil)
+	must(w.t, err)
+	config, err := user.KubeConfig()
+	must(w.t, err)
+	file := filepath.Join(w.t.TempDir(), "config")
+	must(w.t, os.WriteFile(file, config, 0o600))
+	cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", line)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// becomes waits until the node is done with another revision than this, and returns it. It plays the kubelet.
+func (w *world) becomes(job, node, than string) string {
+	w.t.Helper()
+	w.end(w.podOn(node), 0, "")
+	var is string
+	w.eventually("another revision is recorded", func() error {
+		if is = w.done(job, node).Revision; is == than {
+			return errors.New("it is the same")
+		}
+		return nil
+	})
+	w.noPods()
+	return is
+}
+
+// TestASecretThatChangesRunsTheTaskAgain goes the way of a user, by the commands of the status.
+func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("secret-1")
+	w.job("minds", onChangeOf(v1alpha1.ContentSecret, "token.v1"))
+	c := w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	command := regexp.MustCompile(`kubectl [^;]*`).FindString(c.Message)
+	w.run(command)
+	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"}, Data: map[string][]byte{"token": []byte("hunter2")}}
+	must(t, admin.Create(w.ctx, secret))
+	first := w.becomes("minds", "secret-1", "")
+
+	secret.Data["token"] = []byte("hunter3")
+	must(t, admin.Update(w.ctx, secret))
+	second := w.becomes("minds", "secret-1", first)
+
+	// Made anew with what it had: nobody must learn from a revision that it has.
+	must(t, admin.Delete(w.ctx, secret))
+	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	secret.ResourceVersion, secret.UID = "", ""
+	secret.Data["token"] = []byte("hunter2")
+	must(t, admin.Create(w.ctx, secret))
+	if third := w.becomes("minds", "secret-1", second); third == first {
+		t.Error("the revision is that of the Secret before")
+	}
+
+	must(t, admin.Delete(w.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "everynode-token.v1"}}))
+	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	node, job := w.liveNode("secret-1"), w.live("minds")
+	if text := fmt.Sprintf("%+v %+v", node, job); strings.Contains(text, "hunter") {
+		t.Error("the node or the NodeJob tells what is in the Secret")
+	}
+}
+
+func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("content-1")
+	w.job("minds", onChangeOf(v1alpha1.ContentConfigMap, "settings"))
+	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
+	must(t, admin.Create(w.ctx, cm))
+	first := w.becomes("minds", "content-1", "")
+	cm.Data["a"] = "2"
+	must(t, admin.Update(w.ctx, cm))
+	second := w.becomes("minds", "content-1", first)
+	must(t, admin.Delete(w.ctx, cm))
+	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	cm.ResourceVersion, cm.UID = "", ""
+	must(t, admin.Create(w.ctx, cm))
+	w.condition("minds", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if got := w.done("minds", "content-1").Revision; got != second {
+		t.Errorf("the revision is %s, want %s as before", got, second)
+	}
+}
+
+// TestANodeThatRebootsRunsTheTaskAgain : one that fails then stays failed, whatever boot it is in.
+func TestANodeThatRebootsRunsTheTaskAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("boot-again-1")
+	w.job("again", func(s *v1alpha1.NodeJobSpec) { s.Rerun.OnReboot, s.Retry.Limit = true, new(int32(0)) })
+	w.job("once", nil)
+	for range 2 {
+		pod := w.podOn("boot-again-1")
+		w.end(pod, 0, "")
+		w.done(pod.Labels[v1alpha1.NodeJobLabel], "boot-again-1")
+	}
+	w.noPods()
+	w.reboots("boot-again-1", "boot-2")
+	w.end(w.only("again"), 3, "")
+	w.eventually("it has failed", func() error {
+		if on := w.recordOn("again", "boot-again-1"); on.Record.Outcome != record.Failed || on.Label != "" {
+			return fmt.Errorf("it carries %+v, %+v", on, on.Record)
+		}
+		return nil
+	})
+	w.noPods()
+	w.reboots("boot-again-1", "boot-3")
+	c := w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
+	wantText(t, c.Message, "boot-again-1")
+	if running := w.runOn(); len(running) > 0 {
+		t.Errorf("there are pods on %v", running)
+	}
+}
+
+// TestATaskThatIsDueRunsAgain : each node has a time of its own within the interval, of which at least half has passed.
+func TestATaskThatIsDueRunsAgain(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("due-1")
+	job := w.draft("due")
+	job.Spec.Rerun.EverySeconds = 60
+	must(t, admin.Create(w.ctx, job))
+	w.end(w.podOn("due-1"), 0, "")
+	w.done("due", "due-1")
+	w.noPods()
+	// An hour ago it was done: so it is due.
+	node := w.liveNode("due-1")
+	key := v1alpha1.RecordKey(w.namespace, "due")
+	rec := *record.Read(node.Labels, node.Annotations, key).Record
+	rec.FinishedAt, rec.StartedAt = rec.FinishedAt.Add(-time.Hour), rec.StartedAt.Add(-time.Hour)
+	node.Annotations[key] = record.Encode(rec)
+	must(t, admin.Update(w.ctx, node))
+	w.end(w.podOn("due-1"), 0, "")
+	w.eventually("it was done just now", func() error {
+		if now := w.done("due", "due-1"); !now.FinishedAt.After(rec.FinishedAt) {
+			return fmt.Errorf("at %s", now.FinishedAt)
+		}
+		return nil
+	})
+	w.condition("due", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+}
