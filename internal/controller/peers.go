@@ -21,24 +21,16 @@ func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error 
 		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
 	in, job := &seen.input, seen.job
+	all := make([]*v1alpha1.NodeJob, 0, len(jobs.Items))
 	inNamespace := map[string]*v1alpha1.NodeJob{}
 	for i := range jobs.Items {
 		other := r.memory.job(&jobs.Items[i])
-		if other.Spec.Gate != nil {
-			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
-		}
-		if sharesGate(job, other) {
-			in.Sharers = append(in.Sharers, r.peer(job, other, in.Nodes))
-		}
+		all = append(all, other)
 		if other.Namespace == job.Namespace {
 			inNamespace[other.Name] = other
 		}
 	}
-	slices.Sort(in.GateKeys)
-	in.GateKeys = slices.Compact(in.GateKeys)
-	if job.Spec.Gate != nil {
-		in.GateGap = r.gates.gap(job.Namespace)
-	}
+	r.observeGates(all, seen)
 	if obstacle := dependencyObstacle(job, inNamespace); obstacle != nil && in.Obstacle == nil && job.DeletionTimestamp.IsZero() {
 		in.Obstacle = obstacle
 	}
@@ -48,6 +40,24 @@ func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error 
 		}
 	}
 	return nil
+}
+
+// observeGates gathers the gates of all NodeJobs, and who shares the one of this.
+func (r *Reconciler) observeGates(all []*v1alpha1.NodeJob, seen *observation) {
+	in, job := &seen.input, seen.job
+	for _, other := range all {
+		if other.Spec.Gate != nil {
+			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
+		}
+		if sharesGate(job, other) {
+			in.Sharers = append(in.Sharers, r.peer(job, other, in.Nodes))
+		}
+	}
+	slices.Sort(in.GateKeys)
+	in.GateKeys = slices.Compact(in.GateKeys)
+	if job.Spec.Gate != nil {
+		in.GateGap = r.gates.gap(job.Namespace)
+	}
 }
 
 // sharesGate is true for another NodeJob whose gate is the same taint.
@@ -66,12 +76,13 @@ func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
 // peer is another NodeJob as the plan of this one reads it.
 func (r *Reconciler) peer(job, other *v1alpha1.NodeJob, nodes []plan.Node) plan.Peer {
 	p := plan.Peer{
-		Name:      other.Name,
-		Key:       v1alpha1.RecordKey(other.Namespace, other.Name),
-		Selector:  other.Spec.NodeSelector,
-		OnReboot:  other.Spec.Rerun.OnReboot,
-		OnReplace: other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
-		On:        make(map[string]record.OnNode, len(nodes)),
+		Name:        other.Name,
+		Key:         v1alpha1.RecordKey(other.Namespace, other.Name),
+		Selector:    other.Spec.NodeSelector,
+		Tolerations: other.Spec.Tolerations,
+		OnReboot:    other.Spec.Rerun.OnReboot,
+		OnReplace:   other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
+		On:          make(map[string]record.OnNode, len(nodes)),
 	}
 	if other.Namespace != job.Namespace {
 		p.Name = other.Namespace + "/" + other.Name
