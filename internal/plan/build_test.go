@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,8 +142,8 @@ func told(p Plan) []string {
 func tell(action Action) string {
 	switch a := action.(type) {
 	case Start:
-		if a.Attempt.Phase == task.Rollback {
-			return fmt.Sprintf("start rollback %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
+		if a.Attempt.Phase != task.Task {
+			return fmt.Sprintf("start %s %d of %s on %s", a.Attempt.Phase, a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
 		}
 		return fmt.Sprintf("start attempt %d of %s on %s", a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
 	case Record:
@@ -158,13 +160,13 @@ func tell(action Action) string {
 		if a.Final {
 			words += ", for good"
 		}
-		return words + cordoned(a.Cordon)
+		return words + cordoned(a.Cordon) + tainted(a.Change)
 	case Mark:
 		words := a.Reason + " " + a.Node
 		if a.Record != nil {
 			words += ", recorded"
 		}
-		return words + cordoned(a.Cordon)
+		return words + cordoned(a.Cordon) + tainted(a.Change)
 	case Evict:
 		words := "evict from " + a.Node + ":"
 		for _, pod := range a.Pods {
@@ -176,11 +178,41 @@ func tell(action Action) string {
 	case Release:
 		return "release " + a.Pod.Name
 	case Forget:
-		return "forget " + a.Node + cordoned(a.Cordon)
+		return "forget " + a.Node + cordoned(a.Cordon) + tainted(a.Change)
 	case Finish:
 		return "finish"
 	}
 	return fmt.Sprintf("%T", action)
+}
+
+// tainted tells of taints, facts and labels.
+func tainted(c record.Change) string {
+	words := ""
+	if c.Taints != nil {
+		words += ", taints ["
+		for i := range c.Taints.All {
+			words += strings.Repeat(" ", min(i, 1)) + c.Taints.All[i].ToString()
+		}
+		words += "]"
+	}
+	if c.Facts != nil {
+		for _, kind := range []struct {
+			name string
+			keys map[string]*string
+		}{{"label", c.Facts.Labels}, {"annotation", c.Facts.Annotations}} {
+			for _, key := range slices.Sorted(maps.Keys(kind.keys)) {
+				if value := kind.keys[key]; value != nil {
+					words += fmt.Sprintf(", %s %s=%s", kind.name, key, *value)
+				} else {
+					words += fmt.Sprintf(", no %s %s", kind.name, key)
+				}
+			}
+		}
+	}
+	for _, key := range c.RemoveLabels {
+		words += ", without " + key
+	}
+	return words
 }
 
 func cordoned(c *record.Cordon) string {

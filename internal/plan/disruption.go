@@ -112,13 +112,18 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: s.retry,
 		Untried: true,
 	}
-	if prev != nil {
-		r.Removed = prev.Removed
-		r.Again = s.isAgain(w.node, s.in.Revision)
-		// What was disrupted may have done something as well.
-		if prev.Revision == s.in.Revision && prev.Outcome != record.Succeeded && !s.replaced(w.node) {
-			r.Untried = prev.Untried
-		}
+	if prev == nil {
+		return r
+	}
+	r.Removed, r.Again = prev.Removed, s.isAgain(w.node, s.in.Revision)
+	if s.replaced(w.node) || prev.Outcome == record.Succeeded {
+		return r
+	}
+	if prev.Revision == s.in.Revision {
+		r.Untried = prev.Untried // what was disrupted may have done something as well
+		r.Rollback = prev.Rollback
+	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
+		r.Rollback = prev.Rollback // it has not run since
 	}
 	return r
 }

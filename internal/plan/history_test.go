@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ func TestRandomHistories(t *testing.T) {
 // playAll plays histories on all processors, and shows the first of them that is broken.
 func playAll(t *testing.T, seeds []int64) {
 	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // nothing of a history lasts
 	var group sync.WaitGroup
 	var next, first atomic.Int64
 	first.Store(int64(len(seeds)))

@@ -1,0 +1,237 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// rebootingAs gives a NodeJob a policy, 300 seconds for a reboot and 20 for the node to be Ready.
+func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Spec.Disruption = v1alpha1.DisruptionSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(300)), ReadySeconds: new(int32(20))}
+	}
+}
+
+func verifying(j *v1alpha1.NodeJob) { j.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"} }
+
+// TestWhatASuccessIsFollowedBy asks whether a node is rebooted.
+func TestWhatASuccessIsFollowedBy(t *testing.T) {
+	asks := results(map[string]string{outcome.RebootKey: outcome.RebootValue})
+	madeFor := func(policy v1alpha1.RebootPolicy) func(*Pod) { return func(p *Pod) { p.Reboot = policy } }
+	const done, goesOn = "record Succeeded on n: attempts 1, disruptions 0", "record Rebooting on n: attempts 1, disruptions 0"
+	tests := map[string]struct {
+		pod  func(*Pod)
+		exit []func(*Exit)
+		node func(*Node)
+		want string
+	}{
+		"no reboot is asked for":               {pod: madeFor(""), want: done},
+		"nor is it when the task asks for one": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
+		"always":                               {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
+		"if requested, and it is":              {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
+		"if requested, and it is not":          {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
+		"a node that does not say which boot it is in cannot be rebooted": {
+			pod: func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" }, node: func(n *Node) { n.BootID = "" },
+			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report which boot it is in, so nobody could tell that it has rebooted, without label",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.node == nil {
+				tt.node = func(*Node) {}
+			}
+			node := newNode("n", tt.node)
+			// What counts is what the pod was made for.
+			p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, newPod(node, exited(0, tt.exit...), tt.pod)))
+			if diff := cmp.Diff([]string{tt.want}, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pod may be made for a boot that the node has left by then. What counts is the boot that it was last seen in, or
+// the node would count as rebooted without ever having been.
+func TestTheBootThatIsLeftIsTheLastThatWasSeen(t *testing.T) {
+	node := newNode("n", func(n *Node) { n.BootID = "second" })
+	pod := newPod(node, exited(0), func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, task.Machine("n-machine", "first") })
+	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, pod))
+	want := &record.Reboot{StartedAt: now, FromBootID: "second"}
+	if diff := cmp.Diff(want, p.Actions[0].(Record).Record.Reboot); diff != "" {
+		t.Errorf("reboot (-want +got):\n%s", diff)
+	}
+}
+
+// TestReboot follows a node whose task has succeeded, a minute ago, in the boot "first".
+func TestReboot(t *testing.T) {
+	inBoot := func(boot string) func(*Node) { return func(n *Node) { n.BootID = boot } }
+	since := func(seconds int) func(*Node) { return func(n *Node) { n.ReadySince = ago(seconds) } }
+	notReady := func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionFalse, time.Time{} }
+	lost := func(n *Node) { n.Ready, n.ReadySince = corev1.ConditionUnknown, time.Time{} }
+	goesOn := func(changes ...func(*record.Record)) func(*Node) {
+		return recorded(record.Rebooting, append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "first" }}, changes...)...)
+	}
+	back := func(seconds int) func(*record.Record) {
+		return func(r *record.Record) { r.Reboot.BackAt = ago(seconds) }
+	}
+	disrupted := func(seconds int) func(*record.Record) {
+		return func(r *record.Record) { r.Disruptions, r.FinishedAt = 1, ago(seconds) }
+	}
+	late := func(r *record.Record) { r.Reboot.StartedAt = ago(300) }
+	rebootPod := func(changes ...func(*Pod)) []func(*Pod) {
+		return append([]func(*Pod){func(p *Pod) { p.Runs = task.Reboot }}, changes...)
+	}
+	verifyPod := func(changes ...func(*Pod)) []func(*Pod) {
+		return append([]func(*Pod){func(p *Pod) { p.Runs = task.Verify }}, changes...)
+	}
+	tests := map[string]struct {
+		job    []func(*v1alpha1.NodeJob)
+		node   []func(*Node)
+		pod    []func(*Pod)
+		want   []string
+		reason string
+		wake   time.Duration
+	}{
+		"it is rebooted": {
+			node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"also under suspend, since the run has begun": {
+			job: []func(*v1alpha1.NodeJob){onHold}, node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"also when it is not selected any more": {
+			job: []func(*v1alpha1.NodeJob){inPoolA}, node: []func(*Node){goesOn(), inBoot("first"), inPool("b")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"it gets no pod while it is lost": {node: []func(*Node){goesOn(), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
+		"the pod that reboots it runs":    {node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
+		"the pod has found it in another boot, which the node does not report yet": {
+			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(0)), reason: v1alpha1.ReasonRebooting,
+			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
+		},
+		"a pod that was disrupted is made again later": {
+			node: []func(*Node){goesOn(disrupted(4)), inBoot("first")}, reason: v1alpha1.ReasonRebooting, wake: 6 * time.Second,
+		},
+		"and then it is": {
+			node: []func(*Node){goesOn(disrupted(10)), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"the pod could not reboot it": {
+			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(1, reported(outcome.ReasonRebootFailed))), reason: v1alpha1.ReasonRebooting,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end, without label"},
+		},
+		"it is not back in time": {
+			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+		},
+		"and its pod has not ended": {
+			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+		},
+		"it is back, and its pod is let go": {
+			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
+		},
+		"it is back, and not Ready": {node: []func(*Node){goesOn(), inBoot("second"), notReady}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second},
+		"it is Ready, which is noted": {
+			node: []func(*Node){goesOn(), inBoot("second"), since(1)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
+		},
+		"it is not Ready for long enough": {
+			node: []func(*Node){goesOn(back(15)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 5 * time.Second,
+		},
+		"it was away once more": {
+			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, wake: 8 * time.Second,
+		},
+		"it is done where nothing is to be checked": {
+			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
+		},
+		"it is checked where something is": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonVerifying,
+			want: []string{"start verify 1 of rev on n"}, wake: 240 * time.Second,
+		},
+		"the check passes": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonVerifying,
+			want: []string{"record Succeeded on n: attempts 1, disruptions 0"},
+		},
+		"the check fails": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(exited(3)), reason: v1alpha1.ReasonVerifying,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end, without label"},
+		},
+		"the check is disrupted": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonVerifying,
+			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
+		},
+		"it does not stay Ready in time": {
+			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+		},
+		"the check of a run that somebody has taken off the node is let go": {
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodLeaving, want: []string{"release n-pod"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("n", tt.node...)
+			node.ResourceVersion = "7"
+			var pods []Pod
+			if tt.pod != nil {
+				pods = append(pods, newPod(node, tt.pod...))
+			}
+			p := Next(see(newJob(append([]func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, tt.job...)...), []Node{node}, pods...))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if p.Nodes[0].Reason != tt.reason {
+				t.Errorf("%+v, want %s", p.Nodes[0], tt.reason)
+			}
+			if wake := p.WakeAt.Sub(now); !p.WakeAt.IsZero() && wake != tt.wake || p.WakeAt.IsZero() && tt.wake != 0 {
+				t.Errorf("wakes in %v, want %v", wake, tt.wake)
+			}
+		})
+	}
+}
+
+// The pods of a run with a reboot know what they are for.
+func TestThePodsOfARunWithAReboot(t *testing.T) {
+	node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Attempts = 2 }), func(n *Node) { n.BootID = "n-boot-before" })
+	start := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})).Actions[0].(Start).Attempt
+	if start.BootID != "n-boot-before" || start.Number != 2 {
+		t.Errorf("reboot %d leaves %q, want 2 to leave the boot on record", start.Number, start.BootID)
+	}
+	node.BootID, node.ReadySince, node.On.Record.Reboot.BackAt = "next", ago(100), ago(50)
+	start = Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node})).Actions[0].(Start).Attempt
+	if start.Checks != node.On.Record || start.BootID != "next" {
+		t.Errorf("the check is for %+v in %q", start.Checks, start.BootID)
+	}
+}
+
+// The run is done in the boot that it was checked in: the node may have rebooted since, which rerun.onReboot is for.
+func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
+	node := newNode("n", recorded(record.Rebooting), func(n *Node) { n.BootID = "third" })
+	pod := newPod(node, exited(0), func(p *Pod) { p.Runs, p.Machine = task.Verify, task.Machine("n-machine", "second") })
+	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node}, pod))
+	if got := p.Actions[0].(Record).Record.BootID; got != "second" {
+		t.Errorf("done in boot %q, want that of the check", got)
+	}
+}
+
+// A pod that is on record stays so when time ends the run: were it not let go yet, it would be recorded once more.
+func TestARunThatNoPodEndsKeepsThePodOnRecord(t *testing.T) {
+	for name, node := range map[string]Node{
+		"a reboot that is given up": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),
+		"one that is over":          newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt = ago(50) }), func(n *Node) { n.ReadySince = ago(50) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := newPod(node, exited(0), func(p *Pod) { p.UID = "earlier-pod" })
+			p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, task))
+			a, ok := p.Actions[1].(Record)
+			if !ok || a.Record.PodUID != "earlier-pod" || a.Pod.UID != "" {
+				t.Errorf("actions %v, want a record of the pod that is on record", told(p))
+			}
+		})
+	}
+}
