@@ -221,7 +221,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 		atWork := slots[node.Name] || h.reboots(node)
 		gone := node.Ready != corev1.ConditionTrue || node.Unschedulable || begins && slices.Contains(node.CordonedBy, ownKey)
 		switch {
-		case p.Nodes[i].State == Excluded && !atWork, h.joined(node) && !h.hasPods(in, node.Name):
+		case p.Nodes[i].State == Excluded && !atWork, h.joined(node) && !h.works(in, node):
 			continue
 		case begins && !gone:
 			away++
@@ -233,6 +233,13 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 	if taken != "" && away > limit {
 		h.break_("disruption", "%s is taken away, and %d nodes are with it, of which %d may be", taken, away, limit)
 	}
+}
+
+// works is true for a node with a pod whose end is not on record.
+func (h *history) works(in Input, node *Node) bool {
+	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
+		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node)
+	})
 }
 
 func (h *history) hasPods(in Input, name string) bool {

@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// TestDependsOn asks whether a task starts on a node beside what another NodeJob has done there.
+func TestDependsOn(t *testing.T) {
+	const depends = "ns.everynode.dev/dep"
+	label := func(value string) func(*Node) {
+		return func(n *Node) { n.Labels = map[string]string{"pool": "a", depends: value} }
+	}
+	dep := func(changes ...func(*Peer)) Peer {
+		p := Peer{Name: "dep", Key: depends, Revision: "d2", OnReplace: true}
+		for _, change := range changes {
+			change(&p)
+		}
+		return p
+	}
+	// has gives the dependency a record on the node.
+	carries := func(r record.Record) func(*Peer) {
+		return func(p *Peer) { p.On = map[string]record.OnNode{"n": {Record: &r}} }
+	}
+	was := func(machine, boot string) record.Record {
+		return record.Record{Revision: "d2", Outcome: record.Succeeded, MachineID: machine, BootID: boot}
+	}
+	inPoolB := func(p *Peer) { p.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}} }
+	onReboot := func(p *Peer) { p.OnReboot = true }
+	tests := map[string]struct {
+		dep    Peer
+		node   Node
+		starts bool
+	}{
+		"it is done there":                         {dep(carries(was("n-machine", "n-boot"))), newNode("n", label("d2")), true},
+		"somebody says that it is":                 {dep(), newNode("n", label("d2")), true},
+		"it has done nothing there yet":            {dep(), newNode("n"), false},
+		"it has done an earlier revision":          {dep(), newNode("n", label("d1")), false},
+		"which is enough for it":                   {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), true},
+		"its revision is not known yet":            {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), false},
+		"it is not for the node":                   {dep(inPoolB), newNode("n"), true},
+		"it cannot be read which nodes it is for":  {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), true},
+		"a taint keeps it off the node":            {dep(), newNode("n", withTaints(busy)), true},
+		"a taint that goes by itself does":         {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), false},
+		"it tolerates that taint":                  {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), false},
+		"it was done on another machine":           {dep(carries(was("gone", "n-boot"))), newNode("n", label("d2")), false},
+		"which does not matter to it":              {dep(carries(was("gone", "n-boot")), func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), true},
+		"it runs again after a reboot":             {dep(carries(was("n-machine", "before")), onReboot), newNode("n", label("d2")), false},
+		"it does not mind a reboot":                {dep(carries(was("n-machine", "before"))), newNode("n", label("d2")), true},
+		"a further run of it goes on":              {dep(carries(record.Record{Revision: "d2", Outcome: record.Disrupted, Again: true})), newNode("n", label("d2")), false},
+		"somebody skipped it after it failed":      {dep(carries(record.Record{Revision: "d2", Outcome: record.Failed})), newNode("n", label("d2")), true},
+		"its record is of another revision by now": {dep(carries(record.Record{Revision: "d3", Outcome: record.Disrupted})), newNode("n", label("d2")), true},
+	}
+	tolerant := func(j *v1alpha1.NodeJob) {
+		j.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(tolerant), []Node{tt.node})
+			in.DependsOn = []Peer{tt.dep}
+			p := Next(in)
+			if got := len(p.Actions) == 1; got != tt.starts {
+				t.Errorf("actions %v, %+v; want a start: %v", told(p), p.Nodes[0], tt.starts)
+			}
+			if st := p.Nodes[0]; !tt.starts && (st.Reason != v1alpha1.ReasonWaitingForDependency || st.Message != "NodeJob dep (spec.dependsOn) must be done on it before") {
+				t.Errorf("%+v, want %s", st, v1alpha1.ReasonWaitingForDependency)
+			}
+		})
+	}
+}
+
+func badSelector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+}
+
+// What is done, and what runs, minds no dependency; and neither does a rollback.
+func TestADependencyIsForStarts(t *testing.T) {
+	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
+	runs := newNode("runs")
+	in := see(newJob(undo), []Node{newNode("done", labelled(rev)), newNode("failed", recorded(record.Failed, attempts(2))), runs}, newPod(runs, exited(0)))
+	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
+	want := []string{"record Succeeded on runs: attempts 1, disruptions 0", "start rollback 1 of rev on failed"}
+	if diff := cmp.Diff(want, told(Next(in))); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+}
+
+func TestCircle(t *testing.T) {
+	tests := map[string]struct {
+		needs map[string][]string
+		want  []string
+	}{
+		"none":                              {map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
+		"of two":                            {map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a", "b", "a"}},
+		"on itself":                         {map[string][]string{"a": {"a"}}, []string{"a", "a"}},
+		"through the second of several":     {map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"y", "c"}, "c": {"a"}}, []string{"a", "b", "c", "a"}},
+		"one that it is not part of":        {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, nil},
+		"to one that does not exist":        {map[string][]string{"a": {"gone"}}, nil},
+		"two ways to the same, and no more": {map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"e"}}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Circle("a", tt.needs)); diff != "" {
+				t.Errorf("circle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,217 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func cordoning(j *v1alpha1.NodeJob) { j.Spec.Disruption.Cordon = true }
+
+// draining drains before the task, within 60 seconds.
+func draining(j *v1alpha1.NodeJob) {
+	j.Spec.Disruption.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60)), GracePeriodSeconds: new(int32(7))}
+}
+
+// drainsSince says in the status that the node is being drained.
+func drainsSince(node string, seconds int) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Status.Drains = []v1alpha1.NodeDrain{{Node: node, Since: metav1.NewTime(ago(seconds))}}
+	}
+}
+
+func cordonedBy(keys ...string) func(*Node) {
+	return func(n *Node) { n.Unschedulable, n.CordonedBy = true, keys }
+}
+
+func byHand(n *Node) { n.Unschedulable = true }
+
+// TestBeforeTheTask follows a node from its slot to the start of the task.
+func TestBeforeTheTask(t *testing.T) {
+	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", Held: "nothing would make it again"}}
+	ours := cordonedBy(jobKey)
+	const prepared, start = "Preparing n, cordoned by ns.everynode.dev/job", "start attempt 1 of rev on n"
+	const inVain = "record Failed on n: attempts 1, disruptions 0, DrainTimedOut: 2 pods have not left it in 60 s, and stay; web/b: nothing would make it again"
+	tests := map[string]struct {
+		job    []func(*v1alpha1.NodeJob)
+		node   []func(*Node)
+		pods   []DrainPod
+		looked bool
+		want   []string
+		reason string
+		looks  int
+		drains int
+	}{
+		"it is cordoned first":              {job: []func(*v1alpha1.NodeJob){cordoning}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
+		"and then the task starts":          {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours}, want: []string{start}, reason: v1alpha1.ReasonStarting},
+		"a cordon by hand is as good":       {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){byHand}, want: []string{start}, reason: v1alpha1.ReasonStarting},
+		"one of another NodeJob is shared":  {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy("ns.everynode.dev/other")}, want: []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"}, reason: v1alpha1.ReasonPreparing},
+		"to be drained it is cordoned too":  {job: []func(*v1alpha1.NodeJob){draining}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
+		"then its pods are looked for":      {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"those that may be are evicted":     {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"when all have left the task runs":  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
+		"not before it was looked":          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"a drain that takes too long fails": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
+		"the drain of an earlier node of that name is another": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(30)}, pods: web, looked: true,
+			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1,
+		},
+		"and so is one for a failure before": {
+			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1, drains: 1,
+			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(60)} })},
+			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing,
+		},
+		"under suspend it is given back": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
+		"also where failed nodes are cordoned": {
+			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
+			node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended,
+		},
+		"but not one that has failed": {
+			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
+			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })}, reason: v1alpha1.ReasonSuspended,
+		},
+		"between two attempts it stays cordoned": {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })}, reason: v1alpha1.ReasonBackingOff},
+		"after a drain in vain it does not":      {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt, r.Reason = ago(1), v1alpha1.ReasonDrainTimedOut })}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonBackingOff},
+		"one that has failed for good is opened": {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, attempts(2))}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonRetriesExhausted},
+		"a node that is done is opened":          {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Succeeded)}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonDone},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("n", append([]func(*Node){made(3600)}, tt.node...)...)
+			in := see(newJob(tt.job...), []Node{node})
+			if tt.looked {
+				in.Drains = map[types.UID][]DrainPod{node.UID: tt.pods}
+			}
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if p.Nodes[0].Reason != tt.reason || len(p.Looks) != tt.looks || len(p.Status.Drains) != tt.drains {
+				t.Errorf("%+v, looks %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.Looks, p.Status.Drains, tt.reason, tt.looks, tt.drains)
+			}
+			if tt.drains > 0 && !p.WakeAt.After(now) {
+				t.Errorf("wakes at %v, want later than now", p.WakeAt)
+			}
+		})
+	}
+}
+
+// TestWhatADrainInVainSays asks what is left to roll back when the task never got its turn.
+func TestWhatADrainInVainSays(t *testing.T) {
+	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
+	tests := map[string]struct {
+		node     func(*Node)
+		untried  bool
+		rollback *record.Rollback
+	}{
+		"the first of a run is untried":                      {node: func(*Node) {}, untried: true},
+		"and so is the second":                               {node: recorded(record.Failed, func(r *record.Record) { r.Untried = true }), untried: true},
+		"not after a failure of the task":                    {node: recorded(record.Failed)},
+		"nor after a disruption, which may have done things": {node: recorded(record.Disrupted)},
+		"after a success of before it is":                    {node: func(n *Node) { recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n); n.On.Label = "old" }, untried: true},
+		"after a failure of another revision, too":           {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), untried: true},
+		"after a failure on another machine, too":            {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), untried: true},
+		"what was rolled back is not rolled back again":      {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := newNode("n", cordonedBy(jobKey), tt.node)
+			in := see(newJob(draining, askAgain, drainsSince("n", 60)), []Node{node})
+			in.Drains = map[types.UID][]DrainPod{node.UID: {{Name: "a", UID: "a"}}}
+			r := Next(in).Actions[0].(Record)
+			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.Untried != tt.untried || r.ResourceVersion != node.ResourceVersion {
+				t.Errorf("recorded %+v, want untried %v", r.Record, tt.untried)
+			}
+			if diff := cmp.Diff(tt.rollback, r.Record.Rollback); diff != "" {
+				t.Errorf("rollback (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMaxUnavailable asks which nodes are taken away.
+func TestMaxUnavailable(t *testing.T) {
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	three := func(a, b, c []func(*Node)) []Node {
+		return []Node{newNode("a", a...), newNode("b", b...), newNode("c", c...)}
+	}
+	rebooting := rebootingAs(v1alpha1.RebootAlways)
+	atMost := func(n intstr.IntOrString) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) { j.Spec.Disruption.MaxUnavailable = &n }
+	}
+	tests := map[string]struct {
+		job   []func(*v1alpha1.NodeJob)
+		nodes []Node
+		pods  []Pod
+		own   string
+		want  []string
+	}{
+		"as many as may run, when nothing is said": {job: []func(*v1alpha1.NodeJob){rebooting}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"one at a time":                                   {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
+		"a percentage is rounded down":                    {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("70%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"}},
+		"but never below one":                             {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("1%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
+		"it does not count for a task that disrupts none": {job: []func(*v1alpha1.NodeJob){atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"a node that is not Ready counts, but for itself": {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){notReady}, nil), want: []string{"start attempt 1 of rev on b"}},
+		"one that is cordoned, by whomever, too":          {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand}), want: []string{"start attempt 1 of rev on c"}},
+		"also one that is done":                           {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)})},
+		"one that reboots counts": {
+			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){recorded(record.Rebooting), func(n *Node) { n.ReadySince = now }}),
+			want: []string{"Settling c, recorded"},
+		},
+		"one on which the task runs counts": {
+			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), pods: []Pod{newPod(newNode("c"))},
+		},
+		"one that was given its turn goes on": {
+			job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1))}, nodes: three([]func(*Node){notReady}, []func(*Node){cordonedBy(jobKey)}, nil),
+			want: []string{"start attempt 1 of rev on b", "Preparing a, cordoned by ns.everynode.dev/job"},
+		},
+		"nodes that are not selected do not count": {
+			job: []func(*v1alpha1.NodeJob){rebooting, inPoolA, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){inPool("b"), notReady}, nil), want: []string{"start attempt 1 of rev on a"},
+		},
+		"the node of the manager waits for the others":   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"and until they are at rest":                     {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
+		"then it has its turn":                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
+		"a task that disrupts nothing minds no manager":  {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
+		"it is the canary only where it is the only one": {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},
+		"a node that is set aside already is the canary": {job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1)), inSteps(first(intstr.FromInt32(1)), rest)}, nodes: three([]func(*Node){made(90)}, []func(*Node){made(50), cordonedBy(jobKey)}, nil), want: []string{"start attempt 1 of rev on b"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(tt.job...), tt.nodes, tt.pods...)
+			in.OwnNode = tt.own
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nodes that were set aside for failures may use up all that may be away. The status says so, and how to go on.
+func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
+	one := intstr.FromInt32(1)
+	job := newJob(cordoning, inSteps(poolB(0), rest), func(j *v1alpha1.NodeJob) {
+		j.Spec.OnFailure.Node, j.Spec.Disruption.MaxUnavailable = v1alpha1.FailedNodeCordon, &one
+	})
+	aside := newNode("aside", cordonedBy(jobKey), recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true }))
+	p := Next(see(job, []Node{aside, newNode("b", inPool("b"))}))
+	if len(p.Actions) > 0 {
+		t.Fatalf("actions %v, want none", told(p))
+	}
+	c := p.Status.Conditions[2]
+	want := "1 nodes are not Ready or cordoned, and disruption.maxUnavailable allows 1; on 1 node (aside) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise disruption.maxUnavailable"
+	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonWaitingForBudget || c.Message != want {
+		t.Errorf("condition %+v, want Stalled: %s", c, want)
+	}
+	if p.WakeAt.After(now.Add(-time.Second)) {
+		t.Errorf("wakes at %v, though time changes nothing", p.WakeAt)
+	}
+}
