@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -161,5 +163,137 @@ func TestRetry(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRunsAgain asks why and when a node that is done runs the task again without a change of it.
+func TestRunsAgain(t *testing.T) {
+	onReboot := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }
+	every := func(seconds int32) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }
+	}
+	keepOld := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
+	ended := func(ago time.Duration) func(*record.Record) {
+		return func(r *record.Record) { r.FinishedAt = now.Add(-ago) }
+	}
+	rebooted := func(r *record.Record) { r.BootID = "before" }
+	again := func(r *record.Record) { r.Again = true }
+	tests := map[string]struct {
+		job  []func(*v1alpha1.NodeJob)
+		node Node
+		want []string
+	}{
+		"a reboot is no reason by itself":                 {node: newNode("n", recorded(record.Succeeded, rebooted))},
+		"it is one where that is asked for":               {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
+		"not for a node that does not say its boot":       {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
+		"not for one that is skipped":                     {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
+		"not for one that has failed":                     {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
+		"not for one that failed and is skipped":          {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
+		"a success of an earlier revision that is kept":   {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"a day after, when it is due each hour":           {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
+		"not within half an interval":                     {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
+		"a further run that was disrupted is taken up":    {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
+		"also where an earlier revision is kept":          {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"one that failed is tried again, without a label": {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, told(Next(see(newJob(tt.job...), []Node{tt.node})))); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A further run says so while it goes on, and its failure takes the label off.
+func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
+	node := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.BootID = "before" }))
+	tests := map[string]struct {
+		pod       func(*Pod)
+		again     bool
+		dropLabel bool
+	}{
+		"a disruption": {pod: func(p *Pod) { p.Phase = corev1.PodFailed }, again: true},
+		"a failure":    {pod: exited(3), dropLabel: true},
+		"a success":    {pod: exited(0)},
+		"a reboot":     {pod: func(p *Pod) { exited(0)(p); p.Reboot = v1alpha1.RebootAlways }, again: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := Next(see(newJob(), []Node{node}, newPod(node, tt.pod))).Actions[0].(Record)
+			if a.Record.Again != tt.again || a.DropLabel != tt.dropLabel {
+				t.Errorf("again %v, the label is dropped %v; want %v and %v", a.Record.Again, a.DropLabel, tt.again, tt.dropLabel)
+			}
+		})
+	}
+}
+
+// TestNextDue holds the times of a thousand nodes against what is promised: each has its own time in the interval,
+// always the same; never before half an interval has passed, and no later than one and a half.
+func TestNextDue(t *testing.T) {
+	const every = 600 * time.Second
+	s := newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = int32(every / time.Second) }), nil))
+	var perMinute [10]int
+	for i := range 1000 {
+		node := newNode(fmt.Sprintf("n%d", i))
+		offset := time.Duration(-1)
+		for k := range 50 {
+			finished := now.Add(-time.Duration(k*37) * time.Second)
+			due := s.nextDue(&node, finished)
+			if wait := due.Sub(finished); wait < every/2 || wait > every*3/2 {
+				t.Fatalf("%s finished at %v and is due at %v", node.Name, finished, due)
+			}
+			at := time.Duration(due.Unix()) * time.Second % every
+			if offset >= 0 && at != offset {
+				t.Fatalf("%s is due %v and %v after the beginning of an interval", node.Name, offset, at)
+			}
+			offset = at
+		}
+		perMinute[offset/time.Minute]++
+	}
+	for minute, n := range perMinute {
+		if n < 60 || n > 140 {
+			t.Errorf("%d of 1000 nodes are due in minute %d of 10", n, minute)
+		}
+	}
+}
+
+func TestNextDueAtTheBounds(t *testing.T) {
+	every := func(seconds int32) *survey {
+		return newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
+	}
+	node := newNode("n")
+	if due := every(0).nextDue(&node, now); !due.IsZero() {
+		t.Errorf("due at %v, want never", due)
+	}
+	boundary := every(600).nextDue(&node, ago(600))
+	for name, tt := range map[string]struct {
+		finished time.Time
+		want     time.Time
+	}{
+		"half an interval before it":            {boundary.Add(-300 * time.Second), boundary},
+		"a second less":                         {boundary.Add(-299 * time.Second), boundary.Add(600 * time.Second)},
+		"right then":                            {boundary, boundary.Add(600 * time.Second)},
+		"a time that somebody wrote is not now": {time.Time{}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := every(600)
+			s.in.Now = boundary.Add(time.Hour)
+			got := s.nextDue(&node, tt.finished)
+			if !tt.want.IsZero() && !got.Equal(tt.want) || tt.want.IsZero() && got.After(s.in.Now) {
+				t.Errorf("due at %v, want %v", got, tt.want)
+			}
+		})
+	}
+	// A plan at the boundary itself runs it, and one before wakes then.
+	done := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = boundary.Add(-400 * time.Second) }))
+	in := see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 600 }), []Node{done})
+	in.Now = boundary.Add(-time.Millisecond)
+	if p := Next(in); len(p.Actions) > 0 || !p.WakeAt.Equal(boundary) || p.Nodes[0].State != Done {
+		t.Errorf("before it: %v, wakes at %v, %+v; want to wake at %v", told(p), p.WakeAt, p.Nodes[0], boundary)
+	}
+	in.Now = boundary
+	if p := Next(in); len(p.Actions) != 1 {
+		t.Errorf("at the boundary: %v, want a start", told(p))
 	}
 }
