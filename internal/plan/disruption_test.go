@@ -116,10 +116,13 @@ func TestWhatADrainInVainSays(t *testing.T) {
 		"and so is the second":                               {node: recorded(record.Failed, func(r *record.Record) { r.Untried = true }), untried: true},
 		"not after a failure of the task":                    {node: recorded(record.Failed)},
 		"nor after a disruption, which may have done things": {node: recorded(record.Disrupted)},
-		"after a success of before it is":                    {node: func(n *Node) { recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n); n.On.Label = "old" }, untried: true},
-		"after a failure of another revision, too":           {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), untried: true},
-		"after a failure on another machine, too":            {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), untried: true},
-		"what was rolled back is not rolled back again":      {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
+		"after a success of before it is": {node: func(n *Node) {
+			recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n)
+			n.On.Label = "old"
+		}, untried: true},
+		"after a failure of another revision, too":      {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), untried: true},
+		"after a failure on another machine, too":       {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), untried: true},
+		"what was rolled back is not rolled back again": {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

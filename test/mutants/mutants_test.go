@@ -97,7 +97,7 @@ var mutants = map[string]mutant{
 		"quarantine.go", "return key == s.key })\n	if", "return key != \"\" })\n	if",
 	},
 	"a cordon is left behind": {
-		"quarantine.go", "case leave, st.State == Done, st.State == Excluded:", "case leave:",
+		"quarantine.go", "case leave, st.State == Done, st.State == Excluded, s.wasPrepared(w.node):", "case leave, s.wasPrepared(w.node):",
 	},
 	"the drain does not wait for the rollback": {
 		"quarantine.go", "if drain && w.settled && s.mayDrain", "if drain && s.mayDrain",
@@ -113,6 +113,141 @@ var mutants = map[string]mutant{
 	},
 	"a rolled back node is never forgotten": {
 		"leave.go", "s.forget(w.node, p)\n		return", "return",
+	},
+	"a success leaves the gate closed": {
+		"survey.go", "c.Taints = s.opened(node, true)", "c.Taints = nil",
+	},
+	"the gate opens before the task has succeeded": {
+		"gate.go", "case st.State == Done:\n		mark", "case st.State != Excluded:\n		mark",
+	},
+	"the gate opens while another NodeJob with the same gate is awaited": {
+		"gate.go", "if s.pending(&s.sharers[i], node) {", "if false {",
+	},
+	"the gate stays closed on a node that the NodeJob is not for": {
+		"gate.go", "mark.Taints = s.opened(node, false)", "mark.Taints = nil",
+	},
+	"a gate of somebody else is opened on a node that the NodeJob is not for": {
+		"gate.go", "mark.Taints = s.opened(node, false)", "mark.Taints = s.opened(node, true)",
+	},
+	"the taints of others go with the gate": {
+		"gate.go", "return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)", "return true || all",
+	},
+	"nodes that were there before the gate are closed": {
+		"gate.go", "return node.Created.After(s.gate.since.Time) && s.in.Now", "return s.in.Now",
+	},
+	"taints are written without a look at what they are": {
+		"quarantine.go", "	c.ResourceVersion = node.ResourceVersion\n", "",
+	},
+	"a deletion leaves the gate closed": {
+		"leave.go", "s.uncordon(node), s.openedForGood(node), s.unpublish(node)", "s.uncordon(node), nil, s.unpublish(node)",
+	},
+	"a deletion leaves facts behind": {
+		"leave.go", "s.uncordon(node), s.openedForGood(node), s.unpublish(node)", "s.uncordon(node), s.openedForGood(node), nil",
+	},
+	"a deletion that retains the records leaves the cordon": {
+		"leave.go", "mark.Cordon = s.uncordon(node); mark.Cordon != nil", "mark.Cordon = nil; mark.Cordon != nil",
+	},
+	"the sweeper takes off what is a NodeJob's": {
+		"stray.go", "return v1alpha1.GateKey(job) == taint.Key", "return false",
+	},
+	"the sweeper leaves the own key of a gate that has another by now": {
+		"stray.go", "return v1alpha1.GateKey(job) == taint.Key", "return true",
+	},
+	"somebody else's label is published over": {
+		"facts.go", "case owner == \"\" && there:", "case false:",
+	},
+	"a result that is no label value is published": {
+		"facts.go", "len(wrong) > 0 {", "len(wrong) > 100 {",
+	},
+	"what is not reported any more stays on the node": {
+		"facts.go", "owner == s.key && !wanted", "owner == s.key && !wanted && owner == \"\"",
+	},
+	"a node that runs again after a reboot runs without end": {
+		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case rerun.OnReboot:",
+	},
+	"a reboot does not make a node run again": {
+		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case false:",
+	},
+	"a schedule does not wait for half an interval": {
+		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",
+	},
+	"a disrupted further run counts as done": {
+		"rerun.go", "return rec.Again && rec.Outcome != record.Failed", "return false",
+	},
+	"a failed node that is skipped is tried again": {
+		"attempt.go", "r.Again = e.outcome == record.Disrupted && s.isAgain", "r.Again = s.isAgain",
+	},
+	"a node that reboots does not hold its slot": {
+		"reboot.go", "node, rec := w.node, w.node.On.Record\n	w.slot = true", "node, rec := w.node, w.node.On.Record",
+	},
+	"a reboot has no time limit": {
+		"reboot.go", "	if !s.in.Now.Before(deadline) {\n		// The pod", "	if false {\n		// The pod",
+	},
+	"the boot that a pod was made for is taken for the one that it ran in": {
+		"reboot.go", "from := firstOf(node.BootID, task.BootID(pod.Machine))", "from := firstOf(task.BootID(pod.Machine), node.BootID)",
+	},
+	"the check runs in the boot that the task ran in": {
+		"reboot.go", "	if !rebooted(node) {\n", "	if false {\n",
+	},
+	"a reboot leaves whichever boot the node is in": {
+		"reboot.go", "a.BootID = rec.Reboot.FromBootID", "_ = rec.Reboot.FromBootID",
+	},
+	"a pod that reboots the node is made when it is in another boot": {
+		"reboot.go", "	if !rebooted(node) {\n", "	if true {\n",
+	},
+	"a node counts that has just come back": {
+		"reboot.go", "case s.in.Now.Before(until):", "case false:",
+	},
+	"a node counts from when it was first back": {
+		"reboot.go", "later(rec.Reboot.BackAt, node.ReadySince)", "rec.Reboot.BackAt",
+	},
+	"the check after a reboot is left out": {
+		"reboot.go", "case s.in.Job.Spec.Verify == nil:", "case true:",
+	},
+	"a failed check counts as passed": {
+		"reboot.go", "r.ExitCode, r.Reboot = record.Failed, e.Reason", "r.ExitCode, r.Reboot = record.Succeeded, e.Reason",
+	},
+	"the boot of a success is the one that is seen": {
+		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
+	},
+	"maxUnavailable is not heeded": {
+		"disruption.go", "case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):", "case false:",
+	},
+	"nodes that are not Ready do not count as away": {
+		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Unschedulable",
+	},
+	"nodes that are cordoned do not count as away": {
+		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Ready != corev1.ConditionTrue",
+	},
+	"the task does not wait for the drain": {
+		"disruption.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
+	},
+	"a node is not cordoned before the task": {
+		"disruption.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
+	},
+	"the drain of an earlier node is taken over": {
+		"disruption.go", "case since.Before(node.Created), rec", "case rec",
+	},
+	"the node of the manager does not wait for the others": {
+		"disruption.go", "case s.in.OwnNode == w.node.Name && (s.busy > 0 || others > 0):", "case false:",
+	},
+	"a cordon before the task stays when it does not come to run": {
+		"quarantine.go", "st.State == Excluded, s.wasPrepared(w.node):", "st.State == Excluded:",
+	},
+	"a cordon before the task stays after the node has failed": {
+		"disruption.go", "return !w.settled // what", "return true // what",
+	},
+	"a task that was disrupted counts as never begun": {
+		"disruption.go", "r.Untried = prev.Untried // ", "// ",
+	},
+	"a drain in vain forgets the rollback": {
+		"disruption.go", "		r.Rollback = prev.Rollback\n	} else", "	} else",
+	},
+	"a dependency is not waited for": {
+		"survey.go", "if before := s.awaits(node); before != \"\" {", "if before := s.awaits(node); false {",
+	},
+	"a budget that is used up is no reason to say so": {
+		"conditions.go", "s.waits(nodes, v1alpha1.ReasonWaitingForBudget) &&", "false &&",
 	},
 }
 

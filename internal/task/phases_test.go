@@ -1,0 +1,161 @@
+package task
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// TestThePhasesTellTheRunnerWhatToDo holds the environment of each pod against the contract in docs/runner.md.
+func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
+	src := Source{Script: "task $A", Verify: "verify", Rollback: "undo"}
+	rebootAs := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) {
+			j.Spec.Disruption = v1alpha1.DisruptionSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(77))}
+		}
+	}
+	results := &record.Record{Results: map[string]string{"kernel": "6.8"}}
+	const task, verify, both = "EVERYNODE_SCRIPT=task $$A EVERYNODE_INTERPRETER=[\"/bin/bash\",\"-eu\"]", "EVERYNODE_SCRIPT=verify EVERYNODE_INTERPRETER=[\"/bin/dash\"]",
+		" EVERYNODE_VERIFY=verify EVERYNODE_VERIFY_INTERPRETER=[\"/bin/dash\"]"
+	tests := map[string]struct {
+		job     func(*v1alpha1.NodeJob)
+		attempt func(*Attempt)
+		want    string
+	}{
+		"the task and its check, where nothing is rebooted": {want: task + both + " EVERYNODE_TIMEOUT=120"},
+		"also where that is said":                           {job: rebootAs(v1alpha1.RebootNever), want: task + both + " EVERYNODE_TIMEOUT=120"},
+		"the task alone, where a reboot follows":            {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
+		"the runner decides, where the task may ask":        {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
+		"the reboot runs no script, and leaves one boot": {
+			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase = Reboot }, want: "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
+		},
+		"the check after it has the results of the task": {
+			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase, a.Checks = Verify, results },
+			want: verify + ` EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=120`,
+		},
+		"a rollback reboots nothing": {
+			job: func(j *v1alpha1.NodeJob) { rebootAs(v1alpha1.RebootAlways)(j); withRollback(j) }, attempt: func(a *Attempt) { a.Phase, a.Undoes = Rollback, results },
+			want: `EVERYNODE_SCRIPT=undo EVERYNODE_INTERPRETER=["/bin/sh","-u"] EVERYNODE_ROLLBACK_FOR=Failure EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=30`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job, a := scriptJob(), attempt()
+			if tt.job != nil {
+				tt.job(job)
+			}
+			if tt.attempt != nil {
+				tt.attempt(&a)
+			}
+			var got []string
+			for _, v := range Pod(job, src, a, options).Spec.Containers[0].Env {
+				switch v.Name {
+				case "WANT", "COPY", "EVERYNODE_NODEJOB", "EVERYNODE_NODE_NAME", "EVERYNODE_REVISION", "EVERYNODE_ATTEMPT":
+				default:
+					got = append(got, v.Name+"="+v.Value)
+				}
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("environment (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A template runs the task itself; what goes around it is the runner's.
+func TestTheRunnerRebootsForATemplate(t *testing.T) {
+	job := templateJob()
+	job.Spec.Disruption.Reboot = v1alpha1.RebootAlways
+	a := attempt()
+	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "Always" || got.Spec.Containers[0].Image == options.RunnerImage {
+		t.Errorf("the task runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])
+	}
+	a.Phase = Reboot
+	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "" || got.Spec.Containers[0].Image != options.RunnerImage {
+		t.Errorf("the reboot runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])
+	}
+}
+
+// No gate keeps a task off a node, and nothing keeps off what ends a run that was begun.
+func TestTolerationsOfThePhases(t *testing.T) {
+	job, a := scriptJob(), attempt()
+	a.Gates = []string{"example.com/boot", "ns.everynode.dev/other"}
+	got := Pod(job, Source{}, a, options).Spec.Tolerations
+	for _, taint := range []corev1.Taint{
+		{Key: "example.com/boot", Value: "true", Effect: corev1.TaintEffectNoExecute}, {Key: "ns.everynode.dev/other", Value: "everynode", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+	} {
+		if Untolerated([]corev1.Taint{taint}, got) != nil {
+			t.Errorf("the task does not tolerate %s", taint.ToString())
+		}
+	}
+	other := []corev1.Taint{{Key: "somebody.example/else", Effect: corev1.TaintEffectNoExecute}}
+	if Untolerated(other, got) == nil {
+		t.Error("the task tolerates what nobody has said")
+	}
+	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task }) {
+		a.Phase = phase
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		if got := Pod(job, Source{}, a, options).Spec.Tolerations; Untolerated(other, got) != nil {
+			t.Errorf("%s does not tolerate every taint: %+v", phase, got)
+		}
+	}
+}
+
+func TestPhaseOf(t *testing.T) {
+	for label, want := range map[string]Phase{"task": Task, "rollback": Rollback, "reboot": Reboot, "verify": Verify, "": Task, "Reboot": Task, "x": Task} {
+		if got := PhaseOf(label); got != want {
+			t.Errorf("phase %q of the label %q, want %q", got, label, want)
+		}
+	}
+}
+
+// The phases of one attempt are pods of different names.
+func TestEachPhaseHasItsName(t *testing.T) {
+	names := map[string]bool{}
+	for _, phase := range phases {
+		a := attempt()
+		a.Phase = phase
+		names[PodName(scriptJob(), a)] = true
+	}
+	if len(names) != len(phases) {
+		t.Errorf("%d names for %d phases", len(names), len(phases))
+	}
+}
+
+// TestContentHash holds that no two contents count as the same, nor the same content of two objects.
+func TestContentHash(t *testing.T) {
+	data := func(pairs ...string) map[string][]byte {
+		m := map[string][]byte{}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = []byte(pairs[i+1])
+		}
+		return m
+	}
+	base := ContentHash("uid", data("a", "1", "b", "2"))
+	if again := ContentHash("uid", data("b", "2", "a", "1")); again != base {
+		t.Errorf("the same content is %s, then %s", base, again)
+	}
+	if len(base) != 64 || strings.Contains(base, "1 ") {
+		t.Errorf("hash %q", base)
+	}
+	for name, other := range map[string]string{
+		"another value":                        ContentHash("uid", data("a", "1", "b", "3")),
+		"another key":                          ContentHash("uid", data("a", "1", "c", "2")),
+		"one key less":                         ContentHash("uid", data("a", "1")),
+		"an empty one more":                    ContentHash("uid", data("a", "1", "b", "2", "c", "")),
+		"the same of another object":           ContentHash("uid-2", data("a", "1", "b", "2")),
+		"a value that looks like more of them": ContentHash("uid", data("a", "11 b 1 2")),
+		"nothing":                              ContentHash("uid", nil),
+	} {
+		if other == base {
+			t.Errorf("%s has the same hash", name)
+		}
+	}
+}
