@@ -266,7 +266,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s histories did not find it", *histories)
 			}
-			found := regexp.MustCompile(`seed \d+: .*`).Find(out)
+			found := regexp.MustCompile(`seed -?\d+: .*`).Find(out)
 			if found == nil {
 				t.Fatalf("something else went wrong: %v\n%s", err, out)
 			}
