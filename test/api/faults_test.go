@@ -25,13 +25,14 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-var worldsAtOnce = flag.Int("worlds", 48, "how many rollouts with a fault are played at once")
+var worldsAtOnce = flag.Int("worlds", 32, "how many rollouts with a fault are played at once")
 
-// The nodes of a played rollout: n1 is the oldest and so the canary, n3 and n4 are as good, and n5 joins
-// when the revision is proven.
+// The nodes of a played rollout: n1 is the oldest and so the canary, n3 asks for a reboot, n4 is as good, and n5
+// joins when the revision is proven.
 const (
 	canary     = "n1"
 	fails      = "n2"
+	asks       = "n3"
 	joinsLater = "n5"
 )
 
@@ -51,8 +52,8 @@ func TestNoFaultOfAWriteChangesWhatARolloutComesTo(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	for _, sort := range []string{"create the pod of task", "patch the pod of task", "delete the pod of task", "create the pod of rollback",
-		"eviction of pod", "patch " + canary, "patch " + fails, "patch of the NodeJob", statusWrite} {
+	for _, sort := range []string{"create the pod of task", "patch the pod of task", "delete the pod of task", "create the pod of rollback", "create the pod of reboot", "create the pod of verify",
+		"eviction of pod", "patch " + canary, "patch " + fails, "patch " + asks + " 5", "patch of the NodeJob", statusWrite} {
 		if !slices.ContainsFunc(writes, func(name string) bool { return strings.HasPrefix(name, sort) }) {
 			t.Errorf("no write is called %q: %q", sort, writes)
 		}
@@ -109,12 +110,17 @@ func playRollout(t *testing.T, c *cut) {
 	w := newWorld(t)
 	name := func(role string) string { return w.namespace + "-" + role }
 	for i := 1; i <= 4; i++ {
-		w.node(name(fmt.Sprintf("n%d", i)))
+		w.comes(name(fmt.Sprintf("n%d", i)), map[string]string{"x.test/wanted": "yes"})
 	}
 	w.workload("web", name(fails))
 	k := w.playKubelet(map[string]int32{fails: 7})
 	w.keepManager(c)
 	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
+		whole(s)
+		s.Gate.Scope = v1alpha1.GateAll
+		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(0)),
+			MaxUnavailable: number(4)} // the failed node must hold nobody up
+		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
@@ -133,7 +139,7 @@ func playRollout(t *testing.T, c *cut) {
 	// A node's age is in whole seconds. This one also wakes the manager, which would look after what it has
 	// evicted 5 s later.
 	time.Sleep(time.Until(proven.Add(time.Second)))
-	w.node(name(joinsLater))
+	w.comes(name(joinsLater), map[string]string{"x.test/wanted": "yes"})
 	k.await(t, "all is done that is to be done", func() error {
 		return errors.Join(settled(k.job), k.noPod())
 	})
@@ -151,6 +157,9 @@ func playRollout(t *testing.T, c *cut) {
 		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
 		if on.Present || on.Label != "" || node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != "" {
 			t.Errorf("%s carries %+v and is %+v", node.Name, on, node.Spec)
+		}
+		if left := shows(node, v1alpha1.RecordKey(w.namespace, "plays")); left != "" && left != "wanted" {
+			t.Errorf("%s shows %q", node.Name, left)
 		}
 	}
 	k.mu.Lock()
@@ -177,6 +186,7 @@ func settled(job *v1alpha1.NodeJob) error {
 		v1alpha1.ConditionReconciling:    "False " + v1alpha1.ReasonNodesFailed,
 		v1alpha1.ConditionStalled:        "True " + v1alpha1.ReasonNodesFailed,
 		v1alpha1.ConditionRollbackFailed: "False " + v1alpha1.ReasonNoRollbackFailed,
+		v1alpha1.ConditionGateEnforced:   "False " + v1alpha1.ReasonNoAdmissionPolicy,
 	}
 	counts := v1alpha1.NodeCounts{Matched: 5, Done: 4, Failed: 1, RolledBack: 1}
 	steps := []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "all", Nodes: 4, Done: 3, Failed: 1}}
@@ -198,9 +208,10 @@ func settled(job *v1alpha1.NodeJob) error {
 func (w *world) checkNodes(k *kubelet, name func(string) string) {
 	w.t.Helper()
 	revision := w.live("plays").Status.Revision
-	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1}
-	for _, role := range []string{canary, "n3", "n4", joinsLater} {
-		wantStarts["task on "+role] = 1
+	wantStarts := map[string]int{"task on " + fails: 2, "rollback on " + fails: 1, "reboot on " + asks: 1, "verify on " + asks: 1}
+	wantSuccesses := map[string]int{}
+	for _, role := range []string{canary, asks, "n4", joinsLater} {
+		wantStarts["task on "+role], wantSuccesses[role] = 1, 1
 		node := w.liveNode(name(role))
 		on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
 		if on.Label != revision || on.Record == nil || on.Record.Outcome != record.Succeeded || on.Record.Attempts != 1 || node.Spec.Unschedulable {
@@ -212,6 +223,12 @@ func (w *world) checkNodes(k *kubelet, name func(string) string) {
 	if diff := cmp.Diff(wantStarts, k.starts); diff != "" {
 		w.t.Errorf("what began on the nodes (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff(wantSuccesses, k.successes); diff != "" {
+		w.t.Errorf("successes on record (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{asks: 1}, k.reboots); diff != "" {
+		w.t.Errorf("reboots (-want +got):\n%s", diff)
+	}
 	node := w.liveNode(name(fails))
 	on := record.Read(node.Labels, node.Annotations, v1alpha1.RecordKey(w.namespace, "plays"))
 	rec := on.Record
@@ -220,9 +237,9 @@ func (w *world) checkNodes(k *kubelet, name func(string) string) {
 		w.t.Errorf("the failed node carries %+v, %+v", on, rec)
 	case rec.Rollback == nil || rec.Rollback.Outcome != record.Succeeded || rec.Rollback.Attempts != 1:
 		w.t.Errorf("its rollback is %+v", rec.Rollback)
-	case rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained || !rec.Cordoned || !node.Spec.Unschedulable ||
+	case rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained || !node.Spec.Unschedulable ||
 		node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "plays"):
-		w.t.Errorf("it is set aside as %+v, cordoned %t; %+v with %v", rec.Drain, rec.Cordoned, node.Spec, node.Annotations)
+		w.t.Errorf("it is set aside as %+v; %+v with %v", rec.Drain, node.Spec, node.Annotations)
 	}
 }
 

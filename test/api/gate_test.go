@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,12 +32,11 @@ func gateOf(key, value string) corev1.Taint {
 func (w *world) comes(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}, Spec: corev1.NodeSpec{Taints: taints}}
-	for key, value := range labels {
-		node.Labels[key] = value
-	}
+	maps.Copy(node.Labels, labels)
 	must(w.t, admin.Create(w.ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-of-" + name, BootID: "boot-1"}
+	node.ResourceVersion = "" // the manager may have tainted it already
 	must(w.t, admin.Status().Update(w.ctx, node))
 	return node
 }
@@ -136,6 +137,15 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	writes := &writeCounter{}
 	startManager(t, writes.funcs())
 	w.job("whole", whole)
+	c := w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	wantText(t, c.Message, "everynode-manager")
+	w.makes(&admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager-" + w.namespace},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: "everynode-manager",
+			ParamRef:   &admissionv1.ParamRef{Namespace: w.namespace, Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: new(admissionv1.AllowAction)},
+		},
+	})
 	w.condition("whole", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
 	w.admissionIsUpToDate()
 	versions := w.versions("whole-1")

@@ -5,6 +5,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -83,7 +84,12 @@ func run(m *testing.M) int {
 		fmt.Println("making the manager's user:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if unused := used.notUsed(); code == 0 && len(unused) > 0 && flag.Lookup("test.run").Value.String() == "" {
+		fmt.Println("config/rbac/role.yaml allows what no test has the manager do:", unused)
+		return 1
+	}
+	return code
 }
 
 // managerConfig makes a user with the role of config/rbac/role.yaml.
@@ -112,7 +118,10 @@ func managerConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return user.Config(), nil
+	config := user.Config()
+	config.Wrap(used.through)
+	used.role = role
+	return config, nil
 }
 
 // startManager runs a manager until stop is called or the test ends. stop is a sudden end: nothing
@@ -181,7 +190,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "t-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},

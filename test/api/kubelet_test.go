@@ -2,8 +2,11 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +38,10 @@ type kubelet struct {
 	starts map[string]int
 	// ended has those that ended with success, and that last failed.
 	ended map[string]int32
+	// nodes are as they were seen last, by their roles; successes counts how often one became done, reboots how often
+	// it left a boot.
+	nodes              map[string]*corev1.Node
+	successes, reboots map[string]int
 	// wrong is what must never happen, and did.
 	wrong []string
 }
@@ -45,13 +52,23 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 	k := &kubelet{
 		w: w, exits: exits, changed: make(chan struct{}),
 		pods: map[types.UID]*corev1.Pod{}, starts: map[string]int{}, ended: map[string]int32{},
+		nodes: map[string]*corev1.Node{}, successes: map[string]int{}, reboots: map[string]int{},
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	pods, err := admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
 	must(w.t, err)
 	jobs, err := admin.Watch(ctx, &v1alpha1.NodeJobList{}, client.InNamespace(w.namespace))
 	must(w.t, err)
+	nodes, err := admin.Watch(ctx, &corev1.NodeList{}, client.MatchingLabels{"world": w.namespace})
+	must(w.t, err)
 	var playing sync.WaitGroup
+	playing.Go(func() {
+		for e := range nodes.ResultChan() {
+			if node, ok := e.Object.(*corev1.Node); ok {
+				k.seeNode(node)
+			}
+		}
+	})
 	playing.Go(func() {
 		for ctx.Err() == nil {
 			select {
@@ -77,6 +94,7 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 	})
 	w.t.Cleanup(func() {
 		cancel()
+		nodes.Stop()
 		pods.Stop()
 		jobs.Stop()
 		playing.Wait()
@@ -87,7 +105,7 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 // await waits until check, which is called under the lock, returns nil.
 func (k *kubelet) await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(60 * time.Second)
 	for {
 		k.mu.Lock()
 		err, changed := check(), k.changed
@@ -98,9 +116,20 @@ func (k *kubelet) await(t *testing.T, what string, check func() error) {
 		select {
 		case <-changed:
 		case <-timeout:
-			t.Fatalf("waiting until %s: %v", what, err)
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			t.Fatalf("waiting until %s: %v\nof all pods: %v\nand nodes: %s", what, err, k.noPod(), k.records())
 		}
 	}
+}
+
+// records are what the nodes carry; to be called under the lock.
+func (k *kubelet) records() string {
+	var b strings.Builder
+	for name, node := range k.nodes {
+		fmt.Fprintf(&b, "\n%s in boot %s: %s", name, node.Status.NodeInfo.BootID, node.Annotations[v1alpha1.RecordKey(k.w.namespace, "plays")])
+	}
+	return b.String()
 }
 
 func (k *kubelet) tell() {
@@ -169,23 +198,88 @@ func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// seeNode checks that what belongs to a success comes and goes with it.
+func (k *kubelet) seeNode(node *corev1.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name, key := role(node.Name), v1alpha1.RecordKey(k.w.namespace, "plays")
+	before := k.nodes[name]
+	k.nodes[name] = node
+	shown := shows(node, key)
+	if strings.Contains(shown, "done") != (shown == "done label note owner record") {
+		k.never("%s shows %q", name, shown)
+	}
+	if before != nil && before.Labels[key] != node.Labels[key] && node.Labels[key] != "" {
+		k.successes[name]++
+	}
+}
+
+// reboot plays what the runner does: it reboots the node unless it has rebooted already.
+func (k *kubelet) reboot(pod *corev1.Pod) (code int32, err error) {
+	var node corev1.Node
+	if err := admin.Get(k.w.ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
+		return 0, err
+	}
+	if node.Status.NodeInfo.BootID != envOf(pod, "EVERYNODE_BOOT_ID") {
+		return 0, nil
+	}
+	k.mu.Lock()
+	k.reboots[role(node.Name)]++
+	k.mu.Unlock()
+	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":"after-%s"}}}`, node.Status.NodeInfo.BootID)
+	return unknownExit, admin.Status().Patch(k.w.ctx, &node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+}
+
+// unknownExit stands for the end of a container that nobody has seen, as after a reboot.
+const unknownExit = 255
+
+// says is what a task that has succeeded reports.
+func says(node string) string {
+	if role(node) == asks {
+		return strings.Replace(wholeResult, `"kernel"`, `"reboot":"true","kernel"`, 1)
+	}
+	return wholeResult
+}
+
 // end lets a task end.
 func (k *kubelet) end(pod *corev1.Pod, attempt string) {
-	code := int32(0)
-	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Task) {
-		code = k.exits[role(pod.Spec.NodeName)]
+	code, message := int32(0), ""
+	var err error
+	switch pod.Labels[v1alpha1.PhaseLabel] {
+	case string(task.Task):
+		if code = k.exits[role(pod.Spec.NodeName)]; code == 0 {
+			message = says(pod.Spec.NodeName)
+		}
+	case string(task.Reboot):
+		code, err = k.reboot(pod)
 	}
 	k.mu.Lock()
 	k.ended[attempt] = code // before anybody can act on it
 	k.mu.Unlock()
-	live := pod.DeepCopy()
-	live.ResourceVersion = "" // whatever was changed meanwhile
-	setEnd(live, code, "")
-	if err := admin.Status().Update(k.w.ctx, live); err != nil {
+	told := tellEnd(k.w.ctx, pod, code, message)
+	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Reboot) {
+		told = client.IgnoreNotFound(told) // what counts is the boot
+	}
+	if err = errors.Join(err, told); err != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.never("ending the %s: %v", attempt, err)
 	}
+}
+
+// tellEnd tells the API server how a pod has ended, by a patch, as kubelets do: a whole update of the status would bring
+// back a finalizer that is off by now.
+func tellEnd(ctx context.Context, pod *corev1.Pod, code int32, message string) error {
+	live := pod.DeepCopy()
+	setEnd(live, code, message)
+	if code == unknownExit {
+		live.Status.ContainerStatuses[0].State.Terminated.Reason = "Unknown"
+	}
+	status, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": live.Status})
+	if err != nil {
+		return err
+	}
+	return admin.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, status))
 }
 
 // remove takes away a pod that is being deleted and is still there a moment later, as kubelets do. The

@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// used are the rights that the managers of all tests have made use of. What they have no right to shows by itself.
+var used = &rights{seen: sets.Set[string]{}}
+
+type rights struct {
+	role rbacv1.ClusterRole
+	mu   sync.Mutex
+	seen sets.Set[string]
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip does a request.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (u *rights) through(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		u.mu.Lock()
+		u.seen.Insert(rightOf(r))
+		u.mu.Unlock()
+		return next.RoundTrip(r)
+	})
+}
+
+// rightOf is what a request needs, such as "get /nodes" or "update everynode.dev/nodejobs/status".
+func rightOf(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	group := ""
+	if parts[0] == "apis" && len(parts) > 1 {
+		group, parts = parts[1], parts[1:]
+	}
+	parts = parts[min(2, len(parts)):] // without api or the group, and the version
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	if len(parts) == 0 {
+		return "discovery"
+	}
+	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get"}[r.Method]
+	if verb == "get" && len(parts) == 1 {
+		verb = "list"
+		if r.URL.Query().Get("watch") != "" {
+			verb = "watch"
+		}
+	}
+	resource := parts[0]
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return verb + " " + group + "/" + resource
+}
+
+// notUsed are the rights of the role that no test has made use of.
+func (u *rights) notUsed() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var unused []string
+	for _, rule := range u.role.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				object := " " + rule.APIGroups[0] + "/" + resource
+				// Where the API server can, a watch begins with what a list would show.
+				if !u.seen.Has(verb+object) && (verb != "list" || !u.seen.Has("watch"+object)) {
+					unused = append(unused, verb+object)
+				}
+			}
+		}
+	}
+	slices.Sort(unused)
+	return unused
+}
