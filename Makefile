@@ -13,7 +13,7 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . local e2e tools
+MODULES        := . local e2e bench tools
 
 # How many random histories of the planner the unit tests play.
 HISTORIES ?= 20000
@@ -37,6 +37,22 @@ build: ## Build the programs into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ ./cmd/...
 	go -C local build -trimpath -o ../bin/ ./cmd/everynode-local
 
+# Of the benchmark: nodes, repetitions, a folder for the report, and a regular expression that picks runs.
+N     ?= 1000
+PAIRS ?= 3
+OUT   ?=
+ONLY  ?=
+BENCHFLAGS ?=
+
+.PHONY: bench
+bench: ## Measure what Everynode costs, beside the least that is possible (N, PAIRS, OUT, ONLY; docs/benchmark.md).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	"$$program/everynode-bench" -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
+
+.PHONY: bench-go
+bench-go: ## Measure the planner and a pass of the controller by themselves.
+	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller
+
 ##@ Develop
 
 .PHONY: generate
@@ -50,6 +66,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
 	$(GOLANGCI_LINT) run ./...
 	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd e2e && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd bench && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
 .PHONY: verify
 verify: ## Check that generated files, module files and formatting are as committed, and lint.
@@ -59,7 +76,7 @@ verify: ## Check that generated files, module files and formatting are as commit
 		git --no-pager diff --stat; echo "generated files differ: commit what 'make generate' changed"; exit 1; fi
 	@for module in $(MODULES); do \
 		echo "go mod tidy -diff ($$module)"; go -C $$module mod tidy -diff || { echo "run: go -C $$module mod tidy"; exit 1; }; done
-	@for module in . local e2e; do echo "go vet ($$module)"; go -C $$module vet ./...; done
+	@for module in . local e2e bench; do echo "go vet ($$module)"; go -C $$module vet ./...; done
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	@$(MAKE) --no-print-directory lint
 
@@ -70,6 +87,7 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 test-unit: ## Run the unit tests.
 	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
 	go test ./internal/plan -histories=$(HISTORIES)
+	go -C bench test ./...
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.

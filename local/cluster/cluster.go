@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/local/binaries"
+	"github.com/everynode/everynode/local/internal/procs"
 	"github.com/everynode/everynode/local/prereq"
 )
 
@@ -60,6 +61,21 @@ func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kub
 // AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
 // second after its request.
 func (c *Cluster) AuditLog() string { return c.path("logs", "audit.log") }
+
+// Processes are the process IDs of the control plane's parts that run, kwok among them, by their programs' names.
+func (c *Cluster) Processes() (map[string]int, error) {
+	pids := map[string]int{}
+	for _, name := range components {
+		record, err := procs.Load(c.recordFile(name))
+		if err != nil {
+			return nil, err
+		}
+		if record.Alive() {
+			pids[name] = record.PID
+		}
+	}
+	return pids, nil
+}
 
 // SetProgress sends progress lines of later calls to a writer.
 func (c *Cluster) SetProgress(w io.Writer) {

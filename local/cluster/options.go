@@ -26,7 +26,8 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it counts as not ready.
 	// Default: 20 s, which a busy machine with many simulated nodes may have to raise.
 	NodeMonitorGracePeriod time.Duration
-	// PodStages replaces what happens to pods on simulated nodes: kwok Stage objects in YAML.
+	// PodStages replaces what happens to pods on simulated nodes: kwok Stage objects in YAML. More stages of nodes,
+	// and a KwokConfiguration, may be among them.
 	PodStages []byte
 	// Progress gets a line per step. Default: nothing is written.
 	Progress io.Writer

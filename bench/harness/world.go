@@ -1,0 +1,280 @@
+package harness
+
+import (
+	"context"
+	_ "embed" // stages and manifests
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/bench/measure"
+	"github.com/everynode/everynode/bench/report"
+	"github.com/everynode/everynode/bench/subject"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+// joinWorkers bounds the nodes that are being created at once.
+const joinWorkers = 16
+
+// clusterPrefix begins the names of the benchmark's clusters; the harness's process ID ends them.
+const clusterPrefix = "bench-"
+
+// world is a control plane of one run, and what watches it.
+type world struct {
+	*Bench
+	cluster *cluster.Cluster
+	config  *rest.Config
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	tracker *tracker
+	// dir holds the logs of the run's processes, and what they need.
+	dir string
+	// stopWatching ends the tracker.
+	stopWatching context.CancelFunc
+}
+
+// everything has the API server log all requests, but for the contents.
+const everything = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+// newWorld brings a control plane up. Nothing of it is left when that fails.
+func (b *Bench) newWorld(ctx context.Context, counted bool, doneLabel string) (*world, error) {
+	w := &world{Bench: b, tracker: newTracker(doneLabel)}
+	var err error
+	if w.dir, err = os.MkdirTemp(b.temp, "run-"); err != nil {
+		return nil, err
+	}
+	options := cluster.Options{
+		Name: fmt.Sprintf("%s%d", clusterPrefix, os.Getpid()), PodStages: stages,
+		// A machine that is busy for minutes must not make nodes look lost.
+		NodeMonitorGracePeriod: 10 * time.Minute,
+	}
+	if counted {
+		options.AuditPolicy = filepath.Join(w.dir, "audit-policy.yaml")
+		if err := os.WriteFile(options.AuditPolicy, []byte(everything), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if w.cluster, err = cluster.Up(ctx, options); err != nil {
+		return nil, err
+	}
+	if err := w.connect(ctx); err != nil {
+		return nil, errors.Join(err, w.down(ctx))
+	}
+	return w, nil
+}
+
+func (w *world) connect(ctx context.Context) error {
+	config, err := w.cluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.UserAgent = "everynode-bench-harness"
+	w.config = config
+	typed := rest.CopyConfig(config)
+	typed.ContentType = "application/vnd.kubernetes.protobuf"
+	if w.client, err = kubernetes.NewForConfig(typed); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if w.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	version, err := w.client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking for the API server's version: %w", err)
+	}
+	w.kubernetes = version.GitVersion
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}}
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	err = w.eventually(ctx, "the namespace has its service account", func() error {
+		_, err := w.client.CoreV1().ServiceAccounts(subject.Namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.warmUp(ctx); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	w.stopWatching = stop
+	return w.tracker.start(watching, w.client)
+}
+
+// warmUp has the simulator started and ready: it starts with the first node, and that node goes again.
+func (w *world) warmUp(ctx context.Context) error {
+	const name = "warm-up"
+	if err := w.cluster.Join(ctx, cluster.NodeOptions{Name: name, Simulated: true}); err != nil {
+		return err
+	}
+	if err := w.cluster.WaitReady(ctx, name); err != nil {
+		return err
+	}
+	return w.cluster.Remove(ctx, name)
+}
+
+func (w *world) down(ctx context.Context) error {
+	if w.stopWatching != nil {
+		w.stopWatching()
+	}
+	return w.cluster.Down(context.WithoutCancel(ctx))
+}
+
+// eventually polls until there is no error.
+func (w *world) eventually(ctx context.Context, what string, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w", what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// join creates the nodes.
+func (w *world) join(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(joinWorkers)
+	for i := range w.Nodes {
+		name := fmt.Sprintf("node-%05d", i)
+		group.Go(func() error {
+			w.tracker.joined(name)
+			return w.cluster.Join(ctx, cluster.NodeOptions{Name: name, Simulated: true})
+		})
+	}
+	return group.Wait()
+}
+
+// processes are those whose costs are measured, by their names.
+func (w *world) processes(s contender) (map[string]int, error) {
+	pids, err := w.cluster.Processes()
+	if err != nil {
+		return nil, err
+	}
+	pids[report.Harness] = os.Getpid()
+	for name, p := range s.processes() {
+		if err := p.alive(); err != nil {
+			return nil, err
+		}
+		pids[name] = p.pid()
+	}
+	return pids, nil
+}
+
+// reading is what has been used up to a moment.
+type reading struct {
+	at       time.Time
+	cpu      map[string]float64
+	machine  float64
+	requests measure.Counts
+}
+
+// read reads the requests outside of the stretch that is measured: to tell them costs the API server more than many
+// requests do.
+func (w *world) read(ctx context.Context, s contender, begin bool) (reading, error) {
+	var r reading
+	var err error
+	if begin {
+		if r.requests, err = w.requests(ctx); err != nil {
+			return r, err
+		}
+	}
+	pids, err := w.processes(s)
+	if err != nil {
+		return r, err
+	}
+	r.at, r.cpu = time.Now(), map[string]float64{}
+	for name, pid := range pids {
+		if r.cpu[name], err = measure.CPUSeconds(pid); err != nil {
+			return r, fmt.Errorf("reading what %s has cost: %w", name, err)
+		}
+	}
+	if r.machine, err = measure.MachineCPUSeconds(); err != nil {
+		return r, err
+	}
+	if !begin {
+		r.requests, err = w.requests(ctx)
+	}
+	return r, err
+}
+
+func (w *world) requests(ctx context.Context) (measure.Counts, error) {
+	text, err := w.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
+	}
+	return measure.RequestCounts(strings.NewReader(string(text)))
+}
+
+// since is what a stretch of time has cost.
+func (r reading) since(before reading) report.Cost {
+	cost := report.Cost{
+		Seconds: r.at.Sub(before.at).Seconds(), CPU: map[string]float64{},
+		MachineCPU: r.machine - before.machine, Requests: r.requests.Since(before.requests),
+	}
+	for name, used := range r.cpu {
+		cost.CPU[name] = used - before.cpu[name]
+	}
+	return cost
+}
+
+func (w *world) peaks(s contender) (map[string]float64, error) {
+	pids, err := w.processes(s)
+	if err != nil {
+		return nil, err
+	}
+	peaks := map[string]float64{}
+	for name, pid := range pids {
+		if peaks[name], err = measure.PeakMiB(pid); err != nil {
+			return nil, fmt.Errorf("reading the memory of %s: %w", name, err)
+		}
+	}
+	return peaks, nil
+}
+
+// clients counts what the audit log says of a stretch of time. It is written with a delay.
+func (w *world) clients(ctx context.Context, from, to time.Time) (measure.ClientCounts, error) {
+	if err := pause(ctx, 3*time.Second); err != nil {
+		return nil, err
+	}
+	log, err := os.Open(w.cluster.AuditLog())
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit log: %w", err)
+	}
+	defer log.Close()
+	return measure.AuditCounts(log, from, to)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

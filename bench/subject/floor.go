@@ -1,0 +1,193 @@
+// Package subject holds the programs that Everynode is compared with. Each runs as a process of its own, so that
+// its CPU and memory can be told apart.
+package subject
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Names that the programs and the harness share.
+const (
+	// Namespace of all pods: config/gate binds the gate to it.
+	Namespace = "node-setup"
+	// FloorLabel is on a node that the floor program is done with.
+	FloorLabel = "bench.everynode.dev/floor"
+	// floorWorkers bounds the floor's requests under way, as the manager bounds its own.
+	floorWorkers = 16
+)
+
+// Accept headers: what is answered is not read, so as little as possible is asked for.
+const (
+	protobuf = "application/vnd.kubernetes.protobuf"
+	metadata = protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+)
+
+// Floor does the least that can be done over the API to run something once on each of a number of nodes, and know
+// that: create a pod that is bound to the node, patch the node when it has ended, delete the pod. It has
+// no retries, no limits, no status, and forgets all when it ends. In its favour: protobuf throughout, answers cut to
+// metadata, a watch that shows nothing but pods that have succeeded, nodes that are not watched any more
+// when all are known, and no authorization to be looked up, since it is the administrator.
+type Floor struct {
+	client rest.Interface
+	nodes  int
+	// create and finish are the nodes that each of the two halves is due on.
+	create, finish chan string
+}
+
+// NewFloor is for that many nodes.
+func NewFloor(config *rest.Config, nodes int) (*Floor, error) {
+	client, err := clients(config, "everynode-bench-floor")
+	if err != nil {
+		return nil, err
+	}
+	return &Floor{client: client.CoreV1().RESTClient(), nodes: nodes, create: make(chan string, nodes), finish: make(chan string, nodes)}, nil
+}
+
+func clients(config *rest.Config, agent string) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent, config.QPS = agent, -1
+	config.ContentType, config.AcceptContentTypes = protobuf, protobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// Run says "ready" when it knows what is there, begins when it is told to by a line, and says "done" at the end.
+func (f *Floor) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watches, ctx := errgroup.WithContext(ctx)
+	watches.Go(func() error { return f.watchNodes(ctx) })
+	watches.Go(func() error { return f.watchPods(ctx) })
+	if err := begin(in, out); err != nil {
+		return err
+	}
+	var work errgroup.Group
+	var todo sync.WaitGroup
+	todo.Add(f.nodes)
+	for range floorWorkers {
+		work.Go(func() error { return f.work(ctx, &todo) })
+	}
+	finished := make(chan struct{})
+	go func() { todo.Wait(); close(finished) }()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+		return watches.Wait()
+	}
+	fmt.Fprintln(out, "done")
+	// Whoever has started it reads what it has cost, and closes its input then.
+	_, err := io.Copy(io.Discard, in)
+	return err
+}
+
+func begin(in io.Reader, out io.Writer) error {
+	fmt.Fprintln(out, "ready")
+	line := make([]byte, 1)
+	if _, err := io.ReadFull(in, line); err != nil {
+		return fmt.Errorf("waiting to begin: %w", err)
+	}
+	return nil
+}
+
+// work prefers what is under way to what is new.
+func (f *Floor) work(ctx context.Context, todo *sync.WaitGroup) error {
+	for {
+		var err error
+		select {
+		case node := <-f.finish:
+			err = f.end(ctx, node, todo)
+		default:
+			select {
+			case <-ctx.Done():
+				return nil
+			case node := <-f.finish:
+				err = f.end(ctx, node, todo)
+			case node := <-f.create:
+				err = f.start(ctx, node)
+			}
+		}
+		if err != nil {
+			panic(err) // nothing here is tried again: a floor that has failed measures nothing
+		}
+	}
+}
+
+func (f *Floor) start(ctx context.Context, node string) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "floor-" + node, Namespace: Namespace, Labels: map[string]string{"bench": "floor"}},
+		Spec: corev1.PodSpec{
+			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "task", Image: "registry.local/task"}},
+		},
+	}
+	return f.client.Post().Namespace(Namespace).Resource("pods").SetHeader("Accept", metadata).Body(pod).Do(ctx).Error()
+}
+
+func (f *Floor) end(ctx context.Context, node string, todo *sync.WaitGroup) error {
+	defer todo.Done()
+	patch := []byte(`{"metadata":{"labels":{"` + FloorLabel + `":"done"}}}`)
+	err := f.client.Patch(types.MergePatchType).Resource("nodes").Name(node).SetHeader("Accept", metadata).Body(patch).Do(ctx).Error()
+	if err != nil {
+		return err
+	}
+	return f.client.Delete().Namespace(Namespace).Resource("pods").Name("floor-"+node).SetHeader("Accept", metadata).Do(ctx).Error()
+}
+
+// watchNodes hands on each node once, when it is Ready: kwok 0.8 loses pods that are bound earlier.
+func (f *Floor) watchNodes(ctx context.Context) error {
+	known := map[string]bool{}
+	err := follow(ctx, f.client, "nodes", "", "", func(o runtime.Object) bool {
+		node := o.(*corev1.Node)
+		if !known[node.Name] && ready(node) {
+			known[node.Name] = true
+			f.create <- node.Name
+		}
+		return len(known) < f.nodes
+	})
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	return nil
+}
+
+func ready(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// watchPods hands on the node of each pod that has succeeded. The API server picks them out.
+func (f *Floor) watchPods(ctx context.Context) error {
+	known := map[string]bool{}
+	err := follow(ctx, f.client, "pods", "bench=floor", "status.phase=Succeeded", func(o runtime.Object) bool {
+		node := strings.TrimPrefix(o.(*corev1.Pod).Name, "floor-")
+		if !known[node] {
+			known[node] = true
+			f.finish <- node
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
