@@ -592,6 +592,7 @@ const (
 // DisruptionSpec says what is done to a node around the task.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.readySeconds) || !has(self.rebootTimeoutSeconds) || self.readySeconds < self.rebootTimeoutSeconds",message="disruption.readySeconds must be less than disruption.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
 type DisruptionSpec struct {
 	// cordon keeps new pods off the node from before the task until it has succeeded or failed for good.
 	// +optional

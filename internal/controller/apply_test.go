@@ -177,7 +177,7 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			node := r.node("n")
-			gate := corev1.Taint{Key: "gate", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
+			gate := corev1.Taint{Key: "example.com/gate", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
 			mark := plan.Mark{Node: "n", Reason: v1alpha1.ReasonGateClosed, Change: record.Change{
 				UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: &record.Taints{All: append(node.Spec.Taints, gate)}}}
 			did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{mark}})

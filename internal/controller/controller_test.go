@@ -30,7 +30,6 @@ func TestViewNode(t *testing.T) {
 	want := plan.Node{
 		Name: "n", UID: "node-uid", Created: noon.Add(time.Second), ResourceVersion: "1", Labels: node.Labels, Taints: node.Spec.Taints,
 		Annotations:   node.Annotations,
-		Published:     record.Published{Labels: map[string]string{"x": "a.everynode.dev/x"}},
 		Unschedulable: true, CordonedBy: []string{"a.everynode.dev/x", "b.everynode.dev/x"},
 		Ready: corev1.ConditionTrue, BootID: "boot", MachineID: "machine",
 	}

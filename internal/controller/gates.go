@@ -12,8 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// gatePolicy is the MutatingAdmissionPolicy of config/gate.
-const gatePolicy = "everynode-gate"
+// The MutatingAdmissionPolicies of config/gate: one taints nodes, the other lets the manager onto them. Without the
+// second, a manager that loses its node could find all others closed.
+const (
+	gatePolicy    = "everynode-gate"
+	managerPolicy = "everynode-manager"
+)
 
 // gates knows whether the API server puts the gates' taints on nodes, by what the poll has seen.
 type gates struct {
@@ -22,7 +26,7 @@ type gates struct {
 	known bool
 	// missing is why there is no gate at all from the API server; "" when there is a policy.
 	missing string
-	// bound are the namespaces whose NodeJobs the policy knows.
+	// bound are the policies with the namespaces whose NodeJobs they know: "POLICY/NAMESPACE".
 	bound []string
 }
 
@@ -35,7 +39,10 @@ func (g *gates) gap(namespace string) string {
 		return "it is not known yet whether the API server taints nodes when they are created"
 	case g.missing != "":
 		return g.missing + ". The manager taints a node a moment after its creation, and a pod may slip in between. Have the kubelet register with the taint: docs/gate.md"
-	case !slices.Contains(g.bound, namespace):
+	case slices.Contains(g.bound, gatePolicy+"/"+namespace) && !slices.Contains(g.bound, managerPolicy+"/"+namespace):
+		return fmt.Sprintf("nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy %s is for the NodeJobs of namespace %s, so a manager that loses its node may find all others closed. Make a binding: docs/gate.md",
+			managerPolicy, namespace)
+	case !slices.Contains(g.bound, gatePolicy+"/"+namespace):
 		return fmt.Sprintf("no MutatingAdmissionPolicyBinding of policy %s is for the NodeJobs of namespace %s. The manager taints a node a moment after its creation, and a pod may slip in between. Make a binding: docs/gate.md",
 			gatePolicy, namespace)
 	}
@@ -75,8 +82,8 @@ func (r *Reconciler) lookAtGates(ctx context.Context) (missing string, bound []s
 	}
 	for i := range bindings.Items {
 		spec := &bindings.Items[i].Spec
-		if spec.PolicyName == gatePolicy && spec.ParamRef != nil {
-			bound = append(bound, spec.ParamRef.Namespace)
+		if spec.ParamRef != nil && (spec.PolicyName == gatePolicy || spec.PolicyName == managerPolicy) {
+			bound = append(bound, spec.PolicyName+"/"+spec.ParamRef.Namespace)
 		}
 	}
 	return "", bound, nil

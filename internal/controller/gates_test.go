@@ -96,7 +96,11 @@ func TestGaps(t *testing.T) {
 			objects: []client.Object{binding("everynode-gate", "ns")},
 			want:    "there is no MutatingAdmissionPolicy", wantRemedy: "docs/gate.md",
 		},
-		"all is there": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns")}},
+		"a manager that is not let onto gated nodes": {
+			objects: []client.Object{policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "other")},
+			want:    "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager", wantRemedy: "Make a binding",
+		},
+		"all is there": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns"), binding("everynode-manager", "ns")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +174,7 @@ func TestAnErrorChangesNothingOfWhatIsKnownOfTheGates(t *testing.T) {
 		}
 		return c.Get(ctx, key, o, opts...)
 	}}
-	r := newFaultyReconciler(t, faults, liveJob(gated), policy(), binding("everynode-gate", "ns"))
+	r := newFaultyReconciler(t, faults, liveJob(gated), policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "ns"))
 	r.pollOnce(t.Context())
 	r.woken()
 	broken = errors.New("away")

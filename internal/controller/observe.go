@@ -87,6 +87,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	for i := range nodes.Items {
 		node := r.memory.node(&nodes.Items[i])
 		view := viewNode(node)
+		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
 		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
@@ -217,7 +218,6 @@ func viewNode(node *corev1.Node) plan.Node {
 		ResourceVersion: node.ResourceVersion,
 		Labels:          node.Labels,
 		Annotations:     node.Annotations,
-		Published:       record.ReadPublished(node.Annotations),
 		Taints:          node.Spec.Taints,
 		Unschedulable:   node.Spec.Unschedulable,
 		CordonedBy:      record.CordonedBy(node.Annotations),

@@ -76,13 +76,14 @@ func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
 // peer is another NodeJob as the plan of this one reads it.
 func (r *Reconciler) peer(job, other *v1alpha1.NodeJob, nodes []plan.Node) plan.Peer {
 	p := plan.Peer{
-		Name:        other.Name,
-		Key:         v1alpha1.RecordKey(other.Namespace, other.Name),
-		Selector:    other.Spec.NodeSelector,
-		Tolerations: other.Spec.Tolerations,
-		OnReboot:    other.Spec.Rerun.OnReboot,
-		OnReplace:   other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
-		On:          make(map[string]record.OnNode, len(nodes)),
+		Name:         other.Name,
+		Key:          v1alpha1.RecordKey(other.Namespace, other.Name),
+		Selector:     other.Spec.NodeSelector,
+		Tolerations:  other.Spec.Tolerations,
+		RemoveLabels: other.Spec.RemoveLabels,
+		OnReboot:     other.Spec.Rerun.OnReboot,
+		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
+		On:           make(map[string]record.OnNode, len(nodes)),
 	}
 	if other.Namespace != job.Namespace {
 		p.Name = other.Namespace + "/" + other.Name

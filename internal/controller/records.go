@@ -3,6 +3,9 @@ package controller
 import (
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -12,6 +15,14 @@ type records struct {
 	mu sync.Mutex
 	// seen holds, by the record's key and the node's name, what a value was decoded to.
 	seen map[string]map[string]decoded
+	// facts holds, by the node's name, who has published what there.
+	facts map[string]decodedFacts
+}
+
+// decodedFacts is shared by all passes, and only read.
+type decodedFacts struct {
+	value     string
+	published record.Published
 }
 
 type decoded struct {
@@ -20,7 +31,9 @@ type decoded struct {
 	record *record.Record
 }
 
-func newRecords() records { return records{seen: map[string]map[string]decoded{}} }
+func newRecords() records {
+	return records{seen: map[string]map[string]decoded{}, facts: map[string]decodedFacts{}}
+}
 
 // read is record.Read with a memory.
 func (r *records) read(node string, labels, annotations map[string]string, key string) record.OnNode {
@@ -43,6 +56,22 @@ func (r *records) read(node string, labels, annotations map[string]string, key s
 	return on
 }
 
+// published is record.ReadPublished with a memory.
+func (r *records) published(node *corev1.Node) record.Published {
+	value := node.Annotations[v1alpha1.PublishedAnnotation]
+	if value == "" {
+		return record.Published{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.facts[node.Name]; ok && known.value == value {
+		return known.published
+	}
+	published := record.ReadPublished(node.Annotations)
+	r.facts[node.Name] = decodedFacts{value, published}
+	return published
+}
+
 // forget drops what was kept for a NodeJob.
 func (r *records) forget(key string) {
 	r.mu.Lock()
@@ -57,4 +86,5 @@ func (r *records) forgetNode(name string) {
 	for _, nodes := range r.seen {
 		delete(nodes, name)
 	}
+	delete(r.facts, name)
 }

@@ -57,7 +57,8 @@ func TestStrays(t *testing.T) {
 		wantCordoned string
 	}{
 		"a taint without a NodeJob":                       {node: tainted(gateTaint(own)), wantCordoned: "-"},
-		"one among those of others":                       {node: tainted(somebodys, gateTaint(own), gateTaint("b")), want: []corev1.Taint{somebodys}, wantCordoned: "-"},
+		"one among those of others":                       {node: tainted(somebodys, gateTaint(own), gateTaint("example.com/b")), want: []corev1.Taint{somebodys}, wantCordoned: "-"},
+		"one with the value, that no gate could be":       {node: tainted(gateTaint("team")), want: []corev1.Taint{gateTaint("team")}, wantCordoned: "-"},
 		"the gate of a NodeJob":                           {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob(gated)}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
 		"the own key of one without a gate is its plan's": {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob()}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
 		"the gate of a NodeJob with another key now":      {node: tainted(gateTaint(user)), jobs: []client.Object{liveJob(gatedBy("x.example/other"))}, wantCordoned: "-"},
@@ -141,7 +142,7 @@ func TestAStrayThatCannotBeTakenOffIsTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newFaultyReconciler(t, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return tt.patch
-			}}, tainted(gateTaint("a")))
+			}}, tainted(gateTaint("example.com/a")))
 			got, err := r.sweep()
 			if got != tt.want || (err != nil) != tt.wantErr {
 				t.Errorf("%+v, %v, want %+v and an error: %v", got, err, tt.want, tt.wantErr)
@@ -158,7 +159,7 @@ func TestNothingIsTakenOffWhileTheNodeJobsAreNotKnown(t *testing.T) {
 			return errors.New("away")
 		}
 		return c.List(ctx, l, opts...)
-	}}, tainted(gateTaint("a")))
+	}}, tainted(gateTaint("example.com/a")))
 	broken = true
 	if _, err := r.sweep(); err == nil || len(r.node("n").Spec.Taints) != 1 {
 		t.Errorf("the taints are %v (%v)", r.node("n").Spec.Taints, err)

@@ -145,6 +145,10 @@ func valueText(value json.RawMessage) string {
 	return compact.String()
 }
 
+// Bound returns the results within every bound, and whether that took something away: for results that were put
+// together from several attempts.
+func Bound(results map[string]string) (map[string]string, bool) { return boundedResults(results) }
+
 // boundedResults returns the results within every bound, and whether that took something away. The
 // kept ones are a prefix of the order of keys: dropping a large one in the middle for the sake of
 // smaller ones behind it would be harder to predict.

@@ -20,6 +20,8 @@ type Peer struct {
 	// Selector of its nodes.
 	Selector    *metav1.LabelSelector
 	Tolerations []corev1.Toleration
+	// RemoveLabels are as in its spec.
+	RemoveLabels []string
 	// Revision that its nodes should be done with; "" while that is not known.
 	Revision string
 	// AnyRevision is true when a node that is done with an earlier revision counts as done.
@@ -52,32 +54,46 @@ func readPeers(peers []Peer) []peer {
 	return read
 }
 
-// pending is true when the NodeJob is for the node, and not done there. One that a taint keeps off for good is
-// not for it.
+// pending is true when the NodeJob is for the node, and not done there.
 func (s *survey) pending(p *peer, node *Node) bool {
-	if p.done(node) || !p.selector.Matches(labels.Set(node.Labels)) {
+	return s.isPending(p, node, record.OnNode{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
+}
+
+// isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node, but while that
+// joins: taints come and go then.
+func (s *survey) isPending(p *peer, node *Node, on record.OnNode) bool {
+	if p.done(node, on) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := s.untolerated(node, p.tolerations)
-	return taint == nil || slices.Contains(transientTaints, taint.Key)
+	return taint == nil || s.joins(node) || slices.Contains(transientTaints, taint.Key)
 }
 
 // done is true when the NodeJob is done on the node. It is the short form of standing, for somebody else.
-func (p *peer) done(node *Node) bool {
-	label := node.Labels[p.Key]
+func (p *peer) done(node *Node, on record.OnNode) bool {
+	label, rec := on.Label, on.Record
 	if label == "" || (label != p.Revision && !p.AnyRevision) {
 		return false
 	}
-	rec := p.On[node.Name].Record
 	switch {
 	case rec == nil || rec.Revision != label:
 		return true // somebody says so
 	case rec.Outcome != record.Succeeded:
-		return !rec.Again
+		return !goesOnAgain(rec)
 	case p.OnReplace && differ(rec.MachineID, node.MachineID):
 		return false
 	}
 	return !p.OnReboot || !differ(rec.BootID, node.BootID)
+}
+
+// itself is the NodeJob as others see it.
+func (s *survey) itself() peer {
+	job := s.in.Job
+	return readPeers([]Peer{{
+		Key: s.key, Selector: job.Spec.NodeSelector, Tolerations: job.Spec.Tolerations, RemoveLabels: job.Spec.RemoveLabels,
+		Revision: s.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
+		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
+	}})[0]
 }
 
 // awaits names the first NodeJob that must be done on the node before; "" when none must.
@@ -97,7 +113,7 @@ func Circle(name string, needs map[string][]string) []string {
 	var find func(at string, path []string) []string
 	find = func(at string, path []string) []string {
 		for _, next := range needs[at] {
-			way := append(path[:len(path):len(path)], next)
+			way := slices.Concat(path, []string{next})
 			if next == name {
 				return way
 			}

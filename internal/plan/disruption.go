@@ -75,6 +75,7 @@ func (s *survey) prepare(i int, p *Plan) bool {
 func (s *survey) preparing(w *work, st *NodeState, message string) {
 	w.slot = true
 	s.busy++
+	s.prepared++
 	st.set(Running, v1alpha1.ReasonPreparing, message)
 }
 
@@ -138,9 +139,18 @@ func (s *survey) keepsCordon(w *work, st *NodeState) bool {
 		return !w.settled // what was done there is still to be undone
 	case w.slot:
 		return true
+	case st.State != Waiting:
+		return false
+	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && s.wasPrepared(w.node):
+		return true // nobody is driven off it a second time when it can go on
 	}
-	rec := w.node.On.Record
-	if st.State != Waiting || !w.touched || rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
+	return w.touched && s.waitsForRetry(w.node, st)
+}
+
+// waitsForRetry is true for a node on which an attempt has run, and another will.
+func (s *survey) waitsForRetry(node *Node, st *NodeState) bool {
+	rec := node.On.Record
+	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
 	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodLeaving || away(st.Reason)
@@ -189,7 +199,7 @@ func (s *survey) maxUnavailable(matched int) int {
 func (s *survey) mustNotDisrupt(w *work, others int) (reason, message string) {
 	switch {
 	case !s.disrupts() || w.start.Phase != task.Task || s.inPreparation(w):
-	case s.in.OwnNode == w.node.Name && (s.busy > 0 || others > 0):
+	case s.in.OwnNode == w.node.Name && s.provenAt.IsZero() && (s.busy > 0 || others > 0):
 		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
 	case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):
 		return v1alpha1.ReasonWaitingForBudget, fmt.Sprintf("%d nodes are not Ready, cordoned or at work, and disruption.maxUnavailable allows %d", s.away, s.mayBeAway)

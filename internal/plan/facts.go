@@ -41,6 +41,9 @@ func (s *survey) factsOf(r *record.Record) (labelled, annotated map[string]strin
 // publish is the change that brings what is published on a node in line with a run; nil when it is. What
 // somebody else has put there is not overwritten: then the reason and the message say so.
 func (s *survey) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+	if s.isPublished(node, r) {
+		return nil, "", ""
+	}
 	labelled, annotated, problem := s.factsOf(r)
 	if problem != "" {
 		return nil, v1alpha1.ReasonInvalidResult, problem
@@ -60,6 +63,27 @@ func (s *survey) publish(node *Node, r *record.Record) (facts *record.Facts, rea
 	return f, "", ""
 }
 
+// isPublished is true when all is as it should be, which it nearly always is: a pass asks for every node.
+func (s *survey) isPublished(node *Node, r *record.Record) bool {
+	spec, reported := s.in.Job.Spec.Publish, 0
+	for i := range spec {
+		fact := &spec[i]
+		value, ok := r.Results[fact.Result]
+		if !ok {
+			continue
+		}
+		reported++
+		key, have, owners := fact.Annotation, node.Annotations, node.Published.Annotations
+		if fact.Label != "" {
+			key, have, owners = fact.Label, node.Labels, node.Published.Labels
+		}
+		if is, there := have[key]; !there || is != value || owners[key] != s.key {
+			return false
+		}
+	}
+	return reported == s.owned(node) && !r.Truncated
+}
+
 // publishKind notes in owners and change what is to become of the labels, or of the annotations.
 func (s *survey) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -75,6 +99,12 @@ func (s *survey) publishKind(kind string, want, have, owners map[string]string, 
 			owners[key], change[key] = s.key, &value
 		}
 	}
+	s.unpublishKind(want, owners, change)
+	return ""
+}
+
+// unpublishKind notes what of our own is to go.
+func (s *survey) unpublishKind(want, owners map[string]string, change map[string]*string) {
 	for key, owner := range owners {
 		// Who has published what is on the node, where its kubelet may write as well: nobody may have us take away
 		// what a NodeJob could not have published.
@@ -83,7 +113,6 @@ func (s *survey) publishKind(kind string, want, have, owners map[string]string, 
 			change[key] = nil
 		}
 	}
-	return ""
 }
 
 // mayPublish is true for keys that the API lets a NodeJob publish.
@@ -108,38 +137,62 @@ func (s *survey) unpublish(node *Node) *record.Facts {
 	return f
 }
 
-// owns is true when the NodeJob has published anything on the node.
-func (s *survey) owns(node *Node) bool {
+// owned counts what the NodeJob has published on the node.
+func (s *survey) owned(node *Node) int {
+	n := 0
 	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
 		for _, owner := range owners {
 			if owner == s.key {
-				return true
+				n++
 			}
 		}
 	}
-	return false
+	return n
 }
 
-func (s *survey) matches(set map[string]string) bool { return s.selector.Matches(labels.Set(set)) }
+// unlisted is the change that takes off a node what spec.publish does not name any more; nil when there is nothing.
+func (s *survey) unlisted(node *Node) *record.Facts {
+	labelled, annotated := map[string]string{}, map[string]string{}
+	for _, fact := range s.in.Job.Spec.Publish {
+		// What is named stays as it is.
+		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == s.key {
+			labelled[fact.Label] = is
+		}
+		if is, there := node.Annotations[fact.Annotation]; there && node.Published.Annotations[fact.Annotation] == s.key {
+			annotated[fact.Annotation] = is
+		}
+	}
+	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+	s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels)
+	s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations)
+	if len(f.Labels)+len(f.Annotations) == 0 {
+		return nil
+	}
+	return f
+}
 
 // selects is true when the NodeJob is for a node with these labels, or would be with those that its own
 // success has taken off.
 func (s *survey) selects(node *Node) bool {
-	if s.matches(node.Labels) {
+	return matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
+}
+
+// matchesWith is true when the selector matches the node, as it is or with the labels that a success has taken off it.
+func matchesWith(selector labels.Selector, removeLabels []string, node *Node, rec *record.Record) bool {
+	if selector.Matches(labels.Set(node.Labels)) {
 		return true
 	}
-	rec := node.On.Record
 	if rec == nil || len(rec.Removed) == 0 {
 		return false
 	}
 	had := make(map[string]string, len(node.Labels)+len(rec.Removed))
 	for key, value := range rec.Removed {
-		if slices.Contains(s.in.Job.Spec.RemoveLabels, key) {
+		if slices.Contains(removeLabels, key) {
 			had[key] = value
 		}
 	}
 	maps.Copy(had, node.Labels)
-	return s.matches(had)
+	return selector.Matches(labels.Set(had))
 }
 
 // relabelled is a label that a success has taken off the node, and that is there again: somebody asks for

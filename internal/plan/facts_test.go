@@ -123,7 +123,8 @@ func TestFactsWithoutARun(t *testing.T) {
 		"what is as it should be":             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
 		"what is another NodeJob's stays":     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
 		"a node that is skipped says nothing": {job: publishing, node: newNode("n", labelled(rev))},
-		"a node that failed has what it had":  {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
+		"a node that failed has what it had":  {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
+		"but not what is listed no more":      {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
 		"a conflict is in the status": {
 			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),
 			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: the node has the label example.com/size already",

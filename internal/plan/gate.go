@@ -45,7 +45,7 @@ func (s *survey) readGate() {
 		s.gate.Effect = corev1.TaintEffect(s.gate.spec.Effect)
 	}
 	s.gate.since = s.now()
-	if was := job.Status.Gate; was != nil && was.Key == key && was.Effect == v1alpha1.GateEffect(s.gate.Effect) && !was.Since.IsZero() {
+	if was := job.Status.Gate; was != nil && was.Key == key && !was.Since.IsZero() {
 		s.gate.since = was.Since
 	}
 }
@@ -54,7 +54,13 @@ func (s *survey) readGate() {
 // taken off in a moment, and must not make the node look as if it were somebody else's.
 func (s *survey) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
-	return t.Value == v1alpha1.GateValue || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
+	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
+}
+
+// ofEverynode is true for a taint that only Everynode puts on nodes: one with its value, a key that a gate can
+// have, and an effect.
+func ofEverynode(t *corev1.Taint) bool {
+	return t.Value == v1alpha1.GateValue && strings.Contains(t.Key, "/") && t.Effect != corev1.TaintEffectPreferNoSchedule
 }
 
 // gateKeys are the gates that a task on the node must not mind.
@@ -103,48 +109,74 @@ func (s *survey) opened(node *Node, all bool) *record.Taints {
 }
 
 // tendGate opens or closes the gate of a node on which no attempt ends in this pass.
-func (s *survey) tendGate(w *work, st *NodeState, mark *Mark) {
+func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
 	node := w.node
 	switch {
-	case s.gate.spec == nil:
-		if s.gate.own {
-			mark.Taints = s.opened(node, true)
-		}
-	case st.State == Done:
+	case s.gate.spec == nil && !s.gate.own:
+	case s.gate.spec == nil, st.State == Done:
 		mark.Taints = s.opened(node, true)
-	case st.State == Excluded:
-		if !s.transient(node) {
-			mark.Taints = s.opened(node, false)
-		}
+	case st.State == Excluded && !s.mayYetRun(node, p):
+		mark.Taints = s.opened(node, false)
 	case s.closed(node):
 		s.gated++
-		return
+		if mark.Taints = s.closedAnew(node); mark.Taints != nil {
+			mark.because(v1alpha1.ReasonGateClosed, "it has another effect now")
+		}
 	case s.closes(node):
+		s.gated++
 		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.Taint)}
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
-		s.gated++
-		return
 	}
 	if mark.Taints != nil {
 		mark.because(v1alpha1.ReasonGateOpened, "nothing is waited for")
 	}
 }
 
-// transient is true for a node that is selected, and only left out for a taint that goes by itself.
-func (s *survey) transient(node *Node) bool {
+// closedAnew are the taints of a node whose gate has another effect now; nil when it has not.
+func (s *survey) closedAnew(node *Node) *record.Taints {
+	is := func(t corev1.Taint) bool { return t.Key == s.gate.Key && t.Effect == s.gate.Effect }
+	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.gate.holds(&t) })
+	return &record.Taints{All: append(others, s.gate.Taint)}
+}
+
+// mayYetRun is true for a node that is only left out for a taint, and may be so for a moment: one that goes by
+// itself, or any while the node joins. Network and storage drivers have startup taints of their own.
+func (s *survey) mayYetRun(node *Node, p *Plan) bool {
 	taint := s.untolerated(node, s.tolerations)
-	return s.selects(node) && taint != nil && slices.Contains(transientTaints, taint.Key)
+	if taint == nil || !s.selects(node) {
+		return false
+	}
+	if slices.Contains(transientTaints, taint.Key) {
+		return true
+	}
+	if s.joins(node) {
+		p.wake(node.Created.Add(joiningFor))
+		return true
+	}
+	return false
+}
+
+// joins is true for a node that is not long in the cluster.
+func (s *survey) joins(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
+
+// endsPods is true when the gate's taint would end what must go on: the manager, or a task's pod that was made
+// before there was a gate, and does not tolerate it.
+func (s *survey) endsPods(node *Node) bool {
+	return s.gate.Effect == corev1.TaintEffectNoExecute && (node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0)
 }
 
 // closes is true for an unfinished node that is to have the gate's taint, and does not: one that joins, one
 // that has another machine or boot than when it was done where that is asked for, or any. One that was done with
-// this very revision stays open while it runs again: a NodeJob that shares the gate sees it done, and would
-// open it at once.
+// this very revision stays open while it runs again. What another NodeJob with the same gate would open at once,
+// since this one is not pending there, is not closed.
 func (s *survey) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case node.Deleting, !s.selects(node): // a pod may run there all the same
+	case node.Deleting, s.endsPods(node), !s.isPending(&s.self, node, node.On):
 		return false
 	case s.gate.spec.OnReboot && rebooted, s.replaced(node):
 		return true
@@ -153,7 +185,7 @@ func (s *survey) closes(node *Node) bool {
 	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
 		return false
 	}
-	return node.Created.After(s.gate.since.Time) && s.in.Now.Before(node.Created.Add(joiningFor))
+	return node.Created.After(s.gate.since.Time) && s.joins(node)
 }
 
 // gateStatus is the gate as the status tells it; nil without one.

@@ -78,7 +78,12 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 
 // checkOpened holds that a gate opens for a reason.
 func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
-	excluded := !h.selected(seen) || barredForGood(seen)
+	excluded := !h.selected(seen) || barredForGood(seen) && !h.now.Before(seen.Created.Add(joiningFor))
+	if c.Taints != nil && h.job.Spec.Gate != nil && t.Key == ownKey && slices.ContainsFunc(c.Taints.All, func(n corev1.Taint) bool {
+		return n.Key == ownKey && n.Effect == gateEffectOf(h.job.Spec.Gate)
+	}) {
+		return // it is closed as before, with another effect
+	}
 	succeeds := c.Record != nil && c.Record.Outcome == record.Succeeded
 	switch {
 	case h.shares() && t.Key == sharedGate && h.otherPending(seen):
@@ -144,11 +149,14 @@ func (h *history) checkClosed(seen *Node) {
 	gate := h.job.Spec.Gate
 	replaced := seen.On.Record != nil && seen.On.Record.MachineID != seen.MachineID
 	switch {
-	case gate == nil, h.deleting(), !h.selected(seen), h.closedFor(seen):
+	case gate == nil, h.deleting(), !h.selected(seen), slices.ContainsFunc(seen.Taints, func(t corev1.Taint) bool {
+		return t.Key == v1alpha1.GateKey(h.job) && string(t.Effect) == string(gateEffectOf(gate))
+	}):
 		h.break_("gate", "%s is closed", seen.Name)
 	case h.isDone(seen) && h.job.Spec.Rerun.EverySeconds == 0:
 		h.break_("gate", "%s is done, and closed", seen.Name)
-	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && seen.Created.Before(h.gateSince[gate.Key+string(gateEffectOf(gate))].Truncate(time.Second)):
+	case h.closedFor(seen): // it has another effect now
+	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && seen.Created.Before(h.gateSince[gate.Key].Truncate(time.Second)):
 		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
 	}
 }

@@ -37,7 +37,7 @@ type around struct {
 	// policy is true while the API server taints nodes in the request that creates them, registers while the
 	// kubelet does.
 	policy, registers bool
-	// gateSince is when a gate was first made, by its key and effect: a manager that is away does not see that it was
+	// gateSince is when a gate was first made, by its key: a manager that is away does not see that it was
 	// another one for a while.
 	gateSince map[string]time.Time
 	// other is the revision of a NodeJob that has the shared gate, dep that of the one that is depended on; "" without.
@@ -150,7 +150,7 @@ func (h *history) setGate() {
 	}
 	gate.OnReboot = h.job.Spec.Rerun.OnReboot && h.chance(2)
 	h.job.Spec.Gate = gate
-	if id := gate.Key + string(gateEffectOf(gate)); h.gateSince[id].IsZero() {
+	if id := gate.Key; h.gateSince[id].IsZero() {
 		h.gateSince[id] = h.now
 	}
 }
@@ -261,7 +261,8 @@ func (h *history) shares() bool {
 
 // otherPending is true on a node that the NodeJob with the shared gate is for, and is not done on.
 func (h *history) otherPending(node *Node) bool {
-	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other && !barredForGood(node)
+	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other &&
+		(!barredForGood(node) || h.now.Before(node.Created.Add(joiningFor)))
 }
 
 // awaited is true on a node on which a dependency is not done.

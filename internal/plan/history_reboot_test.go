@@ -252,6 +252,9 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	if _, drained := in.Drains[own.UID]; drained || slices.Contains(own.CordonedBy, ownKey) {
 		return // it had its slot before
 	}
+	if !h.provenAt().IsZero() {
+		return // then nodes may come and go, and run again, for ever
+	}
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
 		if st.Name == in.OwnNode {

@@ -92,6 +92,10 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.exhausted(other), h.down(other, in.Pods):
 			bad++
 		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
+			// It is left out, or it is when its time has come; until then it is done.
+			if h.isDone(other) {
+				successes++
+			}
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
 		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue && !h.soakIsOver():

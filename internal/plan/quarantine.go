@@ -131,7 +131,7 @@ func (s *survey) beginning(w *work, r record.Record, drain bool) Mark {
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
 	}
-	if mark.Cordon != nil {
+	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may be cordoned since before the task
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}

@@ -128,7 +128,9 @@ func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
 				results[key] = value
 			}
 		}
-		r.Results = results
+		var left bool
+		r.Results, left = outcome.Bound(results)
+		r.Truncated = r.Truncated || left
 	}
 	r.Truncated = r.Truncated || e.Truncated
 	switch e.Outcome {
@@ -158,6 +160,14 @@ func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
 	w.slot = true
 	deadline := s.rebootDeadline(rec)
 	st.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
+	if s.replaced(node) {
+		r := *rec
+		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
+		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
+		r.BootID, r.MachineID = node.BootID, node.MachineID
+		s.conclude(w, &Pod{}, r, p)
+		return
+	}
 	if !s.in.Now.Before(deadline) {
 		// The pod that is on record stays so: it may not be let go yet.
 		s.conclude(w, &Pod{}, s.givenUp(rec), p)
@@ -192,7 +202,11 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 		return
 	}
 	seconds := valueOr(s.in.Job.Spec.Disruption.ReadySeconds, defaultReadySeconds)
-	until := later(rec.Reboot.BackAt, node.ReadySince).Add(time.Duration(seconds) * time.Second)
+	until := rec.Reboot.BackAt
+	if since := node.ReadySince; !since.After(s.in.Now) { // a node's clock may be hours ahead when it boots
+		until = later(until, since)
+	}
+	until = until.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case s.in.Now.Before(until):
 		st.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
@@ -238,8 +252,9 @@ func (s *survey) hinders(phase task.Phase) bool {
 		return false
 	}
 	switch s.obstacle.Reason {
-	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector:
-		return false
+	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector,
+		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden:
+		return phase == task.Task
 	}
 	return phase != task.Reboot || !s.obstacle.RetryAt.IsZero()
 }
@@ -253,6 +268,7 @@ func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
 	} else {
 		a.Checks = rec
 	}
+	a.Gates = s.gateKeys(w.node)
 	s.starts++
 	p.Actions = append(p.Actions, Start{Attempt: *a})
 }

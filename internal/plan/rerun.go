@@ -35,14 +35,12 @@ type standing struct {
 func (s *survey) standing(node *Node) standing {
 	rec, label := node.On.Record, node.On.Label
 	if s.replaced(node) {
-		return standing{}
+		// A run with a reboot must know that it did not come back.
+		return standing{rebooting: s.isRebooting(rec)}
 	}
-	var was standing
-	if rec != nil && rec.Revision == s.in.Revision {
-		was.touched, was.since = true, rec.StartedAt
-	}
+	was := s.touch(rec)
 	switch {
-	case was.touched && rec.Outcome == record.Rebooting:
+	case s.isRebooting(rec):
 		was.rebooting = true
 	case s.doneBy(label, s.in.Revision) && !(was.touched && goesOnAgain(rec)):
 		was.done = true
@@ -52,6 +50,19 @@ func (s *survey) standing(node *Node) standing {
 		was.failures, was.notBefore = s.setbacks(rec)
 	}
 	return was
+}
+
+// isRebooting is true for the record of a run of the revision that goes on with a reboot.
+func (s *survey) isRebooting(rec *record.Record) bool {
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == s.in.Revision
+}
+
+// touch notes whether the revision has run there.
+func (s *survey) touch(rec *record.Record) standing {
+	if rec == nil || rec.Revision != s.in.Revision {
+		return standing{}
+	}
+	return standing{touched: true, since: rec.StartedAt}
 }
 
 // doneBy is true for a label that says that the node is done with the revision.

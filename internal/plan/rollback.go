@@ -64,7 +64,7 @@ func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
 		return
 	}
 	var wait NodeState
-	if s.mustWait(w.node, leaving, is.notBefore, &wait) {
+	if s.mustWait(task.Rollback, w.node, leaving, is.notBefore, &wait) {
 		// Nothing will come of it until the node is back: what else is to be done there must not wait.
 		away, _ := absence(w.node)
 		w.settled = away != ""

@@ -25,7 +25,7 @@ func (s *survey) startWithinLimit(p *Plan) {
 	for k, i := range candidates {
 		w, st := &s.work[i], &p.Nodes[i]
 		free := taken < s.slots || s.joined(w.node)
-		if s.obstacle != nil && s.starts > 0 {
+		if s.obstacle != nil && s.starts+s.prepared > 0 {
 			// One start shows whether the obstacle is still there.
 			free = false
 		}
@@ -94,6 +94,7 @@ func (s *survey) begin(i int, p *Plan) {
 	s.starts++
 	s.busy++
 	w.slot = true
+	w.start.Gates = s.gateKeys(w.node)
 	p.Actions = append(p.Actions, Start{Attempt: *w.start})
 	if w.start.Phase == task.Rollback {
 		st.set(Failed, v1alpha1.ReasonRollingBack, "")

@@ -87,7 +87,7 @@ func (s *survey) thatFit(st *step, nodes []int) []int {
 	}
 	var fits []int
 	for _, i := range nodes {
-		if st.selector.Matches(labels.Set(s.work[i].node.Labels)) {
+		if node := s.work[i].node; matchesWith(st.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record) {
 			fits = append(fits, i)
 		}
 	}

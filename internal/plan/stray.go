@@ -14,7 +14,7 @@ import (
 // a moment later. And somebody may have made a NodeJob go by force.
 func Stray(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	c := record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
-	stray := func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue && !claimed(&t, jobs) }
+	stray := func(t corev1.Taint) bool { return ofEverynode(&t) && !claimed(&t, jobs) }
 	if slices.ContainsFunc(node.Taints, stray) {
 		c.Taints = &record.Taints{All: slices.DeleteFunc(slices.Clone(node.Taints), stray)}
 	}

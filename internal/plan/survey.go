@@ -25,6 +25,8 @@ type survey struct {
 	gate        gate
 	dependsOn   []peer
 	sharers     []peer
+	// self is the NodeJob as others see it.
+	self peer
 	// podsOn holds the pods by the name of the node that they are bound to.
 	podsOn map[string][]*Pod
 	// work has an entry for each of Plan.Nodes.
@@ -63,6 +65,8 @@ type survey struct {
 	disrupted []string
 	// unrecovered are nodes on which the rollback failed as well.
 	unrecovered []string
+	// prepared counts the nodes that this pass makes ready.
+	prepared int32
 	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
 	// keeps from starting.
 	starts, obstructed int32
@@ -111,6 +115,7 @@ func newSurvey(in Input) *survey {
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
 	s.dependsOn, s.sharers = readPeers(in.DependsOn), readPeers(in.Sharers)
+	s.self = s.itself()
 	s.readGate()
 	if !in.Job.DeletionTimestamp.IsZero() {
 		return s // which nodes it was for does not matter any more
@@ -239,15 +244,26 @@ func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	if r.Outcome == record.Succeeded {
 		s.completes(node, &a.Change)
 	}
-	failed := r.Outcome == record.Failed
-	// A disruption says nothing about the node, and leaves the label of an earlier revision; so does a drain that
-	// was in vain. But one that another machine has left behind would make this one look done.
-	a.DropLabel = (failed && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Again)) || (r.Outcome != record.Succeeded && s.replaced(node))
-	a.Final = failed && r.Attempts > s.retryLimit()
+	a.DropLabel = s.dropsLabel(node, &r)
+	a.Final = r.Outcome == record.Failed && r.Attempts > s.retryLimit()
 	if a.Shared() || pod.UID == "" {
 		a.ResourceVersion = node.ResourceVersion
 	}
 	return a
+}
+
+// dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the
+// node, and leaves the label of an earlier revision; so does a drain that was in vain. But one that another
+// machine has left behind would make this one look done.
+func (s *survey) dropsLabel(node *Node, r *record.Record) bool {
+	switch r.Outcome {
+	case record.Succeeded:
+		return false
+	case record.Failed:
+		return r.Reason != v1alpha1.ReasonDrainTimedOut || r.Again || s.replaced(node)
+	case record.Disrupted, record.Rebooting:
+	}
+	return s.replaced(node)
 }
 
 // completes adds to the record of a success what it brings about on the node, or makes a failure of it when
@@ -295,11 +311,14 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 	if !standing.notBefore.IsZero() {
 		s.retrying(node)
 	}
-	if s.mustWait(node, leaving, standing.notBefore, st) {
+	if s.mustWait(task.Task, node, leaving, standing.notBefore, st) {
 		return
 	}
 	if before := s.awaits(node); before != "" {
 		st.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
+		if s.joins(node) {
+			st.Until = node.Created.Add(joiningFor) // it may not be for the node after all
+		}
 		return
 	}
 	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, standing.again)
@@ -316,12 +335,11 @@ func (s *survey) attempt(node *Node, phase task.Phase, revision string, number i
 		MachineID: node.MachineID,
 		BootID:    node.BootID,
 		Retry:     s.retry,
-		Gates:     s.gateKeys(node),
 	}
 }
 
 // mustWait says what keeps a node from starting an attempt now, if anything.
-func (s *survey) mustWait(node *Node, leaving bool, notBefore time.Time, st *NodeState) bool {
+func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore time.Time, st *NodeState) bool {
 	reason, message := absence(node)
 	switch {
 	case reason != "":
@@ -330,7 +348,7 @@ func (s *survey) mustWait(node *Node, leaving bool, notBefore time.Time, st *Nod
 		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
 	case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():
 		st.set(Waiting, v1alpha1.ReasonSuspended, "spec.suspend is true")
-	case s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
+	case s.hinders(phase) && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
 		s.obstructed++
 		st.set(Waiting, s.obstacle.Reason, s.obstacle.Message)
 		st.Until = s.obstacle.RetryAt

@@ -11,9 +11,13 @@ func (s *survey) tend(p *Plan) {
 	for i := range p.Nodes {
 		w, st := &s.work[i], &p.Nodes[i]
 		mark := s.markOf(w.node, "", "")
-		s.tendGate(w, st, &mark)
+		s.tendGate(w, st, &mark, p)
 		if st.State == Done {
 			s.tendFacts(w, &mark)
+		} else if s.owned(w.node) > 0 {
+			if mark.Facts = s.unlisted(w.node); mark.Facts != nil {
+				mark.because(v1alpha1.ReasonPublished, "")
+			}
 		}
 		if mark.Reason != "" && !w.written {
 			s.mark(w, mark, p)
@@ -35,10 +39,10 @@ func (s *survey) tendFacts(w *work, mark *Mark) {
 		return // somebody has said that it is done, or it is by what runs no more
 	}
 	s.tendLabels(w, rec, mark)
-	if len(s.in.Job.Spec.Publish) == 0 && !s.owns(w.node) {
-		return
-	}
 	facts, reason, message := s.publish(w.node, rec)
+	if reason == v1alpha1.ReasonInvalidResult {
+		return // the record had no room for what was published when it was reported
+	}
 	if reason != "" {
 		s.unpublished = append(s.unpublished, w.node.Name+": "+message)
 	} else if mark.Facts = facts; facts != nil {

@@ -268,19 +268,26 @@ func Decode(value string) (Record, error) {
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrNoRecord, err)
 	}
-	if !r.Outcome.known() {
-		return Record{}, fmt.Errorf("%w: outcome %q", ErrNoRecord, outcome.Clean(string(r.Outcome), 32))
-	}
-	if r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0 {
-		return Record{}, fmt.Errorf("%w: revision %q, %d attempts", ErrNoRecord, outcome.Clean(r.Revision, 32), r.Attempts)
-	}
-	if (r.Outcome == Rebooting) && (r.Reboot == nil || r.Reboot.FromBootID == "") {
-		return Record{}, fmt.Errorf("%w: a reboot from no boot", ErrNoRecord)
-	}
-	if b := r.Rollback; b != nil && !b.valid() {
-		return Record{}, fmt.Errorf("%w: rollback %q, %d attempts", ErrNoRecord, outcome.Clean(string(b.Outcome), 32), b.Attempts)
+	if wrong := r.wrong(); wrong != "" {
+		return Record{}, fmt.Errorf("%w: %s", ErrNoRecord, wrong)
 	}
 	return r.bounded(), nil
+}
+
+// wrong says what no record of ours could have; "" when there is nothing.
+func (r *Record) wrong() string {
+	b := r.Rollback
+	switch {
+	case !r.Outcome.known():
+		return fmt.Sprintf("outcome %q", outcome.Clean(string(r.Outcome), 32))
+	case r.Revision == "" || len(validation.IsValidLabelValue(r.Revision)) > 0 || r.Attempts < 0 || r.Disruptions < 0:
+		return fmt.Sprintf("revision %q, %d attempts", outcome.Clean(r.Revision, 32), r.Attempts)
+	case r.Outcome == Rebooting && (r.Reboot == nil || r.Reboot.FromBootID == ""):
+		return "a reboot from no boot"
+	case b != nil && !b.valid():
+		return fmt.Sprintf("rollback %q, %d attempts", outcome.Clean(string(b.Outcome), 32), b.Attempts)
+	}
+	return ""
 }
 
 func (b *Rollback) valid() bool {

@@ -268,7 +268,10 @@ func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
 
 // scriptEnv is the runner's contract (docs/runner.md).
 func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
-	env := append([]corev1.EnvVar(nil), job.Spec.Task.Env...)
+	var env []corev1.EnvVar
+	if a.Phase != Reboot { // which needs nothing that may be missing
+		env = append(env, job.Spec.Task.Env...)
+	}
 	for _, v := range slices.Concat(phaseEnv(job, src, a), []corev1.EnvVar{
 		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(Timeout(job, a.Phase) / time.Second))},
 		{Name: "EVERYNODE_NODEJOB", Value: job.Namespace + "/" + job.Name},
