@@ -41,6 +41,7 @@ func (h *history) settle() {
 
 func (h *history) finishRollout() {
 	h.until("the rollout ends", h.ended)
+	h.checkCordonsAtRest()
 	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && h.broken == "" {
 		h.job = h.job.DeepCopy()
 		h.askAll()
@@ -79,6 +80,21 @@ func (h *history) uncordonAll() {
 		h.changed(h.nodes[name])
 	}
 	h.say("somebody uncordons all nodes")
+}
+
+// checkCordonsAtRest holds that no node is cordoned for a task that does not come to run, or has failed for good.
+func (h *history) checkCordonsAtRest() {
+	if !h.prepares() || h.broken != "" {
+		return
+	}
+	leave := h.job.Spec.OnFailure.Node == "" || h.job.Spec.OnFailure.Node == v1alpha1.FailedNodeLeave
+	for _, name := range sortedKeys(h.nodes) {
+		node := h.nodes[name]
+		rec := node.On.Record
+		if slices.Contains(node.CordonedBy, ownKey) && (leave || rec == nil || !rec.Cordoned && !h.exhausted(node)) {
+			h.break_("rule 8", "%s is at rest and stays cordoned", name)
+		}
+	}
 }
 
 // badFacts is true when a node has succeeded before anybody asked for what it cannot publish.

@@ -88,7 +88,7 @@ var mutants = map[string]mutant{
 		"survey.go", "taint != nil {", "taint != nil && false {",
 	},
 	"another machine's success counts": {
-		"rerun.go", "if s.replaced(node) {\n		return standing{}", "if false {\n		return standing{}",
+		"rerun.go", "if s.replaced(node) {\n		// A run", "if false {\n		// A run",
 	},
 	"somebody else's cordon is made ours": {
 		"quarantine.go", "case len(node.CordonedBy) == 0 || s.cordonedForUs(node):", "case s.cordonedForUs(node):",
@@ -118,7 +118,7 @@ var mutants = map[string]mutant{
 		"survey.go", "c.Taints = s.opened(node, true)", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
-		"gate.go", "case st.State == Done:\n		mark", "case st.State != Excluded:\n		mark",
+		"gate.go", "case s.gate.spec == nil, st.State == Done:", "case s.gate.spec == nil, st.State != Excluded:",
 	},
 	"the gate opens while another NodeJob with the same gate is awaited": {
 		"gate.go", "if s.pending(&s.sharers[i], node) {", "if false {",
@@ -133,7 +133,7 @@ var mutants = map[string]mutant{
 		"gate.go", "return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)", "return true || all",
 	},
 	"nodes that were there before the gate are closed": {
-		"gate.go", "return node.Created.After(s.gate.since.Time) && s.in.Now", "return s.in.Now",
+		"gate.go", "return node.Created.After(s.gate.since.Time) && s.joins(node)", "return s.joins(node)",
 	},
 	"taints are written without a look at what they are": {
 		"quarantine.go", "	c.ResourceVersion = node.ResourceVersion\n", "",
@@ -187,19 +187,19 @@ var mutants = map[string]mutant{
 		"reboot.go", "from := firstOf(node.BootID, task.BootID(pod.Machine))", "from := firstOf(task.BootID(pod.Machine), node.BootID)",
 	},
 	"the check runs in the boot that the task ran in": {
-		"reboot.go", "	if !rebooted(node) {\n", "	if false {\n",
+		"reboot.go", "	if !rebooted(node) {\n", "	if !rebooted(node) && false {\n",
 	},
 	"a reboot leaves whichever boot the node is in": {
 		"reboot.go", "a.BootID = rec.Reboot.FromBootID", "_ = rec.Reboot.FromBootID",
 	},
 	"a pod that reboots the node is made when it is in another boot": {
-		"reboot.go", "	if !rebooted(node) {\n", "	if true {\n",
+		"reboot.go", "	if !rebooted(node) {\n", "	if !rebooted(node) || true {\n",
 	},
 	"a node counts that has just come back": {
 		"reboot.go", "case s.in.Now.Before(until):", "case false:",
 	},
 	"a node counts from when it was first back": {
-		"reboot.go", "later(rec.Reboot.BackAt, node.ReadySince)", "rec.Reboot.BackAt",
+		"reboot.go", "until = later(until, since)", "_ = since",
 	},
 	"the check after a reboot is left out": {
 		"reboot.go", "case s.in.Job.Spec.Verify == nil:", "case true:",
@@ -214,7 +214,7 @@ var mutants = map[string]mutant{
 		"disruption.go", "case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):", "case false:",
 	},
 	"nodes that are not Ready do not count as away": {
-		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Unschedulable",
+		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
 	},
 	"nodes that are cordoned do not count as away": {
 		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Ready != corev1.ConditionTrue",
@@ -229,7 +229,7 @@ var mutants = map[string]mutant{
 		"disruption.go", "case since.Before(node.Created), rec", "case rec",
 	},
 	"the node of the manager does not wait for the others": {
-		"disruption.go", "case s.in.OwnNode == w.node.Name && (s.busy > 0 || others > 0):", "case false:",
+		"disruption.go", "case s.in.OwnNode == w.node.Name && s.provenAt.IsZero() && (s.busy > 0 || others > 0):", "case false:",
 	},
 	"a cordon before the task stays when it does not come to run": {
 		"quarantine.go", "st.State == Excluded, s.wasPrepared(w.node):", "st.State == Excluded:",
