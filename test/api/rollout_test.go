@@ -227,29 +227,26 @@ func (w *world) cordoned(node, by string) {
 
 // TestACordonIsGivenBack by each thing that ends its reason.
 func TestACordonIsGivenBack(t *testing.T) {
-	for name, test := range map[string]struct {
-		end func(w *world, job *v1alpha1.NodeJob, node string)
-		// stays is true when it is to be kept.
-		stays bool
-	}{
-		"when the node is skipped": {end: func(w *world, job *v1alpha1.NodeJob, node string) {
+	for name, end := range map[string]func(w *world, job *v1alpha1.NodeJob, node string){
+		"when the node is skipped": func(w *world, job *v1alpha1.NodeJob, node string) {
 			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
-		}},
-		"when failed nodes are to be left": {end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+		},
+		"when failed nodes are to be left": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"onFailure":{"node":"Leave"}}`)
-		}},
-		"when the node is not selected any more": {end: func(w *world, _ *v1alpha1.NodeJob, node string) {
+		},
+		"when the node is not selected any more": func(w *world, _ *v1alpha1.NodeJob, node string) {
 			w.label(node, "selected", "")
-		}},
-		"when the NodeJob is deleted": {end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+		},
+		"when the NodeJob is deleted": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			must(w.t, admin.Delete(w.ctx, job))
 			w.gone(job)
-		}},
-		"but not when its records are retained": {stays: true, end: func(w *world, job *v1alpha1.NodeJob, _ string) {
+		},
+		// Nobody would give it back later.
+		"also when its records are retained": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"deletionPolicy":"Retain"}`)
 			must(w.t, admin.Delete(w.ctx, job))
 			w.gone(job)
-		}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -266,11 +263,7 @@ func TestACordonIsGivenBack(t *testing.T) {
 			key := v1alpha1.RecordKey(w.namespace, "gives-back")
 			w.cordoned(node, key)
 			w.condition("gives-back", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
-			test.end(w, job, node)
-			if test.stays {
-				w.cordoned(node, key)
-				return
-			}
+			end(w, job, node)
 			w.cordoned(node, "")
 		})
 	}
