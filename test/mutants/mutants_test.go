@@ -121,7 +121,7 @@ var mutants = map[string]mutant{
 		"gate.go", "case s.gate.spec == nil, st.State == Done:", "case s.gate.spec == nil, st.State != Excluded:",
 	},
 	"the gate opens while another NodeJob with the same gate is awaited": {
-		"gate.go", "if s.pending(&s.sharers[i], node) {", "if false {",
+		"gate.go", "if s.pending(&s.sharers[i], node) {", "if s.pending(&s.sharers[i], node) && false {",
 	},
 	"the gate stays closed on a node that the NodeJob is not for": {
 		"gate.go", "mark.Taints = s.opened(node, false)", "mark.Taints = nil",
@@ -189,9 +189,6 @@ var mutants = map[string]mutant{
 	"the check runs in the boot that the task ran in": {
 		"reboot.go", "	if !rebooted(node) {\n", "	if !rebooted(node) && false {\n",
 	},
-	"a reboot leaves whichever boot the node is in": {
-		"reboot.go", "a.BootID = rec.Reboot.FromBootID", "_ = rec.Reboot.FromBootID",
-	},
 	"a pod that reboots the node is made when it is in another boot": {
 		"reboot.go", "	if !rebooted(node) {\n", "	if !rebooted(node) || true {\n",
 	},
@@ -224,9 +221,6 @@ var mutants = map[string]mutant{
 	},
 	"a node is not cordoned before the task": {
 		"disruption.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
-	},
-	"the drain of an earlier node is taken over": {
-		"disruption.go", "case since.Before(node.Created), rec", "case rec",
 	},
 	"the node of the manager does not wait for the others": {
 		"disruption.go", "case s.in.OwnNode == w.node.Name && s.provenAt.IsZero() && (s.busy > 0 || others > 0):", "case false:",
