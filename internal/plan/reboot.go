@@ -90,12 +90,13 @@ func (s *survey) judgeReboot(pod *Pod, node *Node) verdict {
 }
 
 // rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot: it
-// could not reboot it, or it was ended itself and is made again.
+// says that it could not reboot it; or it was ended itself, by the reboot as a rule, which the kubelet reports
+// before it reports the new boot. One that is made again leaves a node in another boot alone.
 func (s *survey) rebootEnded(pod *Pod, node *Node) record.Record {
 	r := *node.On.Record
 	e := s.judgeEnd(pod, node)
 	r.PodUID, r.FinishedAt = pod.UID, s.in.Now
-	if e.outcome == record.Failed {
+	if e.outcome == record.Failed && pod.Exit != nil && pod.Exit.Reported {
 		r.Outcome, r.Reason, r.Message, r.Reboot = record.Failed, v1alpha1.ReasonRebootFailed, e.message, nil
 		return r
 	}
