@@ -22,7 +22,7 @@ func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func())
 	}
 	name := strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-")
 	// The length of a profile is fixed when it begins; one that is cut off is none.
-	const seconds = 15
+	const seconds = 20
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
