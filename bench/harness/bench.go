@@ -204,7 +204,7 @@ func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error 
 	if err := w.join(ctx); err != nil {
 		return err
 	}
-	err := w.tracker.until(ctx, w.say, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes })
+	err := w.tracker.until(ctx, w.say, func() error { return w.alive(s) }, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes })
 	if err != nil {
 		return err
 	}
@@ -225,9 +225,9 @@ func (w *world) run(ctx context.Context, s contender, run *report.Run) error {
 	if err := act(ctx); err != nil {
 		return err
 	}
-	err = w.tracker.until(ctx, w.say, "all nodes are done and no pod is left", func(c counts) bool { return c.done == w.Nodes && c.pods == 0 })
+	err = w.tracker.until(ctx, w.say, func() error { return w.alive(s) }, "all nodes are done and no pod is left", func(c counts) bool { return c.done == w.Nodes && c.pods == 0 })
 	if err != nil {
-		return errors.Join(err, w.alive(s))
+		return err
 	}
 	end := time.Now()
 	run.Wall = end.Sub(before.at).Seconds()

@@ -225,7 +225,7 @@ func (t *tracker) rows(begin time.Time) [][]float64 {
 
 // until waits until something has been seen, and says how far it is now and then. It gives up when nothing
 // has changed for long.
-func (t *tracker) until(ctx context.Context, say func(string, ...any), what string, reached func(counts) bool) error {
+func (t *tracker) until(ctx context.Context, say func(string, ...any), alive func() error, what string, reached func(counts) bool) error {
 	last, changed, said := t.counts(), time.Now(), time.Now()
 	for !reached(last) {
 		select {
@@ -243,6 +243,9 @@ func (t *tracker) until(ctx context.Context, say func(string, ...any), what stri
 		}
 		if time.Since(said) > progressEvery {
 			said = time.Now()
+			if err := alive(); err != nil {
+				return err
+			}
 			say("      nodes Ready %d, pods created %d, still there %d, nodes done %d", last.ready, last.created, last.pods, last.done)
 		}
 	}

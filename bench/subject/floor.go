@@ -70,24 +70,23 @@ func clients(config *rest.Config, agent string) (kubernetes.Interface, error) {
 func (f *Floor) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watches, ctx := errgroup.WithContext(ctx)
-	watches.Go(func() error { return f.watchNodes(ctx) })
-	watches.Go(func() error { return f.watchPods(ctx) })
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return f.watchNodes(ctx) })
+	all.Go(func() error { return f.watchPods(ctx) })
 	if err := begin(in, out); err != nil {
 		return err
 	}
-	var work errgroup.Group
 	var todo sync.WaitGroup
 	todo.Add(f.nodes)
 	for range floorWorkers {
-		work.Go(func() error { return f.work(ctx, &todo) })
+		all.Go(func() error { return f.work(ctx, &todo) })
 	}
 	finished := make(chan struct{})
 	go func() { todo.Wait(); close(finished) }()
 	select {
 	case <-finished:
 	case <-ctx.Done():
-		return watches.Wait()
+		return all.Wait()
 	}
 	fmt.Fprintln(out, "done")
 	// Whoever has started it reads what it has cost, and closes its input then.
@@ -122,7 +121,7 @@ func (f *Floor) work(ctx context.Context, todo *sync.WaitGroup) error {
 			}
 		}
 		if err != nil {
-			panic(err) // nothing here is tried again: a floor that has failed measures nothing
+			return err // nothing here is tried again: a floor that has failed measures nothing
 		}
 	}
 }

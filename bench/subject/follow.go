@@ -2,7 +2,6 @@ package subject
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,32 +13,41 @@ import (
 )
 
 // follow shows all objects and then each that is added or changed, until see is false. It keeps none of them,
-// which is why it is no informer, and it begins with the API server's cache. A watch that breaks is an
-// error: it would have to begin anew, and nothing that is measured takes that long.
+// which is why it is no informer, and it begins with the API server's cache. The API server ends a watch
+// whose client does not keep up; it is begun anew then, and shows again what is there.
 func follow(ctx context.Context, client rest.Interface, resource, labels, fields string, see func(runtime.Object) bool) error {
-	events, err := client.Get().Namespace(namespaceOf(resource)).Resource(resource).
-		VersionedParams(&metav1.ListOptions{
-			Watch: true, LabelSelector: labels, FieldSelector: fields, ResourceVersion: "0", TimeoutSeconds: new(int64(6 * 3600)),
-		}, scheme.ParameterCodec).Watch(ctx)
-	if err != nil {
-		return err
+	for ctx.Err() == nil {
+		events, err := client.Get().Namespace(namespaceOf(resource)).Resource(resource).
+			VersionedParams(&metav1.ListOptions{
+				Watch: true, LabelSelector: labels, FieldSelector: fields, ResourceVersion: "0", TimeoutSeconds: new(int64(6 * 3600)),
+			}, scheme.ParameterCodec).Watch(ctx)
+		if err != nil {
+			return err
+		}
+		seen, err := show(ctx, events, see)
+		if seen || err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// show is true when see was false, or nobody wants to see any more.
+func show(ctx context.Context, events watch.Interface, see func(runtime.Object) bool) (seen bool, err error) {
 	defer events.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return true, nil
 		case event, open := <-events.ResultChan():
 			switch {
-			case !open && ctx.Err() != nil:
-				return nil
 			case !open:
-				return fmt.Errorf("the watch of %s has ended", resource)
+				return false, nil
 			case event.Type == watch.Error:
-				return apierrors.FromObject(event.Object)
+				return false, apierrors.FromObject(event.Object)
 			case event.Type == watch.Deleted:
 			case !see(event.Object):
-				return nil
+				return true, nil
 			}
 		}
 	}
