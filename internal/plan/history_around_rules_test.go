@@ -103,6 +103,9 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 	if slices.Contains(after.CordonedBy, ownKey) && after.Unschedulable {
 		h.break_("rule 8", "%s is done and not opened in the same write", after.Name)
 	}
+	if h.unpublishable(seen, rec.Results) != "" {
+		return // as when somebody asks for it since
+	}
 	for _, fact := range h.job.Spec.Publish {
 		have, key := after.Labels, fact.Label
 		if key == "" {
@@ -240,9 +243,7 @@ func (h *history) checkRest() {
 		if h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID && isTrue(h.job.Status, v1alpha1.ConditionComplete) {
 			h.break_("reruns", "%s has rebooted since it was done", name)
 		}
-		if h.unpublishable(node, rec.Results) == "" {
-			h.checkTogether(node, node, rec)
-		}
+		h.checkTogether(node, node, rec)
 	}
 }
 

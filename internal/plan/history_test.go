@@ -34,6 +34,7 @@ var kept = []int64{
 	-8598,  // nodes that had joined were rolled back all at once for a deletion
 	-13583, // a node was cordoned that had been skipped while its rollback ran
 	-19303, // the end of a drain wrote over the end of a rollback
+	6247,   // a node that was set aside used up all that may be away, and nothing said so
 	11618,  // a node was taken for rebooted since its task's pod was made for an earlier boot
 	12127,  // a drain in vain made a rollback run a second time
 }
