@@ -86,16 +86,16 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
-	go test ./internal/plan -histories=$(HISTORIES)
+	go test -timeout=30m ./internal/plan -histories=$(HISTORIES)
 	go -C bench test ./...
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
-	go test -v -count=1 ./test/mutants
+	go test -v -count=1 -timeout=40m ./test/mutants
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server.
-	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go test ./test/api/...
+	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go test -timeout=40m ./test/api/...
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes.
@@ -103,7 +103,7 @@ test-local: ## Run the local cluster's own tests, on real nodes.
 
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes.
-	go -C e2e test -v -count=1 -timeout=20m -parallel=6 ./...
+	go -C e2e test -v -count=1 -timeout=40m -parallel=6 ./...
 
 $(TOOLS)/%:
 	@echo "building $* (once)"
