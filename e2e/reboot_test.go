@@ -136,7 +136,7 @@ func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10))}
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10)), ReadySeconds: new(int32(1))}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.eventually("it waits for the reboot", func() error {
