@@ -258,7 +258,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			cmd.Dir = filepath.Join(root, "internal/plan")
 			out, err := cmd.CombinedOutput()
 			if err == nil {
-				t.Fatalf("%s histories did not find it", *histories)
+				t.Logf("%s histories did not find it; the tables: %s", *histories, tables(t, program, cmd.Dir))
+				return
 			}
 			found := regexp.MustCompile(`seed -?\d+: .*`).Find(out)
 			if found == nil {
@@ -267,6 +268,19 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			t.Logf("%s", found)
 		})
 	}
+}
+
+// tables is the first of the planner's other tests that finds a mistake: some need a moment that histories seldom meet.
+func tables(t *testing.T, program, dir string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=.", "-test.skip=^TestRandomHistories$", "-test.failfast")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	found := regexp.MustCompile(`--- FAIL: \S+`).Find(out)
+	if err == nil || found == nil {
+		t.Fatalf("nothing finds it: %v\n%s", err, out)
+	}
+	return string(found)
 }
 
 // build compiles the planner's tests with the mistake in place of the text, in an overlay: the file
