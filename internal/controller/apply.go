@@ -249,7 +249,9 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	}
 	before, after := seen[i], viewNode(live)
 	before.ResourceVersion, after.ResourceVersion = "", ""
-	before.On, after.On = record.OnNode{}, record.OnNode{} // labels and annotations tell
+	// Labels and annotations tell.
+	before.On, after.On = record.OnNode{}, record.OnNode{}
+	before.Published, after.Published = record.Published{}, record.Published{}
 	return reflect.DeepEqual(before, after)
 }
 
