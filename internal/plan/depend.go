@@ -59,8 +59,8 @@ func (s *survey) pending(p *peer, node *Node) bool {
 	return s.isPending(p, node, record.OnNode{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
 }
 
-// isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node, but while that
-// joins: taints come and go then.
+// isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node,
+// but while that joins: taints come and go then.
 func (s *survey) isPending(p *peer, node *Node, on record.OnNode) bool {
 	if p.done(node, on) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false

@@ -97,7 +97,7 @@ func (s *survey) drainBefore(w *work, st *NodeState, p *Plan) bool {
 		return true
 	case look.late:
 		s.preparing(w, st, look.message())
-		s.conclude(w, &Pod{}, s.notDrained(w, since, look.message()), p)
+		s.conclude(w, s.notDrained(w, since, look.message()), p)
 	default:
 		s.preparing(w, st, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
 		s.goOnDraining(node, look, spec, p)

@@ -48,19 +48,27 @@ func (s *survey) publish(node *Node, r *record.Record) (facts *record.Facts, rea
 	if problem != "" {
 		return nil, v1alpha1.ReasonInvalidResult, problem
 	}
-	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
-	conflict := firstOf(
-		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
-		s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+	facts, conflict := s.factsChange(node, labelled, annotated)
 	switch {
 	case conflict != "":
 		return nil, v1alpha1.ReasonPublishConflict, conflict
-	case !f.Published.Fits():
+	case facts != nil && !facts.Published.Fits():
 		return nil, v1alpha1.ReasonPublishConflict, "the node has no room for more facts: publish fewer"
-	case len(f.Labels)+len(f.Annotations) == 0:
-		return nil, "", ""
 	}
-	return f, "", ""
+	return facts, "", ""
+}
+
+// factsChange is the change after which the NodeJob has published these labels and annotations on the node, and no
+// others; nil when that is so. What is in the way is the conflict.
+func (s *survey) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
+	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+	conflict = firstOf(
+		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
+		s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+	if conflict != "" || len(f.Labels)+len(f.Annotations) == 0 {
+		return nil, conflict
+	}
+	return f, ""
 }
 
 // isPublished is true when all is as it should be, which it nearly always is: a pass asks for every node.
@@ -128,13 +136,8 @@ func mayPublish(key string) bool {
 
 // unpublish is the change that takes all facts of the NodeJob off a node; nil when there are none.
 func (s *survey) unpublish(node *Node) *record.Facts {
-	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
-	s.publishKind("label", nil, node.Labels, f.Published.Labels, f.Labels)
-	s.publishKind("annotation", nil, node.Annotations, f.Published.Annotations, f.Annotations)
-	if len(f.Labels)+len(f.Annotations) == 0 {
-		return nil
-	}
-	return f
+	facts, _ := s.factsChange(node, nil, nil) // nothing is wanted, so nothing is in the way
+	return facts
 }
 
 // owned counts what the NodeJob has published on the node.
@@ -162,13 +165,8 @@ func (s *survey) unlisted(node *Node) *record.Facts {
 			annotated[fact.Annotation] = is
 		}
 	}
-	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
-	s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels)
-	s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations)
-	if len(f.Labels)+len(f.Annotations) == 0 {
-		return nil
-	}
-	return f
+	facts, _ := s.factsChange(node, labelled, annotated) // what is wanted is ours already
+	return facts
 }
 
 // selects is true when the NodeJob is for a node with these labels, or would be with those that its own

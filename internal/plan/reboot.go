@@ -166,12 +166,12 @@ func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
 		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
-		s.conclude(w, &Pod{}, r, p)
+		s.conclude(w, r, p)
 		return
 	}
 	if !s.in.Now.Before(deadline) {
 		// The pod that is on record stays so: it may not be let go yet.
-		s.conclude(w, &Pod{}, s.givenUp(rec), p)
+		s.conclude(w, s.givenUp(rec), p)
 		return
 	}
 	st.Until = deadline
@@ -216,7 +216,7 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
 		r.FinishedAt = s.in.Now
-		s.conclude(w, &Pod{}, s.completed(r, node.BootID, ""), p)
+		s.conclude(w, s.completed(r, node.BootID, ""), p)
 	case !s.pauses(task.Verify, leaving, w, st, p):
 		s.goOn(w, task.Verify, p)
 		st.Reason = v1alpha1.ReasonVerifying
@@ -269,13 +269,12 @@ func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
 	} else {
 		a.Checks = rec
 	}
-	a.Gates = s.gateKeys(w.node)
 	s.starts++
 	p.Actions = append(p.Actions, Start{Attempt: *a})
 }
 
 // conclude ends a run that no pod ends.
-func (s *survey) conclude(w *work, pod *Pod, r record.Record, p *Plan) {
-	p.Actions = append(p.Actions, s.recordAction(w.node, pod, r))
+func (s *survey) conclude(w *work, r record.Record, p *Plan) {
+	p.Actions = append(p.Actions, s.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }
