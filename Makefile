@@ -59,6 +59,7 @@ bench-go: ## Measure the planner and a pass of the controller by themselves.
 generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and the manager's role.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
+	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller output:rbac:dir=config/rbac
 
 .PHONY: lint

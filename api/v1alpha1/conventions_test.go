@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,7 +30,14 @@ func source(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
 	set := token.NewFileSet()
-	for _, name := range []string{"doc.go", "groupversion.go", "keys.go", "nodejob_types.go", "reasons.go"} {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "zz_generated") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
 		file, err := parser.ParseFile(set, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +122,7 @@ func TestFieldsFollowTheConventions(t *testing.T) {
 			}
 			omitted := slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero")
 			// The counts are always shown: "0 failed" is an answer.
-			if !omitted && kind != "NodeCounts" && kind != "StepStatus" {
+			if !omitted && kind != "NodeCounts" && kind != "StepStatus" && kind != "GuardCounts" {
 				t.Errorf("%s is written even when it is empty", where)
 			}
 			if list, ok := field.Type.(*ast.ArrayType); ok && list.Len == nil {
@@ -177,6 +185,7 @@ func TestTypesFollowTheConventions(t *testing.T) {
 		}
 	}
 	walk("NodeJob", reflect.TypeFor[NodeJob]())
+	walk("NodeGuard", reflect.TypeFor[NodeGuard]())
 	if len(seen) < 10 {
 		t.Fatalf("%d types were found: where are the others?", len(seen))
 	}
@@ -214,7 +223,7 @@ func TestConstants(t *testing.T) {
 				constant := spec.(*ast.ValueSpec)
 				name := constant.Names[0].Name
 				literal, ok := constant.Values[0].(*ast.BasicLit)
-				if file == "keys.go" || name == "Group" {
+				if strings.HasSuffix(file, "keys.go") || name == "Group" {
 					continue
 				}
 				if !ok {
@@ -253,7 +262,8 @@ func TestConstants(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, NodeUIDAnnotation, MachineAnnotation}
+	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, RecordedAnnotation, NodeUIDAnnotation, MachineAnnotation,
+		NodeGuardLabel, GuardRoleLabel, NodeGuardUIDAnnotation, GuardedNodeAnnotation, AskedSinceAnnotation, EndedAnnotation, ApproveReleaseAnnotation, BreakGlassAnnotation}
 	seen := map[string]bool{}
 	for _, key := range keys {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
@@ -310,7 +320,7 @@ func TestSchemeKnowsTheKinds(t *testing.T) {
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"NodeJob", "NodeJobList"} {
+	for _, kind := range []string{"NodeJob", "NodeJobList", "NodeGuard", "NodeGuardList"} {
 		if !scheme.Recognizes(GroupVersion.WithKind(kind)) {
 			t.Errorf("%s is not registered", kind)
 		}

@@ -1,4 +1,4 @@
-// Package v1alpha1 is the everynode.dev/v1alpha1 API: the NodeJob kind, the reasons that its
+// Package v1alpha1 is the everynode.dev/v1alpha1 API: the kinds NodeJob and NodeGuard, the reasons that their
 // conditions, events and metrics carry, and the keys that Everynode writes on nodes and pods.
 //
 // +kubebuilder:object:generate=true

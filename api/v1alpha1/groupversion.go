@@ -20,7 +20,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeJob{}, &NodeJobList{})
+	scheme.AddKnownTypes(GroupVersion, &NodeJob{}, &NodeJobList{}, &NodeGuard{}, &NodeGuardList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -36,6 +36,9 @@ const (
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.
 	AttemptAnnotation = Group + "/attempt"
 
+	// RecordedAnnotation, on a task's pod, says that its end is on record, and that it is kept for its logs only.
+	RecordedAnnotation = Group + "/recorded"
+
 	// NodeUIDAnnotation, on a task's pod, is the UID of the Node that it was made for. A node that
 	// is removed and made again under the same name has another.
 	NodeUIDAnnotation = Group + "/node-uid"

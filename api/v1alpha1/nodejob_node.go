@@ -1,0 +1,142 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// What the task does to its node besides: what is published on it, its gate, its drain and reboot.
+
+// Fact is a result of the task that is put on the node, as an annotation or as a label.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.annotation) != has(self.label)",message="set exactly one of annotation and label: the key that the result is published under"
+// +kubebuilder:validation:XValidation:rule="!has(self.annotation) || !self.annotation.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.annotation.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="annotations of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a prefix of your own"
+// +kubebuilder:validation:XValidation:rule="!has(self.label) || !self.label.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || self.label.matches('^(node|kubelet)[.]kubernetes[.]io/')",message="labels of kubernetes.io, k8s.io and everynode.dev must not be published, but for node.kubernetes.io/ and kubelet.kubernetes.io/, which a node may say of itself: use a prefix of your own"
+type Fact struct {
+	// result is the key that the task writes to $EVERYNODE_RESULTS.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Result string `json:"result,omitempty"`
+	// annotation is the annotation that takes the result, of up to 256 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Annotation string `json:"annotation,omitempty"`
+	// label is the label that takes the result. A result that is no valid label value fails the attempt.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Label string `json:"label,omitempty"`
+}
+
+// GateSpec is a taint that a node has from its creation until the task has succeeded there.
+type GateSpec struct {
+	// key of the taint. Omitted: the key of the record, NAMESPACE.everynode.dev/NAME. With a key of your own,
+	// such as a startup taint of Karpenter or of the cluster autoscaler, or one that the kubelet registers
+	// with, the taint is taken off whoever has put it there; NodeJobs with the same key open the node together.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.contains('/')",message="gate.key must have a prefix, such as example.com/not-set-up: a taint without one may mean something else to somebody else"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev|karpenter[.]sh)/') || self.matches('^(startup|ignore)-taint[.]cluster-autoscaler[.]kubernetes[.]io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
+	Key string `json:"key,omitempty"`
+
+	// effect of the taint: NoSchedule (the default), or NoExecute, which also ends what runs there.
+	// +optional
+	// +kubebuilder:default=NoSchedule
+	Effect GateEffect `json:"effect,omitempty"`
+
+	// scope is Joining (the default), for nodes that are created from now on, or All: nodes that are there
+	// already are tainted, too, until they are done.
+	// +optional
+	// +kubebuilder:default=Joining
+	Scope GateScope `json:"scope,omitempty"`
+
+	// onReboot closes the gate again on a node that has rebooted, until the task has run again. It is closed
+	// when the manager sees the new boot, so pods that were there before may have started.
+	// +optional
+	OnReboot bool `json:"onReboot,omitempty"`
+}
+
+// GateEffect is the effect of a gate's taint.
+//
+// +kubebuilder:validation:Enum=NoSchedule;NoExecute
+type GateEffect string
+
+const (
+	// GateNoSchedule keeps new pods off the node.
+	GateNoSchedule GateEffect = "NoSchedule"
+	// GateNoExecute also evicts the pods that are there.
+	GateNoExecute GateEffect = "NoExecute"
+)
+
+// GateScope says which nodes get the gate's taint.
+//
+// +kubebuilder:validation:Enum=Joining;All
+type GateScope string
+
+const (
+	// GateJoining is for nodes that are created while the gate is there.
+	GateJoining GateScope = "Joining"
+	// GateAll is for every node that is not done.
+	GateAll GateScope = "All"
+)
+
+// DisruptionSpec says what is done to a node around the task.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.readySeconds) || !has(self.rebootTimeoutSeconds) || self.readySeconds < self.rebootTimeoutSeconds",message="disruption.readySeconds must be less than disruption.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
+type DisruptionSpec struct {
+	// cordon keeps new pods off the node from before the task until it has succeeded or failed for good.
+	// +optional
+	Cordon bool `json:"cordon,omitempty"`
+
+	// drain evicts the pods of the node before the task, and cordons it. A drain that takes longer than its
+	// timeout fails the attempt.
+	// +optional
+	Drain *DrainSpec `json:"drain,omitempty"`
+
+	// reboot the node after the task: Never (the default), Always, or IfRequested: when the task has written
+	// reboot=true to $EVERYNODE_RESULTS. The run has succeeded when the node is back in a new boot, has been
+	// Ready for readySeconds, and verify, if there is one, passes after that.
+	// +optional
+	// +kubebuilder:default=Never
+	Reboot RebootPolicy `json:"reboot,omitempty"`
+
+	// rebootTimeoutSeconds is how long a reboot may take from the end of the task until the node has been Ready
+	// for readySeconds: 10 to 86400, 900 when omitted. After it the attempt has failed.
+	// +optional
+	// +kubebuilder:default=900
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
+
+	// readySeconds is how long a node must be Ready after its reboot: 0 to 3600, 10 when omitted.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	ReadySeconds *int32 `json:"readySeconds,omitempty"`
+
+	// maxUnavailable bounds the nodes that are away at once when cordon, drain or reboot is asked for: a number,
+	// or a percentage of the matching nodes, rounded down but never below one. Nodes that are not Ready
+	// or that somebody else has cordoned count. rollout.maxConcurrent when omitted.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// RebootPolicy says whether a node is rebooted after the task.
+//
+// +kubebuilder:validation:Enum=Never;IfRequested;Always
+type RebootPolicy string
+
+const (
+	// RebootNever leaves the node running.
+	RebootNever RebootPolicy = "Never"
+	// RebootIfRequested reboots when the task's results say so.
+	RebootIfRequested RebootPolicy = "IfRequested"
+	// RebootAlways reboots after every success of the task.
+	RebootAlways RebootPolicy = "Always"
+)

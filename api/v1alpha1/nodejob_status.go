@@ -1,0 +1,257 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What the manager says about a NodeJob.
+
+// NodeJobStatus is what has been seen. It is written at most once a second.
+type NodeJobStatus struct {
+	// observedGeneration is the metadata.generation that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// revision is the short hash of what is executed now: task, verify and the content of referenced
+	// ConfigMaps. It is the value of the label on nodes that are done.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// nodes counts the nodes by their state.
+	// +optional
+	Nodes NodeCounts `json:"nodes,omitempty"`
+
+	// rollout is how far the revision has come.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
+	// gate is the gate that joining nodes have now; absent without one.
+	// +optional
+	Gate *GateStatus `json:"gate,omitempty"`
+
+	// drains are at most 10 nodes that are being drained, and what holds them up.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	Drains []NodeDrain `json:"drains,omitempty"`
+
+	// failures are at most 10 nodes on which the last attempt of this revision failed or was disrupted,
+	// those that are not tried again first.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	Failures []NodeFailure `json:"failures,omitempty"`
+
+	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeCounts counts the matching nodes. matched = done + running + waiting + failed.
+type NodeCounts struct {
+	// matched nodes are selected and have no untolerated taint, or have run or run the task in spite of it.
+	// +optional
+	Matched int32 `json:"matched"`
+	// done with the current revision; with rerun.onChange false, with any.
+	// +optional
+	Done int32 `json:"done"`
+	// running an attempt.
+	// +optional
+	Running int32 `json:"running"`
+	// waiting for a slot, a backoff, or for the node itself.
+	// +optional
+	Waiting int32 `json:"waiting"`
+	// failed for good: not tried again unless asked; or not Ready in the soak of their step.
+	// +optional
+	Failed int32 `json:"failed"`
+	// rolledBack are those of the failed on which the rollback has succeeded.
+	// +optional
+	RolledBack int32 `json:"rolledBack"`
+	// rollbackFailed are those of the failed on which every attempt of the rollback failed as well.
+	// +optional
+	RollbackFailed int32 `json:"rollbackFailed"`
+}
+
+// RolloutStatus is how far a revision has come. It begins anew with each revision.
+type RolloutStatus struct {
+	// step is the name of the current step: nodes of later ones wait.
+	// +optional
+	Step string `json:"step,omitempty"`
+	// stepStartedAt is when the current step began. Nodes that joined later do not hold it up.
+	// +optional
+	StepStartedAt metav1.Time `json:"stepStartedAt,omitzero"`
+	// soakingSince is when the soak of the current step began; absent when it has not.
+	// +optional
+	SoakingSince metav1.Time `json:"soakingSince,omitzero"`
+	// soakedAt is when the soak of the current step was over; absent while it is not, or there is none.
+	// What becomes of its nodes after that is no failure of it.
+	// +optional
+	SoakedAt metav1.Time `json:"soakedAt,omitzero"`
+	// provenAt is when the last step was passed. Nodes that are created later run the task at once.
+	// +optional
+	ProvenAt metav1.Time `json:"provenAt,omitzero"`
+	// steps are the nodes of each step.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Steps []StepStatus `json:"steps,omitempty"`
+	// casualties are at most 32 nodes that count as failed although no record says so: they turned
+	// NotReady in a soak, or were deleted while failed or NotReady. At 32 the rollout stops, whatever
+	// maxFailures says.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=32
+	Casualties []Casualty `json:"casualties,omitempty"`
+	// atRisk are at most 32 nodes that have run this revision and are failed or not Ready now: deleted,
+	// they become casualties.
+	// +optional
+	// +listType=map
+	// +listMapKey=uid
+	// +kubebuilder:validation:MaxItems=32
+	AtRisk []NodeAtRisk `json:"atRisk,omitempty"`
+	// retry is a hash of the annotation everynode.dev/retry that the casualties are counted since.
+	// +optional
+	Retry string `json:"retry,omitempty"`
+}
+
+// GateStatus is the gate that joining nodes have.
+type GateStatus struct {
+	// key of the taint.
+	// +required
+	Key string `json:"key,omitempty"`
+	// effect of the taint.
+	// +required
+	Effect GateEffect `json:"effect,omitempty"`
+	// since is when the gate was first seen. Nodes that were created before are existing ones.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// closed is how many nodes have the taint now, of those that the NodeJob is for.
+	// +optional
+	Closed int32 `json:"closed,omitempty"`
+}
+
+// StepStatus counts the nodes of a step.
+type StepStatus struct {
+	// name of the step.
+	// +required
+	Name string `json:"name,omitempty"`
+	// nodes that belong to it.
+	// +optional
+	Nodes int32 `json:"nodes"`
+	// done with the current revision.
+	// +optional
+	Done int32 `json:"done"`
+	// failed for good.
+	// +optional
+	Failed int32 `json:"failed"`
+}
+
+// Casualty is a node that counts as failed although no record says so.
+type Casualty struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// uid of the Node.
+	// +required
+	UID types.UID `json:"uid,omitempty"`
+	// reason is NotReadyInSoak, DeletedFailed or DeletedNotReady.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// at is when it was seen.
+	// +optional
+	At metav1.Time `json:"at,omitzero"`
+}
+
+// NodeAtRisk is a node that has run the revision and is failed or not Ready.
+type NodeAtRisk struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// uid of the Node.
+	// +required
+	UID types.UID `json:"uid,omitempty"`
+	// machineID of the machine behind it: a repair may put another one there.
+	// +optional
+	MachineID string `json:"machineID,omitempty"`
+	// failed is true for a node that has failed, false for one that is not Ready.
+	// +optional
+	Failed bool `json:"failed,omitempty"`
+}
+
+// NodeDrain is a node that is being drained.
+type NodeDrain struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// since is when the drain began.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// deadline is when it is given up.
+	// +optional
+	Deadline metav1.Time `json:"deadline,omitzero"`
+	// pods that are still to leave.
+	// +optional
+	Pods int32 `json:"pods,omitempty"`
+	// blocked are at most 3 of the pods that cannot be evicted now.
+	// +optional
+	// +listType=map
+	// +listMapKey=pod
+	// +kubebuilder:validation:MaxItems=3
+	Blocked []BlockedPod `json:"blocked,omitempty"`
+}
+
+// BlockedPod is a pod that cannot be evicted.
+type BlockedPod struct {
+	// pod is its namespace and name.
+	// +required
+	Pod string `json:"pod,omitempty"`
+	// since is when it was first found blocked.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// message says by what, such as a PodDisruptionBudget.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// NodeFailure is a node on which the last attempt failed or was disrupted.
+type NodeFailure struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// retrying is true when another attempt will follow by itself.
+	// +optional
+	Retrying bool `json:"retrying,omitempty"`
+	// attempts of this revision so far that count.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// exitCode of the last attempt; omitted when it never ended by itself.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	// reason in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message is the end of what the last attempt printed.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// finishedAt is when the last attempt ended.
+	// +optional
+	FinishedAt metav1.Time `json:"finishedAt,omitzero"`
+	// rollback is RollbackPending, RollingBack, RolledBack or RollbackFailed; absent when there is none to
+	// run.
+	// +optional
+	Rollback string `json:"rollback,omitempty"`
+	// rollbackMessage is why the last attempt of the rollback failed.
+	// +optional
+	RollbackMessage string `json:"rollbackMessage,omitempty"`
+	// setAside is Cordoned, Draining, Drained or DrainTimedOut; absent when the node is left as it is.
+	// +optional
+	SetAside string `json:"setAside,omitempty"`
+}

@@ -1,0 +1,181 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What runs on a node, and when it runs again.
+
+// TaskSpec is what runs on each node: exactly one of script, scriptFrom, command and template.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) + (has(self.command) ? 1 : 0) + (has(self.template) ? 1 : 0) == 1",message="set exactly one of task.script, task.scriptFrom, task.command and task.template"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.script is empty: write the commands to run on each node, or use task.scriptFrom or task.template instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.command) || self.command[0].size() > 0",message="task.command begins with an empty text: name the program first, then its arguments"
+// +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is kept for Everynode's own: choose another name"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodeSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="task.template.spec.containers is empty: name at least one container with its image"
+type TaskSpec struct {
+	// script runs on the node as root, in the node's own namespaces, by the node's interpreter.
+	// At most 65536 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Script string `json:"script,omitempty"`
+
+	// scriptFrom takes the script from a ConfigMap of the same namespace. A change of its content is a
+	// new revision.
+	// +optional
+	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+
+	// command is a program of the node and its arguments, which run as script does and reach the program as they
+	// are: no shell reads them. A name without a slash is looked up in PATH on the node. At most 65536 bytes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=65536
+	Command []string `json:"command,omitempty"`
+
+	// template is a whole pod, for a task that brings its own image. Everynode sets where it runs,
+	// its tolerations, its restart policy and its activeDeadlineSeconds; it mounts no service account
+	// token unless the template names a service account or asks for the token.
+	// +optional
+	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
+
+	// interpreter is the command on the node that the script is given to, such as ["/bin/bash", "-eu"].
+	// Omitted: the script's own #! line, or else /bin/sh.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Interpreter []string `json:"interpreter,omitempty"`
+
+	// env is added to the environment of script or command. EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT,
+	// EVERYNODE_REVISION and EVERYNODE_RESULTS are always there.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []corev1.EnvVar `json:"env,omitempty"`
+
+	// timeoutSeconds is the time limit of one attempt in seconds, image pull included: 1 to 86400,
+	// 600 when omitted.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// VerifySpec is a script that checks the task's result: exactly one of script and scriptFrom.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of verify.script and verify.scriptFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="verify.script is empty: write the commands that check the result, or leave verify out"
+type VerifySpec struct {
+	// script runs like task.script, with the same environment. At most 65536 bytes.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Script string `json:"script,omitempty"`
+
+	// scriptFrom takes the script from a ConfigMap of the same namespace.
+	// +optional
+	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+
+	// interpreter is the command on the node that the script is given to, as for the task.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Interpreter []string `json:"interpreter,omitempty"`
+}
+
+// ScriptSource says where a script is found.
+type ScriptSource struct {
+	// configMapKeyRef is a key of a ConfigMap in the NodeJob's namespace. Where the ConfigMap or the
+	// key does not exist, the NodeJob waits for it and says so.
+	// +required
+	ConfigMapKeyRef ConfigMapKeyRef `json:"configMapKeyRef,omitzero"`
+}
+
+// ConfigMapKeyRef is a key of a ConfigMap in the same namespace.
+type ConfigMapKeyRef struct {
+	// name of the ConfigMap.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// key in the ConfigMap's data.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// RerunSpec says what makes a node that is done run the task again. Removing the record's label
+// from a node always does.
+type RerunSpec struct {
+	// onChange: a new revision (a change of task, verify or the content of a referenced ConfigMap)
+	// runs on nodes that are done with an earlier one. True when omitted.
+	// +optional
+	// +kubebuilder:default=true
+	OnChange *bool `json:"onChange,omitempty"`
+
+	// onReplace: another machine (by its machine ID) behind the same node runs the task again. True
+	// when omitted.
+	// +optional
+	// +kubebuilder:default=true
+	OnReplace *bool `json:"onReplace,omitempty"`
+
+	// onReboot: a node that has rebooted (by its boot ID) since the task succeeded runs it again.
+	// +optional
+	OnReboot bool `json:"onReboot,omitempty"`
+
+	// everySeconds: a node that is done runs the task again at this interval: 10 to 31536000, or 0, the
+	// default, for never. The nodes are spread over the interval, each at a time of its own, and the first
+	// time comes half an interval after the success at the earliest.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 10",message="rerun.everySeconds must be 0, for never, or at least 10"
+	EverySeconds int32 `json:"everySeconds,omitempty"`
+
+	// onChangeOf are ConfigMaps and Secrets of the namespace whose content counts as part of the revision, such
+	// as those that task.template mounts. Of a Secret the manager must be allowed to get it: docs/reruns.md.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	OnChangeOf []ContentRef `json:"onChangeOf,omitempty"`
+}
+
+// ContentRef names an object of the NodeJob's namespace whose content counts.
+type ContentRef struct {
+	// kind is ConfigMap or Secret.
+	// +required
+	Kind ContentKind `json:"kind,omitempty"`
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// ContentKind is the kind of an object whose content counts.
+//
+// +kubebuilder:validation:Enum=ConfigMap;Secret
+type ContentKind string
+
+const (
+	// ContentConfigMap is a ConfigMap.
+	ContentConfigMap ContentKind = "ConfigMap"
+	// ContentSecret is a Secret.
+	ContentSecret ContentKind = "Secret"
+)
