@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/everynode/everynode/internal/runner"
@@ -22,6 +24,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	target := flags.Int("target-pid", 1, "the `process` whose namespaces scripts run in; 0 for the runner's own")
 	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
 	runDir := flags.String("run-dir", runner.DefaultRunDir, "the `folder` by which the pod's containers know that the task has run")
+	wait := flags.Bool("wait", false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -34,6 +37,11 @@ func run(started time.Time, args []string) (exitCode int) {
 		return 0
 	case flags.NArg() > 0:
 		return runner.Refuse(*log, os.Stderr, fmt.Errorf("unexpected argument %q: everything is in the environment", flags.Arg(0)))
+	case *wait:
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+		<-signals
+		return 0
 	case *target < 0:
 		return runner.Refuse(*log, os.Stderr, fmt.Errorf("--target-pid is %d, below 0", *target))
 	}

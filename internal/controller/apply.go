@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -26,12 +28,6 @@ import (
 // maxParallelWrites bounds the writes that one pass has under way. The API server's own priority
 // and fairness does the rest: client-side throttling is off, and 429 is obeyed.
 const maxParallelWrites = 16
-
-// refusedError says that no pod of the NodeJob can be made now. It is no error of the pass: the status
-// shows it, and the refusal says when to try again.
-type refusedError struct{ err error }
-
-func (e *refusedError) Error() string { return e.err.Error() }
 
 // errRaced says that a node has changed since the plan was made. It is no error of the pass: the next
 // decides anew.
@@ -86,7 +82,7 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	defer cancel()
 	r.evictAll(evictCtx, seen, evictions, &group)
 	err := group.Wait()
-	refused, startErr := r.judgeStarts(seen.job, startErrs)
+	refused, startErr := r.refusals.Judge(seen.job, startErrs, r.Now())
 	// What blocks an eviction, and which pods are to leave a node, is only in the next plan.
 	again := raced.Load() || len(evictions) > 0 || looksAnew(seen, p)
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
@@ -106,24 +102,6 @@ func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions [
 	}
 }
 
-// judgeStarts notes a refusal, once for all pods that were refused, or that there is none any more.
-func (r *Reconciler) judgeStarts(job *v1alpha1.NodeJob, errs []error) (refused bool, err error) {
-	for _, startErr := range errs {
-		var refusal *refusedError
-		switch {
-		case !errors.As(startErr, &refusal):
-			err = errors.Join(err, startErr)
-		case !refused:
-			refused = true
-			r.refusals.note(job, refusal.err, r.Now())
-		}
-	}
-	if len(errs) > 0 && !refused && err == nil {
-		r.refusals.clear(client.ObjectKeyFromObject(job))
-	}
-	return refused, err
-}
-
 func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Action) error {
 	switch a := action.(type) {
 	case plan.Record:
@@ -134,6 +112,10 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.Release:
 		return r.releaseOwn(ctx, seen.job, a.Pod)
+	case plan.Keep:
+		return r.keep(ctx, seen.job, a.Pod)
+	case plan.Expire:
+		return r.expire(ctx, seen.job)
 	case plan.Forget:
 		return r.forget(ctx, seen, a)
 	case plan.Finish:
@@ -153,8 +135,9 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return r.adopt(ctx, seen.job, pod)
-	case isRefusal(err):
-		return &refusedError{err}
+	}
+	if refused := loop.AsRefusal(err); refused != nil {
+		return refused
 	}
 	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
 }
@@ -186,6 +169,9 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	r.recorded(seen, a)
 	if a.Pod.UID == "" {
 		return nil // it was time that ended the run
+	}
+	if a.Keep {
+		return r.keep(ctx, seen.job, a.Pod)
 	}
 	return r.releaseOwn(ctx, seen.job, a.Pod)
 }
@@ -247,7 +233,7 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	if i < 0 {
 		return false
 	}
-	before, after := seen[i], viewNode(live)
+	before, after := seen[i], observe.Node(live)
 	before.ResourceVersion, after.ResourceVersion = "", ""
 	// Labels and annotations tell.
 	before.On, after.On = record.OnNode{}, record.OnNode{}
@@ -278,10 +264,16 @@ func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) e
 	return nil
 }
 
-// release lets a pod go: our finalizer off, then deleted. Only a pod that is not found counts as gone
-// already: after any other error, a conflict included, the finalizer may still be on it.
+// release lets a pod go: deleted, then our finalizer off. In this order an ended pod is gone with two writes to the
+// API server's storage: without finalizer, a deletion is a write of its own before the pod goes, and every watch of pods gets
+// one more event. Only a pod that is not found counts as gone already: after any other error, a conflict included, the
+// finalizer may still be on it.
 func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod) error {
-	deleted := !pod.DeleteRequested.IsZero()
+	if pod.DeleteRequested.IsZero() {
+		if err := r.deletePod(ctx, namespace, pod); err != nil {
+			return err
+		}
+	}
 	if pod.Finalized {
 		live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
 		err := r.write(verbPatch, resourcePods, func() error {
@@ -289,12 +281,6 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 		})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing pod %s: %w", pod.Name, err)
-		}
-		deleted = deleted || err != nil || !live.DeletionTimestamp.IsZero()
-	}
-	if !deleted {
-		if err := r.deletePod(ctx, namespace, pod); err != nil {
-			return err
 		}
 	}
 	r.memory.rememberReleased(pod.UID, r.Now())
@@ -306,7 +292,7 @@ func (r *Reconciler) releaseOwn(ctx context.Context, job *v1alpha1.NodeJob, pod 
 	if err := r.release(ctx, job.Namespace, pod); err != nil {
 		return err
 	}
-	r.refusals.soon(client.ObjectKeyFromObject(job), r.Now())
+	r.refusals.Soon(client.ObjectKeyFromObject(job), r.Now())
 	return nil
 }
 

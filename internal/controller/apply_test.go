@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -83,7 +84,7 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != key || on.Record == nil || !on.Record.Cordoned {
 		t.Errorf("after the cordon it is %+v with %v", node.Spec, node.Annotations)
 	}
-	if view := viewNode(r.memory.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
+	if view := observe.Node(r.memory.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
 		t.Errorf("the next pass sees %+v, want the cordon", view)
 	}
 	node = write(plan.Forget{Node: "n", Change: record.Change{

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -129,15 +131,8 @@ func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content,
 	if obstacle := missing(key, err, ""); obstacle != nil {
 		return content{obstacle: obstacle}, nil
 	}
-	data := maps.Clone(configMap.BinaryData)
-	if data == nil {
-		data = map[string][]byte{}
-	}
-	for k, v := range configMap.Data {
-		data[k] = []byte(v)
-	}
 	// A ConfigMap is no secret: one that is made anew with the same content changes nothing.
-	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", data)}, wrapGet("ConfigMap", key.name, err)
+	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", observe.ConfigMapData(&configMap))}, wrapGet("ConfigMap", key.name, err)
 }
 
 func wrapGet(kind, name string, err error) error {
@@ -154,7 +149,7 @@ func unnamed(key contentKey) *plan.Obstacle {
 	if key.kind == v1alpha1.ContentSecret {
 		reason = v1alpha1.ReasonSecretNotFound
 	}
-	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(cleanHead(key.name, 80)))}
+	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
 }
 
 // missing is what the user has to mend; nil when that is nothing.

@@ -21,11 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
 
-// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodejobs/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
@@ -56,10 +57,11 @@ type Reconciler struct {
 	PollInterval time.Duration
 
 	memory   *memory
-	refusals refusals
+	refusals *loop.Refusals
 	scripts  scripts
 	records  records
-	reports  reports
+	pace     loop.Pace
+	looks    looks
 	drains   drains
 	contents contents
 	gates    gates
@@ -68,6 +70,14 @@ type Reconciler struct {
 
 	primed   sync.Mutex
 	isPrimed bool
+}
+
+// refusalWords are how a pod is told of that the API server does not take.
+var refusalWords = loop.Words{
+	Kind:       "NodeJob",
+	Made:       "the task's pod",
+	Privileged: "A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with",
+	Field:      "spec.task",
 }
 
 // Own is where the manager itself runs: its drains leave its own pod alone, and its node comes last.
@@ -88,10 +98,9 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		Now:          time.Now, //nolint:forbidigo // the one clock of the manager
 		PollInterval: pollSeconds * time.Second,
 		memory:       newMemory(),
-		refusals:     newRefusals(),
+		refusals:     loop.NewRefusals(refusalWords),
 		scripts:      newScripts(),
 		records:      newRecords(),
-		reports:      newReports(),
 		drains:       newDrains(),
 		contents:     newContents(),
 		wake:         make(chan event.GenericEvent, wakeRoom),
@@ -135,11 +144,13 @@ func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alph
 
 // pass is one look at a NodeJob, and what follows from it.
 func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Result, error) {
+	began := r.Now()
 	seen, err := r.observe(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
+	r.looks.looked(client.ObjectKeyFromObject(job), r.Now().Sub(began))
 	r.drains.ask(client.ObjectKeyFromObject(job), p.Looks)
 	did, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
@@ -159,7 +170,7 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 		return ctrl.Result{}, applyErr
 	}
 	if again {
-		wait = soonest(wait, soon)
+		wait = loop.Soonest(wait, soon)
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
@@ -201,8 +212,9 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.memory.forgetJob(name)
 	r.Metrics.forget(name)
-	r.reports.forget(name)
-	r.refusals.clear(name)
+	r.pace.Forget(name)
+	r.looks.forget(name)
+	r.refusals.Clear(name)
 	r.scripts.forget(name)
 	r.contents.forget(name)
 	r.drains.forget(name)
@@ -216,10 +228,10 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 
 // releaseStrangers lets go of pods whose NodeJob is not there any more, also when there is another
 // of the same name by now. Our finalizer would keep them in the API for ever.
-func (r *Reconciler) releaseStrangers(ctx context.Context, strangers []corev1.Pod) error {
+func (r *Reconciler) releaseStrangers(ctx context.Context, strangers []*corev1.Pod) error {
 	var errs []error
-	for i := range strangers {
-		if pod := &strangers[i]; controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer) {
+	for _, pod := range strangers {
+		if controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer) {
 			errs = append(errs, r.release(ctx, pod.Namespace, viewPod(seenPod{Pod: pod})))
 		}
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,11 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -33,7 +36,7 @@ func TestViewNode(t *testing.T) {
 		Unschedulable: true, CordonedBy: []string{"a.everynode.dev/x", "b.everynode.dev/x"},
 		Ready: corev1.ConditionTrue, BootID: "boot", MachineID: "machine",
 	}
-	got := viewNode(node)
+	got := observe.Node(node)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
@@ -148,7 +151,9 @@ func TestADeletionThatRollsBackIsReported(t *testing.T) {
 func TestADeletionInANamespaceThatGoesTooDoesNotHang(t *testing.T) {
 	job := liveJob(undone)
 	refuse := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-		return terminating("unable to create new content in namespace ns because it is being terminated")
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New("it is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
 	}}
 	r := newFaultyReconciler(t, refuse, job, recordedNode(record.Succeeded))
 	name := client.ObjectKeyFromObject(job)

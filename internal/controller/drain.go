@@ -10,13 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
 
@@ -65,7 +65,7 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, loo
 	if pods, ok := r.drains.fresh(key, now); ok {
 		return pods, nil
 	}
-	selector, deleteEmptyDirData, err := readDrain(look.Drain)
+	selector, deleteEmptyDirData, err := observe.Drain(look.Drain)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, loo
 	err = r.eachPage(ctx, &list, func() {
 		for i := range list.Items {
 			pod := &list.Items[i]
-			if leaves(pod) && client.ObjectKeyFromObject(pod) != r.Own.Pod && selector.Matches(labels.Set(pod.Labels)) {
-				pods = append(pods, viewDrainPod(pod, deleteEmptyDirData))
+			if observe.Leaves(pod) && client.ObjectKeyFromObject(pod) != r.Own.Pod && selector.Matches(labels.Set(pod.Labels)) {
+				pods = append(pods, observe.DrainPod(pod, deleteEmptyDirData))
 			}
 		}
 	}, client.MatchingFields{nodeNameField: look.Node})
@@ -83,50 +83,6 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, loo
 		return nil, fmt.Errorf("listing the pods of node %s: %w", look.Node, err)
 	}
 	return r.drains.looked(key, pods, now), nil
-}
-
-// readDrain says which pods a drain is for.
-func readDrain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirData bool, err error) {
-	if spec == nil {
-		return labels.Everything(), false, nil
-	}
-	if spec.PodSelector == nil {
-		return labels.Everything(), spec.DeleteEmptyDirData, nil
-	}
-	if selector, err = metav1.LabelSelectorAsSelector(spec.PodSelector); err != nil {
-		return nil, false, fmt.Errorf("reading drain.podSelector: %w", err)
-	}
-	return selector, spec.DeleteEmptyDirData, nil
-}
-
-// leaves is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
-// that a pod that has ended may stay, since nothing of it runs. kubectl's own code (k8s.io/kubectl
-// pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
-// each pod on the node, and brings kustomize and cobra into the manager.
-func leaves(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return false
-	}
-	owner := metav1.GetControllerOf(pod)
-	if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
-		return false // it would be made again on the same node
-	}
-	if owner != nil && owner.Kind == "NodeJob" && owner.APIVersion == v1alpha1.GroupVersion.String() {
-		return false // a task, which is here to run on this very node
-	}
-	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}
-
-func viewDrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
-	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Leaving: !pod.DeletionTimestamp.IsZero()}
-	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
-	switch {
-	case hasEmptyDir && !deleteEmptyDirData:
-		view.Held = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
-	case metav1.GetControllerOf(pod) == nil:
-		view.Held = "it has no controller that would make it again: delete it if nobody needs it"
-	}
-	return view
 }
 
 // drains remembers, for the nodes that are being drained, which pods were there, and how their

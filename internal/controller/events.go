@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -40,7 +40,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 		}
 	case record.Disrupted:
-		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
+		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
 			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
 	case record.Rebooting: // see above
 	case record.Failed:
@@ -62,7 +62,7 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 	case record.Succeeded:
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonRolledBack, actionRollback, "the rollback has succeeded")
 	case record.Disrupted:
-		r.event(seen.job, node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
+		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
 			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rb.Message))
 	case record.Rebooting: // no rollback reboots
 	case record.Failed:
@@ -116,14 +116,5 @@ func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UI
 
 // tell sends an event to whoever looks at the NodeJob, and to whoever looks at the node.
 func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
-	note := fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what)
-	r.event(job, node(name, uid), kind, reason, action, note)
-	r.event(node(name, uid), job, kind, reason, action, note)
-}
-
-func node(name string, uid types.UID) *corev1.Node {
-	return &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid},
-	}
+	loop.Tell(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 )
 
@@ -65,8 +66,8 @@ func blockedBy(err error) string {
 			}
 		}
 		if len(causes) > 0 {
-			return cleanHead(strings.Join(causes, "; "), maxBlockedBytes)
+			return outcome.CleanHead(strings.Join(causes, "; "), maxBlockedBytes)
 		}
 	}
-	return cleanHead(err.Error(), maxBlockedBytes)
+	return outcome.CleanHead(err.Error(), maxBlockedBytes)
 }

@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // memory holds what we wrote until the cache shows it.
@@ -22,13 +22,10 @@ import (
 // (Reconciler.prime).
 type memory struct {
 	mu    sync.Mutex
-	jobs  newest[*v1alpha1.NodeJob]
-	nodes newest[*corev1.Node]
+	jobs  loop.Newest[*v1alpha1.NodeJob]
+	nodes loop.Newest[*corev1.Node]
 	pods  map[types.UID]*podMemory
 }
-
-// newest holds the newest known version of objects of one kind.
-type newest[O client.Object] map[client.ObjectKey]O
 
 type podMemory struct {
 	// pod is the newest version that we know; nil when only a deletion is remembered.
@@ -44,49 +41,20 @@ type podMemory struct {
 }
 
 func newMemory() *memory {
-	return &memory{jobs: newest[*v1alpha1.NodeJob]{}, nodes: newest[*corev1.Node]{}, pods: map[types.UID]*podMemory{}}
-}
-
-// newer is true when a is a later version of the same object than b. Resource versions of one
-// resource are ordered (KEP-5504); what cannot be compared counts as not newer.
-func newer(a, b client.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order > 0
-}
-
-func (n newest[O]) remember(o O) {
-	key := client.ObjectKeyFromObject(o)
-	if known, ok := n[key]; !ok || newer(o, known) {
-		n[key] = o
-	}
-}
-
-// of returns the newest known version of a cached object, also of one that was deleted and made anew
-// under its name.
-func (n newest[O]) of(cached O) O {
-	key := client.ObjectKeyFromObject(cached)
-	known, ok := n[key]
-	if !ok {
-		return cached
-	}
-	if newer(known, cached) {
-		return known
-	}
-	delete(n, key)
-	return cached
+	return &memory{jobs: loop.Newest[*v1alpha1.NodeJob]{}, nodes: loop.Newest[*corev1.Node]{}, pods: map[types.UID]*podMemory{}}
 }
 
 func (m *memory) rememberNode(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes.remember(node)
+	m.nodes.Remember(node)
 }
 
 // node returns the newest known version of a cached node.
 func (m *memory) node(cached *corev1.Node) *corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.nodes.of(cached)
+	return m.nodes.Of(cached)
 }
 
 func (m *memory) forgetNode(name string) {
@@ -99,14 +67,14 @@ func (m *memory) forgetNode(name string) {
 func (m *memory) rememberJob(job *v1alpha1.NodeJob) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.jobs.remember(job)
+	m.jobs.Remember(job)
 }
 
 // job returns the newest known version of a cached NodeJob.
 func (m *memory) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.jobs.of(cached)
+	return m.jobs.Of(cached)
 }
 
 // knowsJob is true when a NodeJob is remembered, which the cache may not show yet.
@@ -128,7 +96,7 @@ func (m *memory) rememberPod(pod *corev1.Pod, now time.Time) {
 	defer m.mu.Unlock()
 	known := m.podEntry(pod.UID)
 	known.seen = now
-	if known.pod == nil || newer(pod, known.pod) {
+	if known.pod == nil || loop.Newer(pod, known.pod) {
 		known.pod = pod
 	}
 }
@@ -192,17 +160,17 @@ type seenPod struct {
 
 // podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the
 // cache should show by now but does not: only the API server can tell whether they are gone.
-func (m *memory) podsOf(owner types.UID, cached []corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
+func (m *memory) podsOf(owner types.UID, cached []*corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropOld(now)
 	inCache := make(map[types.UID]bool, len(cached))
-	for i := range cached {
-		pod := &cached[i]
+	pods = make([]seenPod, 0, len(cached))
+	for _, pod := range cached {
 		inCache[pod.UID] = true
 		seen := seenPod{Pod: pod}
 		if known, ok := m.pods[pod.UID]; ok {
-			if known.pod != nil && newer(known.pod, pod) {
+			if known.pod != nil && loop.Newer(known.pod, pod) {
 				seen.Pod = known.pod
 			} else {
 				known.pod = nil

@@ -127,9 +127,9 @@ func TestMemoryOfPods(t *testing.T) {
 			for _, happens := range tt.history {
 				happens(m)
 			}
-			var cached []corev1.Pod
+			var cached []*corev1.Pod
 			if tt.cached != "" {
-				cached = append(cached, *version(tt.cached))
+				cached = append(cached, version(tt.cached))
 			}
 			pods, doubtful := m.podsOf("job-uid", cached, noon.Add(tt.after))
 			var got []seen

@@ -7,11 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -25,7 +25,7 @@ type observation struct {
 	// unseen is true when a pod is remembered that the cache does not show.
 	unseen bool
 	// strangers are pods under the NodeJob's name that are not its own.
-	strangers []corev1.Pod
+	strangers []*corev1.Pod
 	// asked are the nodes whose pods this pass has looked at, or has tried to, by their UIDs.
 	asked map[types.UID]bool
 	// joining are the nodes that are not done yet, for the metric.
@@ -49,7 +49,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision}
 	if obstacle == nil {
-		seen.input.Obstacle = r.refusals.obstacle(job)
+		seen.input.Obstacle = (*plan.Obstacle)(r.refusals.Of(job))
 		if job.DeletionTimestamp.IsZero() {
 			seen.input.Revision = task.Revision(&job.Spec, source)
 		}
@@ -73,7 +73,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	seen.strangers = strangers
-	seen.input.Occupied = occupied(job, strangers)
+	seen.input.Occupied = observe.Occupied(job, strangers)
 	return seen, nil
 }
 
@@ -86,7 +86,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
 		node := r.memory.node(&nodes.Items[i])
-		view := viewNode(node)
+		view := observe.Node(node)
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
@@ -99,17 +99,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 
 // podsOf returns the pods that the NodeJob with that UID owns, those included that the cache does not
 // show yet; and the strangers, which have its name on their label and another owner.
-func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, strangers []corev1.Pod, err error) {
+func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, strangers []*corev1.Pod, err error) {
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{nodeJobIndex: name.Name}); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	cached := make([]corev1.Pod, 0, len(list.Items))
+	cached := make([]*corev1.Pod, 0, len(list.Items))
 	for i := range list.Items {
-		if ownedBy(&list.Items[i], owner) {
-			cached = append(cached, list.Items[i])
+		if pod := &list.Items[i]; ownedBy(pod, owner) {
+			cached = append(cached, pod)
 		} else {
-			strangers = append(strangers, list.Items[i])
+			strangers = append(strangers, pod)
 		}
 	}
 	own, doubtful := r.memory.podsOf(owner, cached, r.Now())
@@ -122,21 +122,6 @@ func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner ty
 		own, _ = r.memory.podsOf(owner, cached, r.Now())
 	}
 	return own, strangers, nil
-}
-
-// occupied are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
-// somebody deleted it and made it anew. Two runs at once on a node are never wanted.
-func occupied(job *v1alpha1.NodeJob, strangers []corev1.Pod) map[string]bool {
-	nodes := map[string]bool{}
-	for i := range strangers {
-		pod := &strangers[i]
-		owner := metav1.GetControllerOf(pod)
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
-			nodes[pod.Spec.NodeName] = true
-		}
-	}
-	return nodes
 }
 
 // lookAgain asks the API server for a pod that the cache should show and does not.
@@ -208,30 +193,3 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 }
 
 const pageSize = 500
-
-// viewNode is the node as the plan reads it, but for its record.
-func viewNode(node *corev1.Node) plan.Node {
-	view := plan.Node{
-		Name:            node.Name,
-		UID:             node.UID,
-		Created:         node.CreationTimestamp.Time,
-		ResourceVersion: node.ResourceVersion,
-		Labels:          node.Labels,
-		Annotations:     node.Annotations,
-		Taints:          node.Spec.Taints,
-		Unschedulable:   node.Spec.Unschedulable,
-		CordonedBy:      record.CordonedBy(node.Annotations),
-		Deleting:        !node.DeletionTimestamp.IsZero(),
-		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
-		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
-	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			view.Ready = c.Status
-			if c.Status == corev1.ConditionTrue {
-				view.ReadySince = c.LastTransitionTime.Time
-			}
-		}
-	}
-	return view
-}

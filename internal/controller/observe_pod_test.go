@@ -140,7 +140,7 @@ func TestAttemptOf(t *testing.T) {
 	for value, want := range map[string]int32{"1": 1, "101": 101, "": 1, "0": 1, "-1": 1, "two": 1, "2147483647": 2147483647, "2147483648": 1} {
 		t.Run(fmt.Sprintf("%q is attempt %d", value, want), func(t *testing.T) {
 			pod := livePod(func(p *corev1.Pod) { p.Annotations[v1alpha1.AttemptAnnotation] = value })
-			if got := attemptOf(pod); got != want {
+			if got := viewPod(seenPod{Pod: pod}).Attempt; got != want {
 				t.Errorf("attempt %d, want %d", got, want)
 			}
 		})

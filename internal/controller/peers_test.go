@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -191,7 +192,7 @@ func TestDependenciesThatCanNeverBeMet(t *testing.T) {
 		"itself":                        {job: called("a", needs("a")), want: "DependencyCycle: " + circle + "a -> a" + remedy},
 		"nothing keeps a deletion back": {job: called("a", needs("b"), deleting)},
 		"a circle of long names": {job: all[0], others: all[1:],
-			want: "DependencyCycle: " + circle + head(circleOf(all), 512) + remedy},
+			want: "DependencyCycle: " + circle + outcome.CleanHead(circleOf(all), 512) + remedy},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,51 +16,19 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
 )
-
-// statusInterval is the least time between two status writes of one NodeJob.
-const statusInterval = time.Second
-
-// maxNoteBytes bounds an event's note, of which the API allows 1 kB.
-const maxNoteBytes = 1000
-
-// reports remembers when each status was written last.
-type reports struct {
-	mu      sync.Mutex
-	written map[client.ObjectKey]time.Time
-}
-
-func newReports() reports { return reports{written: map[client.ObjectKey]time.Time{}} }
-
-// wait is how long a status must not be written yet.
-func (r *reports) wait(name client.ObjectKey, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.written[name].Add(statusInterval).Sub(now)
-}
-
-func (r *reports) done(name client.ObjectKey, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.written[name] = now
-}
-
-func (r *reports) forget(name client.ObjectKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.written, name)
-}
 
 // report writes the status if it changed and says what changed by events and metrics. It returns
 // when to look again; zero means when something happens.
 func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) (time.Duration, error) {
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.Now()
-	next := untilWake(p.WakeAt, now)
+	next := loop.Until(p.WakeAt, now)
 	if seen.unseen {
 		// Should the cache never show the pod, no event will wake us to look for it.
-		next = soonest(next, doubtAfter+time.Second)
+		next = loop.Soonest(next, doubtAfter+time.Second)
 	}
 	if finishes(p) {
 		return next, nil
@@ -70,8 +37,8 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
 		return next, nil
 	}
-	if wait := r.reports.wait(name, now); wait > 0 {
-		return soonest(next, wait), nil
+	if wait := r.pace.Wait(name, now); wait > 0 {
+		return loop.Soonest(next, wait), nil
 	}
 	changed := seen.job.DeepCopy()
 	changed.Status = p.Status
@@ -81,12 +48,12 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	switch {
 	case apierrors.IsConflict(err):
 		// Somebody has changed the NodeJob: a moment later the cache shows it.
-		return soonest(next, soon), nil
+		return loop.Soonest(next, soon), nil
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
 	r.memory.rememberJob(changed)
-	r.reports.done(name, now)
+	r.pace.Wrote(name, now)
 	r.announce(ctx, seen.job, p.Status)
 	return next, nil
 }
@@ -94,21 +61,6 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 // finishes is true when the NodeJob was let go: there is no status of it any more.
 func finishes(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Finish); return ok })
-}
-
-func untilWake(at, now time.Time) time.Duration {
-	if at.IsZero() {
-		return 0
-	}
-	// A little later rather than a little earlier: the plan compares with the exact time.
-	return max(at.Sub(now), 0) + 10*time.Millisecond
-}
-
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
-	}
-	return min(a, b)
 }
 
 // announce sends an event for each condition that changed its answer, for a new revision and for a step
@@ -168,5 +120,5 @@ func (r *Reconciler) writeFailed(job *v1alpha1.NodeJob, err error) {
 }
 
 func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
-	r.Recorder.Eventf(regarding, related, kind, reason, action, "%s", cleanHead(note, maxNoteBytes))
+	loop.Event(r.Recorder, regarding, related, kind, reason, action, note)
 }

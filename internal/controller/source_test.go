@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -112,7 +113,7 @@ func TestSource(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff([]string{"task", "verify", "rollback"}, configMapNames(job())); diff != "" {
+	if diff := cmp.Diff([]string{"task", "verify", "rollback"}, observe.ConfigMapNames(job())); diff != "" {
 		t.Errorf("ConfigMaps that wake it (-want +got):\n%s", diff)
 	}
 }

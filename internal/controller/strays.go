@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -68,7 +69,7 @@ func touched(node *corev1.Node) bool {
 }
 
 func stray(node *corev1.Node, jobs []*v1alpha1.NodeJob) *record.Change {
-	view := viewNode(node)
+	view := observe.Node(node)
 	return plan.Stray(&view, jobs)
 }
 
@@ -100,7 +101,7 @@ func (s strays) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err := s.Reader.List(ctx, &jobs); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	view := viewNode(&node)
+	view := observe.Node(&node)
 	change := plan.Stray(&view, pointers(jobs.Items))
 	if change == nil {
 		return ctrl.Result{}, nil

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -24,15 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 const (
 	nodeJobIndex   = ".metadata.labels.nodejob"
 	configMapIndex = ".spec.configMaps"
-
-	// coalesce gathers events into one pass: a pass is linear in the nodes, so a thousand nodes that
-	// join at once must not cost a thousand passes.
-	coalesce = 50 * time.Millisecond
 
 	// parallelNodeJobs is how many NodeJobs are looked at at once, so that one with much to do, or one
 	// whose writes hang, delays no other.
@@ -59,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	if err := indexer.IndexField(ctx, &v1alpha1.NodeJob{}, configMapIndex, func(o client.Object) []string {
-		return configMapNames(o.(*v1alpha1.NodeJob))
+		return observe.ConfigMapNames(o.(*v1alpha1.NodeJob))
 	}); err != nil {
 		return err
 	}
@@ -91,11 +87,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			},
 		}).
 		Watches(&corev1.Pod{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { podChanged(e.Object, q) },
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { podChanged(e.ObjectNew, q) },
+			CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { r.podChanged(e.Object, q) },
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { r.podChanged(e.ObjectNew, q) },
 			DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 				r.memory.forgetPod(e.Object.GetUID())
-				podChanged(e.Object, q)
+				r.podChanged(e.Object, q)
 			},
 		}).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapChanged)).
@@ -154,10 +150,9 @@ func (r *Reconciler) peerChanged(ctx context.Context, o client.Object) []reconci
 	return requests
 }
 
-func podChanged(o client.Object, q queue) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{
-		Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeJobLabel],
-	}}, coalesce)
+func (r *Reconciler) podChanged(o client.Object, q queue) {
+	name := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeJobLabel]}
+	q.AddAfter(reconcile.Request{NamespacedName: name}, r.looks.gather(name))
 }
 
 func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
@@ -189,7 +184,8 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 	}
 	for i := range jobs.Items {
 		if job := &jobs.Items[i]; change.matters(job) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, coalesce)
+			name := client.ObjectKeyFromObject(job)
+			q.AddAfter(reconcile.Request{NamespacedName: name}, r.looks.gather(name))
 		}
 	}
 }

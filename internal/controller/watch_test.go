@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
 )
 
 func watchedNode() *corev1.Node {
@@ -223,7 +224,7 @@ func TestPeerChanges(t *testing.T) {
 func TestAConfigMapWakesTheNodeJobsThatMindIt(t *testing.T) {
 	job := liveJob(minds(v1alpha1.ContentConfigMap, "mine"), minds(v1alpha1.ContentSecret, "secret"))
 	job.Spec.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "script", Key: "sh"}}
-	if got := strings.Join(configMapNames(job), " "); got != "script mine" {
+	if got := strings.Join(observe.ConfigMapNames(job), " "); got != "script mine" {
 		t.Errorf("it minds %q", got)
 	}
 }

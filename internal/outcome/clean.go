@@ -56,6 +56,21 @@ func lastToken(s string) (width, length int) {
 // shows at its beginning.
 func cleanValue(s string) (value string, cut bool) { return cutValue(s, MaxValueBytes) }
 
+// CleanLine is Clean for one line that is not cut: a newline shows as \n, a tab as \t. Cleaning a clean line changes
+// nothing.
+func CleanLine(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !shows(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, width := utf8.DecodeRuneInString(s)
+		b.WriteString(escapeLine(r, s[:width]))
+		s = s[width:]
+	}
+	return b.String()
+}
+
 func cutValue(s string, max int) (value string, cut bool) {
 	var b strings.Builder
 	withEllipsis := 0
@@ -126,4 +141,20 @@ func shows(r rune) bool {
 		return true
 	}
 	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// CleanHead makes somebody else's text fit to be shown, and keeps its beginning: messages of the API
+// server and of a kubelet say first what is wrong, and then where. Clean keeps the end, which
+// is right for what a task prints.
+func CleanHead(s string, n int) string {
+	// An escape takes at most four times the room of what it stands for.
+	return head(Clean(head(s, n), 4*n), n)
+}
+
+// head keeps the beginning of a text.
+func head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }

@@ -100,3 +100,24 @@ func FuzzClean(f *testing.F) {
 }
 
 func atLeast0(n int) int { return max(n, 0) }
+
+func TestCleanHead(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		n    int
+		want string
+	}{
+		"what fits stays":              {"abc", 3, "abc"},
+		"what does not is cut":         {"abcdefgh", 6, "abc..."},
+		"no character is cut in two":   {"abä234", 6, "ab..."},
+		"nothing is nothing":           {"", 6, ""},
+		"a text of characters of four": {"😀😀😀", 8, "😀..."},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := CleanHead(tt.text, tt.n); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -54,6 +54,8 @@ const (
 	ReasonInterrupted = "Interrupted"
 	// ReasonInterpreterNotFound: the node does not have the interpreter (127) or cannot run it (126).
 	ReasonInterpreterNotFound = "InterpreterNotFound"
+	// ReasonCommandNotFound: the node does not have the task's program (127) or cannot run it (126).
+	ReasonCommandNotFound = "CommandNotFound"
 	// ReasonNamespaceError: the runner could not enter the node's namespaces.
 	ReasonNamespaceError = "NamespaceError"
 	// ReasonBadConfiguration: the runner's own environment or flags make no sense.
@@ -66,7 +68,7 @@ const (
 
 var reasons = []string{
 	ReasonTaskFailed, ReasonVerifyFailed, ReasonSignaled, ReasonTimedOut, ReasonInterrupted,
-	ReasonInterpreterNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
+	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed,
 }
 

@@ -58,7 +58,7 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
 	case !releasable(pod):
 		return verdict{fate: fateLeaving}
-	case onRecord(pod, node):
+	case isRecorded(pod, node):
 		return verdict{fate: fateRecorded}
 	case pod.Runs == task.Reboot:
 		return s.judgeReboot(pod, node)
@@ -88,6 +88,11 @@ func onRecord(pod *Pod, node *Node) bool {
 		return false
 	}
 	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
+}
+
+// isRecorded is true when the end of the pod is on its node, or was: a pod that is kept says so itself.
+func isRecorded(pod *Pod, node *Node) bool {
+	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized)
 }
 
 // judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it

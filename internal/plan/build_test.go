@@ -160,6 +160,9 @@ func tell(action Action) string {
 		if a.Final {
 			words += ", for good"
 		}
+		if a.Keep {
+			words += ", and keep its pod"
+		}
 		return words + cordoned(a.Cordon) + tainted(a.Change)
 	case Mark:
 		words := a.Reason + " " + a.Node
@@ -177,6 +180,10 @@ func tell(action Action) string {
 		return fmt.Sprintf("stop %s: %s", a.Pod.Name, a.Reason)
 	case Release:
 		return "release " + a.Pod.Name
+	case Keep:
+		return "keep " + a.Pod.Name
+	case Expire:
+		return "expire"
 	case Forget:
 		return "forget " + a.Node + cordoned(a.Cordon) + tainted(a.Change)
 	case Finish:

@@ -69,15 +69,15 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	case s.stopped:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
-		return situation{"", v1alpha1.ReasonNoMatchingNodes, noMatchMessage(nodes)}
+		return situation{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
 	case n.Done == n.Matched && len(s.unpublished) > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	case n.Done == n.Matched:
 		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 	case moving == 0:
 		return s.standstill(n, nodes)
-	case s.in.Job.Spec.Suspend:
-		return suspended(n, nodes)
+	case s.halted() != "":
+		return s.suspended(n, nodes)
 	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
@@ -93,8 +93,8 @@ func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation 
 		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.in.Job.Spec.Suspend:
-		return suspended(n, nodes)
+	case s.halted() != "":
+		return s.suspended(n, nodes)
 	case s.waits(nodes, v1alpha1.ReasonWaitingForBudget) && len(s.stillSetAside()) > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonWaitingForBudget, s.setAsideMessage()}
 	}
@@ -137,8 +137,12 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	return is
 }
 
-func suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
-	is := situation{"", v1alpha1.ReasonSuspended, "spec.suspend keeps new attempts from starting; " + progress(n, nodes)}
+func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	why := "spec.suspend"
+	if !s.in.Job.Spec.Suspend {
+		why = "the end of spec.startWithinSeconds"
+	}
+	is := situation{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, nodes)}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -225,8 +229,11 @@ func grouped(nodes []NodeState, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint, if there is one, as it is what people forget.
-func noMatchMessage(nodes []NodeState) string {
+func (s *survey) noMatchMessage(nodes []NodeState) string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
+	if s.named != nil {
+		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
+	}
 	tainted, first := 0, -1
 	for i := range nodes {
 		if nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {

@@ -17,8 +17,9 @@ type Peer struct {
 	Name string
 	// Key of its record.
 	Key string
-	// Selector of its nodes.
+	// Selector of its nodes, and the names of those that it is for; none for all.
 	Selector    *metav1.LabelSelector
+	NodeNames   []string
 	Tolerations []corev1.Toleration
 	// RemoveLabels are as in its spec.
 	RemoveLabels []string
@@ -36,6 +37,7 @@ type Peer struct {
 type peer struct {
 	*Peer
 	selector    labels.Selector
+	named       names
 	tolerations []corev1.Toleration
 }
 
@@ -49,7 +51,7 @@ func readPeers(peers []Peer) []peer {
 				selector = labels.Nothing() // its own status says so
 			}
 		}
-		read = append(read, peer{&peers[i], selector, task.Tolerations(peers[i].Tolerations)})
+		read = append(read, peer{&peers[i], selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations)})
 	}
 	return read
 }
@@ -62,7 +64,7 @@ func (s *survey) pending(p *peer, node *Node) bool {
 // isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node,
 // but while that joins: taints come and go then.
 func (s *survey) isPending(p *peer, node *Node, on record.OnNode) bool {
-	if p.done(node, on) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
+	if p.done(node, on) || !p.named.has(node) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := s.untolerated(node, p.tolerations)
@@ -90,7 +92,7 @@ func (p *peer) done(node *Node, on record.OnNode) bool {
 func (s *survey) itself() peer {
 	job := s.in.Job
 	return readPeers([]Peer{{
-		Key: s.key, Selector: job.Spec.NodeSelector, Tolerations: job.Spec.Tolerations, RemoveLabels: job.Spec.RemoveLabels,
+		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, RemoveLabels: job.Spec.RemoveLabels,
 		Revision: s.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
 		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
 	}})[0]

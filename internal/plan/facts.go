@@ -172,8 +172,24 @@ func (s *survey) unlisted(node *Node) *record.Facts {
 // selects is true when the NodeJob is for a node with these labels, or would be with those that its own
 // success has taken off.
 func (s *survey) selects(node *Node) bool {
-	return matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
+	return s.named.has(node) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
+
+// names are those of spec.nodeNames; nil for all nodes.
+type names map[string]bool
+
+func namesOf(list []string) names {
+	if len(list) == 0 {
+		return nil
+	}
+	set := make(names, len(list))
+	for _, name := range list {
+		set[name] = true
+	}
+	return set
+}
+
+func (n names) has(node *Node) bool { return n == nil || n[node.Name] }
 
 // matchesWith is true when the selector matches the node, as it is or with the labels that a success has taken off it.
 func matchesWith(selector labels.Selector, removeLabels []string, node *Node, rec *record.Record) bool {

@@ -31,6 +31,8 @@ func (h *history) do(action Action) {
 		}
 	case Release:
 		h.release(a.Pod)
+	case Keep:
+		h.keep(a.Pod)
 	case Forget:
 		h.forget(a)
 	case Finish:
@@ -92,7 +94,10 @@ func (h *history) record(a Record) {
 	}
 	h.write(node, &decoded)
 	h.checkChange(&before, node, a.Change)
-	if !h.faults || h.rng.Intn(6) > 0 {
+	switch let := !h.faults || h.rng.Intn(6) > 0; {
+	case let && a.Keep:
+		h.keep(a.Pod)
+	case let:
 		h.release(a.Pod)
 	}
 }

@@ -89,7 +89,9 @@ func (h *history) exhausted(node *Node) bool {
 
 // down is true when the node has been lost since an attempt failed there, and none runs there now.
 func (h *history) down(node *Node, pods []Pod) bool {
-	if slices.ContainsFunc(pods, func(p Pod) bool { return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) }) {
+	if slices.ContainsFunc(pods, func(p Pod) bool {
+		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) && !p.Recorded
+	}) {
 		return false
 	}
 	rec := node.On.Record
@@ -103,7 +105,8 @@ func (h *history) ran(node *Node, pods []Pod) bool {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p Pod) bool {
-		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && releasable(&p) && sameMachine(h.job, &p, node)
+		kept := p.Recorded && !p.Finalized // its end was on the record, which is gone with the Node, or was taken off
+		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && !kept && releasable(&p) && sameMachine(h.job, &p, node)
 	})
 }
 
@@ -176,7 +179,7 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 	for i := range pods {
 		pod := &pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
-		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !h.joined(&node) &&
+		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !pod.Recorded && !h.joined(&node) &&
 			(pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(pod, &node) || pod.Runs == task.Rollback && !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
 			busy[pod.NodeName] = true
 		}

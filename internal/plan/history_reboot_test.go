@@ -238,7 +238,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 // works is true for a node with a pod whose end is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node)
+		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) && !p.Recorded
 	})
 }
 
@@ -283,7 +283,7 @@ func (h *history) checkRebootStates(in Input, p Plan) {
 			h.break_("reboot", "%s reboots, and is %s", node.Name, p.Nodes[i].State)
 		}
 		blocked := slices.ContainsFunc(in.Pods, func(pod Pod) bool {
-			return pod.NodeName == node.Name && releasable(&pod) && pod.Runs != task.Reboot && !onRecord(&pod, node)
+			return pod.NodeName == node.Name && releasable(&pod) && pod.Runs != task.Reboot && !onRecord(&pod, node) && !pod.Recorded
 		})
 		if h.rebootOverdue(node.On.Record) && !recorded[node.Name] && !blocked {
 			h.break_("reboot", "%s has its slot after the time for its reboot", node.Name)

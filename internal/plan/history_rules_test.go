@@ -329,7 +329,7 @@ func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
 	matters := pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(&pod, &node) || pod.Runs == task.Verify && goesOn(&pod, &node)
-	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !leaving && matters {
+	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !pod.Recorded && !leaving && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
 }

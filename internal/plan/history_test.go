@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -24,7 +25,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 3000, "how many random histories to play")
+	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 3000, if 0")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 )
 
@@ -53,7 +54,7 @@ func TestRandomHistories(t *testing.T) {
 		return
 	}
 	seeds := slices.Clone(kept)
-	for s := int64(1); s <= int64(*histories); s++ {
+	for s := int64(1); s <= int64(howMany(t)); s++ {
 		if s%3 == 0 {
 			seeds = append(seeds, -s) // more of a rollout fits where nothing goes around the tasks
 		} else {
@@ -61,6 +62,23 @@ func TestRandomHistories(t *testing.T) {
 		}
 	}
 	playAll(t, seeds)
+}
+
+// howMany histories are played. make test says so by the environment: go test's cache knows that, and no flags.
+func howMany(t *testing.T) int {
+	t.Helper()
+	said := os.Getenv("EVERYNODE_HISTORIES")
+	switch {
+	case *histories > 0:
+		return *histories
+	case said == "":
+		return 3000
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil || n <= 0 {
+		t.Fatalf("EVERYNODE_HISTORIES is %q, want a positive number", said)
+	}
+	return n
 }
 
 // playAll plays histories on all processors, and shows the first of them that is broken.
@@ -159,6 +177,7 @@ func play(seed int64) *history {
 	}
 	h.job = h.someJob()
 	h.someMore()
+	h.someOnce(seed)
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))

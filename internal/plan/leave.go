@@ -122,7 +122,8 @@ func (s *survey) undo() Plan {
 // undoSettle is settle for a NodeJob that is rolled back.
 func (s *survey) undoSettle(node *Node, p *Plan) {
 	w, st := work{node: node, step: noStep}, NodeState{Name: node.Name}
-	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
+	s.settlePods(&w, &st, p)
+	leaving := w.leaving || s.in.Occupied[node.Name]
 	if !w.slot {
 		s.undoOn(leaving, &w, &st, p)
 	}

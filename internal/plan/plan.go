@@ -107,6 +107,9 @@ type Pod struct {
 	Created time.Time
 	// Finalized is true while our finalizer is on it.
 	Finalized bool
+	// Recorded is true for a pod that was let go when its end was recorded, and kept for its logs. It is so also
+	// when the user has taken the record off the node meanwhile.
+	Recorded bool
 	// DeleteRequested is when its deletion was asked for; zero when it was not.
 	DeleteRequested time.Time
 	// Disrupted is since when the cluster marks it as disrupted (condition DisruptionTarget); zero
@@ -171,6 +174,9 @@ type Plan struct {
 	Status  v1alpha1.NodeJobStatus
 	// Nodes explains each node, in the order of the input. It is never stored.
 	Nodes []NodeState
+	// Steps are the nodes of each step of the rollout, and Slots is how many run at once. They are never stored.
+	Steps []StepNodes
+	Slots int
 	// Looks are the nodes whose pods the next plan must see in Input.Drains.
 	Looks []Look
 	// WakeAt is when time alone changes the plan; zero when only an event can.
@@ -203,7 +209,16 @@ type NodeState struct {
 	Until time.Time
 }
 
-// Action is one of Start, Record, Mark, Evict, Stop, Release, Forget and Finish.
+// StepNodes are the nodes that belong to a step of the rollout.
+type StepNodes struct {
+	Name string
+	// Soak is how long they must stay Ready before the next step begins.
+	Soak time.Duration
+	// Nodes are indexes into Plan.Nodes.
+	Nodes []int
+}
+
+// Action is one of Start, Record, Mark, Evict, Stop, Release, Keep, Expire, Forget and Finish.
 type Action interface{ action() }
 
 // Start makes the pod of an attempt.
@@ -228,6 +243,8 @@ type Record struct {
 	Final bool
 	// SetAside is true when the node was set aside for a failure before.
 	SetAside bool
+	// Keep is true when the pod stays there, for its logs.
+	Keep bool
 }
 
 // Mark writes something else on a node than the end of an attempt.
@@ -257,6 +274,12 @@ type Stop struct {
 // Release lets a pod go that needs no record, or has one.
 type Release struct{ Pod Pod }
 
+// Keep lets a pod go whose end is on record, and leaves it there for its logs.
+type Keep struct{ Pod Pod }
+
+// Expire deletes the NodeJob, whose time is over.
+type Expire struct{}
+
 // Forget takes off a node what the NodeJob has put there.
 type Forget struct {
 	Node string
@@ -272,6 +295,8 @@ func (Mark) action()    {}
 func (Evict) action()   {}
 func (Stop) action()    {}
 func (Release) action() {}
+func (Keep) action()    {}
+func (Expire) action()  {}
 func (Forget) action()  {}
 func (Finish) action()  {}
 
@@ -293,6 +318,11 @@ func Next(in Input) Plan {
 	s.setAside(&p)
 	s.tend(&p)
 	p.Status = s.status(&p)
+	s.expire(&p)
+	for i := range s.steps {
+		p.Steps = append(p.Steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
+	}
+	p.Slots = s.slots
 	return p
 }
 

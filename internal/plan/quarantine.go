@@ -190,7 +190,7 @@ func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt
 // time and again.
 func (s *survey) mayDrain(node *Node, r *record.Record) bool {
 	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
-	return (r.Drain == nil || again) && s.draining < maxDrains && !s.in.Job.Spec.Suspend
+	return (r.Drain == nil || again) && s.draining < maxDrains && s.halted() == ""
 }
 
 // cancelled is the record after its drain was given up.
@@ -233,7 +233,7 @@ func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
 
 // evict asks for what may be evicted and was not asked for lately.
 func (s *survey) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p *Plan) {
-	if s.in.Job.Spec.Suspend {
+	if s.halted() != "" {
 		return
 	}
 	e := Evict{Node: node.Name}

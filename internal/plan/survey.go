@@ -19,6 +19,7 @@ type survey struct {
 	key         string
 	retry       string
 	selector    labels.Selector
+	named       names
 	steps       []step
 	tolerations []corev1.Toleration
 	obstacle    *Obstacle
@@ -88,6 +89,10 @@ type work struct {
 	settled bool
 	// slot is true while a pod of ours on it has an end that is not on record.
 	slot bool
+	// leaving is true while a pod of ours on it has not gone, though nothing is to come of it.
+	leaving bool
+	// kept are pods of it whose end is on record, and that are there for their logs.
+	kept []*Pod
 	// written is true when this pass writes a record on it: a second write would not know of the first.
 	written bool
 	// step that takes it; noStep when none does.
@@ -121,6 +126,7 @@ func newSurvey(in Input) *survey {
 		return s // which nodes it was for does not matter any more
 	}
 	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.named = namesOf(in.Job.Spec.NodeNames)
 	for _, drain := range []struct {
 		field string
 		spec  *v1alpha1.DrainSpec
@@ -156,7 +162,8 @@ func (s *survey) settle(node *Node, p *Plan) {
 	w := work{node: node, step: noStep}
 	standing := s.standing(node)
 	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
-	leaving := s.settlePods(&w, &st, p) || s.in.Occupied[node.Name]
+	s.settlePods(&w, &st, p)
+	leaving := w.leaving || s.in.Occupied[node.Name]
 	switch {
 	case !w.slot && standing.rebooting:
 		s.settleReboot(leaving, &w, &st, p)
@@ -165,6 +172,7 @@ func (s *survey) settle(node *Node, p *Plan) {
 	case standing.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // whatever it is that still runs there
 	}
+	s.makeRoom(&w, &st, p)
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
 	s.work = append(s.work, w)
@@ -172,17 +180,16 @@ func (s *survey) settle(node *Node, p *Plan) {
 
 // settlePods plans for each pod on the node. An attempt holds its node, and its slot, until its end
 // is on record.
-func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
+func (s *survey) settlePods(w *work, st *NodeState, p *Plan) {
 	for _, pod := range s.podsOn[w.node.Name] {
 		v := s.judge(pod, w.node)
 		p.wake(v.until)
 		switch v.fate {
 		case fateLeaving:
-			leaving = true
+			w.leaving = true
 			continue
 		case fateOrphan, fateRecorded:
-			leaving = true
-			p.Actions = append(p.Actions, Release{Pod: *pod})
+			s.dismiss(pod, v.fate, w, p)
 			continue
 		case fateEnded:
 			p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
@@ -205,7 +212,6 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) (leaving bool) {
 			s.noteRunning(w, pod, v, st)
 		}
 	}
-	return leaving
 }
 
 // noteRunning notes what is said of a node on which an attempt of the task runs.
@@ -232,7 +238,7 @@ func (s *survey) retrying(node *Node) {
 }
 
 func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
-	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod}
+	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod, Keep: s.keptUntil(pod, &r).After(s.in.Now)}
 	a.Record = &r
 	a.SetAside = node.On.Record != nil && node.On.Record.Cordoned
 	if pod.Runs == task.Rollback {
@@ -286,7 +292,7 @@ func (s *survey) completes(node *Node, c *record.Change) {
 func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeState) {
 	node := w.node
 	if !s.selects(node) {
-		st.set(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels")
+		st.set(Excluded, v1alpha1.ReasonNotSelected, s.unselected(node))
 		return
 	}
 	switch {
@@ -346,8 +352,8 @@ func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore 
 		st.set(Waiting, reason, message)
 	case leaving:
 		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
-	case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():
-		st.set(Waiting, v1alpha1.ReasonSuspended, "spec.suspend is true")
+	case s.halted() != "" && s.in.Job.DeletionTimestamp.IsZero():
+		st.set(Waiting, v1alpha1.ReasonSuspended, s.halted())
 	case s.hinders(phase) && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
 		s.obstructed++
 		st.set(Waiting, s.obstacle.Reason, s.obstacle.Message)

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 // The contract with the controller, in the environment of the container.
 const (
 	EnvScript            = "EVERYNODE_SCRIPT"
+	EnvCommand           = "EVERYNODE_COMMAND"
 	EnvInterpreter       = "EVERYNODE_INTERPRETER"
 	EnvVerify            = "EVERYNODE_VERIFY"
 	EnvVerifyInterpreter = "EVERYNODE_VERIFY_INTERPRETER"
@@ -23,7 +23,7 @@ const (
 	// EnvResults is what a script finds: the path of the file that takes its results.
 	EnvResults = "EVERYNODE_RESULTS"
 
-	// MaxScriptBytes bounds one script. Linux takes no single environment variable above 128 KiB.
+	// MaxScriptBytes bounds one script, or a command as JSON. Linux takes no single environment variable above 128 KiB.
 	MaxScriptBytes = 64 << 10
 
 	defaultInterpreter = "/bin/sh"
@@ -43,8 +43,12 @@ const (
 	RebootNow Reboot = "Now"
 )
 
-// Script is a text and what runs it.
+// Script is a text and what runs it, or a command.
 type Script struct {
+	// Command is a program and its arguments, to be run as they are; nil for a text. A program without a
+	// slash is looked up in the PATH on the node.
+	Command []string
+
 	Text string
 	// Interpreter has at least one element. A first one without a slash is looked up in the PATH
 	// on the node.
@@ -69,7 +73,7 @@ type Config struct {
 // ParseConfig reads the contract from an environment. Everything else in it goes to the scripts.
 func ParseConfig(environ []string) (Config, error) {
 	own := map[string]string{
-		EnvScript: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
+		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
 		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "",
 	}
 	var c Config
@@ -101,8 +105,8 @@ func ParseConfig(environ []string) (Config, error) {
 // parseBoot reads what RebootNow needs. Without the boot ID a container that is started twice would
 // reboot the node twice; and of a script beside it one of the two would be silently left undone.
 func (c *Config) parseBoot(own map[string]string) error {
-	if own[EnvScript] != "" || own[EnvVerify] != "" {
-		return fmt.Errorf("%s=%s runs no script: leave %s and %s out", EnvReboot, RebootNow, EnvScript, EnvVerify)
+	if own[EnvScript] != "" || own[EnvCommand] != "" || own[EnvVerify] != "" {
+		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", EnvReboot, RebootNow, EnvScript, EnvCommand, EnvVerify)
 	}
 	if c.BootID = strings.TrimSpace(own[EnvBootID]); c.BootID == "" {
 		return fmt.Errorf("%s is not set: %s=%s needs to know which boot it is to end", EnvBootID, EnvReboot, RebootNow)
@@ -111,10 +115,17 @@ func (c *Config) parseBoot(own map[string]string) error {
 }
 
 func (c *Config) parseScripts(own map[string]string) (err error) {
-	if own[EnvScript] == "" {
-		return errors.New(EnvScript + " is not set")
+	switch {
+	case own[EnvScript] == "" && own[EnvCommand] == "":
+		return fmt.Errorf("neither %s nor %s is set", EnvScript, EnvCommand)
+	case own[EnvScript] != "" && own[EnvCommand] != "":
+		return fmt.Errorf("both %s and %s are set: leave one out", EnvScript, EnvCommand)
+	case own[EnvCommand] != "":
+		c.Task, err = parseCommand(own[EnvCommand])
+	default:
+		c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter])
 	}
-	if c.Task, err = parseScript(EnvScript, own[EnvScript], EnvInterpreter, own[EnvInterpreter]); err != nil {
+	if err != nil {
 		return err
 	}
 	if own[EnvVerify] != "" {
@@ -133,17 +144,9 @@ func parseScript(name, text, interpreterName, interpreter string) (Script, error
 		return s, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", name, len(text), MaxScriptBytes)
 	}
 	if interpreter != "" {
-		s.Interpreter = nil
-		if err := json.Unmarshal([]byte(interpreter), &s.Interpreter); err != nil {
-			return s, fmt.Errorf("reading %s as a JSON array of strings: %w", interpreterName, err)
-		}
-		if len(s.Interpreter) == 0 || s.Interpreter[0] == "" {
-			return s, fmt.Errorf("%s names no interpreter", interpreterName)
-		}
-		if slices.ContainsFunc(s.Interpreter, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
-			return s, fmt.Errorf("%s contains a NUL", interpreterName)
-		}
-		return s, nil
+		var err error
+		s.Interpreter, err = parseArgv(interpreterName, interpreter, "interpreter")
+		return s, err
 	}
 	if line, ok := strings.CutPrefix(text, "#!"); ok {
 		line, _, _ = strings.Cut(line, "\n")
@@ -152,6 +155,28 @@ func parseScript(name, text, interpreterName, interpreter string) (Script, error
 		}
 	}
 	return s, nil
+}
+
+func parseCommand(command string) (Script, error) {
+	if len(command) > MaxScriptBytes {
+		return Script{}, fmt.Errorf("%s has %d bytes; at most %d are possible, so put the rest on the node or into an image", EnvCommand, len(command), MaxScriptBytes)
+	}
+	argv, err := parseArgv(EnvCommand, command, "program")
+	return Script{Command: argv}, err
+}
+
+// parseArgv reads a JSON array: a program, and its arguments.
+func parseArgv(name, array, program string) (argv []string, err error) {
+	if err := json.Unmarshal([]byte(array), &argv); err != nil {
+		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", name, err)
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, fmt.Errorf("%s names no %s", name, program)
+	}
+	if slices.ContainsFunc(argv, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
+		return nil, fmt.Errorf("%s contains a NUL", name)
+	}
+	return argv, nil
 }
 
 // splitShebang does as Linux does (fs/binfmt_script.c): the rest of the line after the interpreter

@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseConfig(t *testing.T) {
-	script := func(text string, interpreter ...string) Script { return Script{text, interpreter} }
+	script := func(text string, interpreter ...string) Script { return Script{Text: text, Interpreter: interpreter} }
 	check := script("check", "/bin/sh")
 	tests := map[string]struct {
 		env     []string
@@ -22,7 +22,14 @@ func TestParseConfig(t *testing.T) {
 		"the rest of a #! line is one argument":   {env: []string{"EVERYNODE_SCRIPT=#! /usr/bin/env  -S bash -eu \n"}, want: Config{Task: script("#! /usr/bin/env  -S bash -eu \n", "/usr/bin/env", "-S bash -eu")}},
 		"a #! line without an end":                {env: []string{"EVERYNODE_SCRIPT=#!/bin/true"}, want: Config{Task: script("#!/bin/true", "/bin/true")}},
 		"an empty #! line":                        {env: []string{"EVERYNODE_SCRIPT=#! \nx"}, wantErr: "the #! line of EVERYNODE_SCRIPT names no interpreter"},
-		"an empty script":                         {env: []string{"EVERYNODE_SCRIPT="}, wantErr: "EVERYNODE_SCRIPT is not set"},
+		"an empty script":                         {env: []string{"EVERYNODE_SCRIPT="}, wantErr: "neither EVERYNODE_SCRIPT nor EVERYNODE_COMMAND is set"},
+		"a command":                               {env: []string{`EVERYNODE_COMMAND=["printf","%s\\n","a  b","","$x"]`, "EVERYNODE_VERIFY=check"}, want: Config{Task: Script{Command: []string{"printf", `%s\n`, "a  b", "", "$x"}}, Verify: &check}},
+		"a command beside a script":               {env: []string{"EVERYNODE_SCRIPT=x", `EVERYNODE_COMMAND=["a"]`}, wantErr: "both EVERYNODE_SCRIPT and EVERYNODE_COMMAND are set"},
+		"a command that is no JSON":               {env: []string{"EVERYNODE_COMMAND=uname -r"}, wantErr: "reading EVERYNODE_COMMAND as a JSON array of strings"},
+		"a command without a program":             {env: []string{`EVERYNODE_COMMAND=["","-r"]`}, wantErr: "EVERYNODE_COMMAND names no program"},
+		"a command with a NUL":                    {env: []string{`EVERYNODE_COMMAND=["a","b\u0000"]`}, wantErr: "EVERYNODE_COMMAND contains a NUL"},
+		"a command that is too long":              {env: []string{`EVERYNODE_COMMAND=["` + strings.Repeat("a", MaxScriptBytes) + `"]`}, wantErr: "at most 65536 are possible"},
+		"a reboot with a command":                 {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", `EVERYNODE_COMMAND=["a"]`}, wantErr: "EVERYNODE_REBOOT=Now runs no script"},
 		"a script of 64 KiB":                      {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes)}, want: Config{Task: script(strings.Repeat("#", MaxScriptBytes), "/bin/sh")}},
 		"a larger script":                         {env: []string{"EVERYNODE_SCRIPT=" + strings.Repeat("#", MaxScriptBytes+1)}, wantErr: "EVERYNODE_SCRIPT has 65537 bytes; at most 65536 are possible"},
 		"an interpreter that is no JSON":          {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_INTERPRETER=/bin/bash"}, wantErr: "reading EVERYNODE_INTERPRETER as a JSON array of strings"},
@@ -34,7 +41,7 @@ func TestParseConfig(t *testing.T) {
 		"a script that may ask for a reboot":      {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_VERIFY=check", "EVERYNODE_REBOOT=IfRequested"}, want: Config{Task: script("x", "/bin/sh"), Verify: &check, Reboot: RebootIfRequested}},
 		"a reboot needs no script":                {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID= a-b\n", "EVERYNODE_TIMEOUT=60"}, want: Config{Reboot: RebootNow, BootID: "a-b", Timeout: time.Minute}},
 		"a reboot of no known boot":               {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID= "}, wantErr: "EVERYNODE_BOOT_ID is not set: EVERYNODE_REBOOT=Now needs to know which boot it is to end"},
-		"a reboot with a script":                  {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_SCRIPT=x"}, wantErr: "EVERYNODE_REBOOT=Now runs no script: leave EVERYNODE_SCRIPT and EVERYNODE_VERIFY out"},
+		"a reboot with a script":                  {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_SCRIPT=x"}, wantErr: "EVERYNODE_REBOOT=Now runs no script: leave EVERYNODE_SCRIPT, EVERYNODE_COMMAND and EVERYNODE_VERIFY out"},
 		"a reboot with a check":                   {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_VERIFY=x"}, wantErr: "EVERYNODE_REBOOT=Now runs no script"},
 		"a reboot whose time limit is no number":  {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_TIMEOUT=soon"}, wantErr: "EVERYNODE_TIMEOUT"},
 		"a reboot that nobody knows":              {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_REBOOT=now"}, wantErr: `EVERYNODE_REBOOT is "now"; give Always, IfRequested or Now, or leave it out`},

@@ -9,12 +9,23 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/outcome"
 )
 
-// interpreterError is what a script cannot be started for.
+// interpreterError is what a script or a command cannot be started for.
 type interpreterError struct {
 	code int // 127: not there; 126: there, but it cannot run
 	err  error
+	// command is true for the program of a command: there is no interpreter.
+	command bool
+}
+
+func (e *interpreterError) reason() string {
+	if e.command {
+		return outcome.ReasonCommandNotFound
+	}
+	return outcome.ReasonInterpreterNotFound
 }
 
 func (e *interpreterError) Error() string { return e.err.Error() }
@@ -34,7 +45,11 @@ func (t *hostThread) start(s Script, environ []string, io stdio, script, results
 }
 
 func startHere(s Script, environ []string, io stdio, script, results *os.File, otherPIDs bool) (int, error) {
-	interpreter, err := findInterpreter(s.Interpreter[0], lookup(environ, "PATH"))
+	program, kind := s.Interpreter, "interpreter"
+	if s.Command != nil {
+		program, kind = s.Command, "command"
+	}
+	path, err := findProgram(kind, program[0], lookup(environ, "PATH"))
 	if err != nil {
 		return 0, err
 	}
@@ -45,8 +60,22 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 		scriptPath, resultsPath = "/proc/self/fd/3", "/proc/self/fd/4"
 		files = append(files, script.Fd(), results.Fd())
 	}
-	argv := append([]string{interpreter}, s.Interpreter[1:]...)
-	return spawn(interpreter, append(argv, scriptPath), with(environ, EnvResults, resultsPath), files, otherPIDs)
+	environ = with(environ, EnvResults, resultsPath)
+	if s.Command != nil {
+		// argv[0] stays as it was given: what programs such as busybox do depends on it.
+		pid, err := spawn(path, s.Command, environ, files, otherPIDs)
+		return pid, ofCommand(err)
+	}
+	argv := append([]string{path}, s.Interpreter[1:]...)
+	return spawn(path, append(argv, scriptPath), environ, files, otherPIDs)
+}
+
+// ofCommand says that it is a command that cannot be started.
+func ofCommand(err error) error {
+	if start, ok := errors.AsType[*interpreterError](err); ok {
+		start.command = true
+	}
+	return err
 }
 
 // startProgram starts a program of the node, as start does a script. Without a slash it is looked up
@@ -81,25 +110,29 @@ func spawn(path string, argv, environ []string, files []uintptr, otherPIDs bool)
 func startError(interpreter string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT): // it was there: what is missing is its loader
-		return &interpreterError{127, fmt.Errorf("starting %q on the node: its own loader or interpreter is missing: %w", interpreter, err)}
+		return &interpreterError{code: 127, err: fmt.Errorf("starting %q on the node: its own loader or interpreter is missing: %w", interpreter, err)}
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EPERM):
-		return &interpreterError{126, fmt.Errorf("starting %q on the node: %w", interpreter, err)}
+		return &interpreterError{code: 126, err: fmt.Errorf("starting %q on the node: %w", interpreter, err)}
 	}
 	return fmt.Errorf("starting %q on the node: %w", interpreter, err)
 }
 
-// findInterpreter looks on the node, so it must run on the host thread.
-func findInterpreter(name, path string) (string, error) {
+// findProgram finds an interpreter, or the program of a command. It looks on the node, so it must run on the host
+// thread.
+func findProgram(kind, name, path string) (string, error) {
+	notFound := &interpreterError{code: 127, command: kind == "command"}
 	if strings.Contains(name, "/") {
 		if _, err := os.Stat(name); err != nil {
-			return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node: %w", name, errnoOf(err))}
+			notFound.err = fmt.Errorf("%s %q not found on the node: %w", kind, name, errnoOf(err))
+			return "", notFound
 		}
 		return name, nil
 	}
 	if full, found := lookPath(name, path); found {
 		return full, nil
 	}
-	return "", &interpreterError{127, fmt.Errorf("interpreter %q not found on the node, looked in PATH %s", name, path)}
+	notFound.err = fmt.Errorf("%s %q not found on the node, looked in PATH %s", kind, name, path)
+	return "", notFound
 }
 
 // lookPath finds a program on the node, so it must run on the host thread.

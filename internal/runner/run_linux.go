@@ -120,7 +120,7 @@ func failed(o outcome.Outcome, err error) outcome.Outcome {
 	var own *failure
 	switch {
 	case errors.As(err, &interpreter):
-		o.ExitCode, o.Reason = interpreter.code, outcome.ReasonInterpreterNotFound
+		o.ExitCode, o.Reason = interpreter.code, interpreter.reason()
 	case errors.Is(err, errNamespaces):
 		o.Reason = outcome.ReasonNamespaceError
 	case errors.As(err, &own):

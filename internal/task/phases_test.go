@@ -30,8 +30,14 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 	}{
 		"the task and its check, where nothing is rebooted": {want: task + both + " EVERYNODE_TIMEOUT=120"},
 		"also where that is said":                           {job: rebootAs(v1alpha1.RebootNever), want: task + both + " EVERYNODE_TIMEOUT=120"},
-		"the task alone, where a reboot follows":            {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
-		"the runner decides, where the task may ask":        {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
+		"a command as JSON, of which no shell reads anything": {
+			job: func(j *v1alpha1.NodeJob) {
+				j.Spec.Task.Interpreter, j.Spec.Task.Command = nil, []string{"awk", "{print $1 > \"a\"}", ""}
+			},
+			want: `EVERYNODE_COMMAND=["awk","{print $$1 > \"a\"}",""]` + both + " EVERYNODE_TIMEOUT=120",
+		},
+		"the task alone, where a reboot follows":     {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
+		"the runner decides, where the task may ask": {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
 		"the reboot runs no script, and leaves one boot": {
 			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase = Reboot }, want: "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
 		},

@@ -121,13 +121,13 @@ func RetryToken(job *v1alpha1.NodeJob) string {
 	if value == "" {
 		return ""
 	}
-	return shortHash(value)
+	return ShortHash(value)
 }
 
 // PodName is the only name that the pod of this attempt can have. Node names may be as long as 253
 // characters and share their first label, so the node is in it by the hash of its UID.
 func PodName(job *v1alpha1.NodeJob, a Attempt) string {
-	hash := shortHash(fmt.Sprintf("%s/%s/%s/%s/%d", job.UID, a.Revision, a.NodeUID, a.Phase, a.Number))
+	hash := ShortHash(fmt.Sprintf("%s/%s/%s/%s/%d", job.UID, a.Revision, a.NodeUID, a.Phase, a.Number))
 	prefix := job.Name
 	if len(prefix) > 52 {
 		prefix = strings.TrimRight(prefix[:52], "-.")
@@ -212,12 +212,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 // that nobody asked for.
 func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
 	spec := *t.Spec.DeepCopy()
-	// A template may name its account by the old field, which the API still takes.
-	named := spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != ""
-	if !named && spec.AutomountServiceAccountToken == nil {
-		no := false
-		spec.AutomountServiceAccountToken = &no
-	}
+	WithoutToken(&spec)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			if containers[i].TerminationMessagePolicy == "" {
@@ -227,6 +222,15 @@ func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
 		}
 	}
 	return spec
+}
+
+// WithoutToken keeps a service account's token out of a pod of a template that names no account. It may name one by the
+// old field, which the API still takes.
+func WithoutToken(spec *corev1.PodSpec) {
+	named := spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != ""
+	if !named && spec.AutomountServiceAccountToken == nil {
+		spec.AutomountServiceAccountToken = new(false)
+	}
 }
 
 // scriptSpec is the pod of the runner. It has the host's PID namespace to find the host's others by,
@@ -297,6 +301,9 @@ func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	case Task:
 	}
 	env := script("", src.Script, job.Spec.Task.Interpreter)
+	if command := job.Spec.Task.Command; len(command) > 0 {
+		env = []corev1.EnvVar{{Name: "EVERYNODE_COMMAND", Value: CommandText(command)}}
+	}
 	reboot := RebootPolicy(job)
 	if src.Verify != "" && reboot != v1alpha1.RebootAlways {
 		env = append(env, script("VERIFY", src.Verify, verifyInterpreter(job))...)
@@ -323,10 +330,21 @@ func script(other, text string, interpreter []string) []corev1.EnvVar {
 	}
 	env := []corev1.EnvVar{{Name: name, Value: text}}
 	if len(interpreter) > 0 {
-		b, _ := json.Marshal(interpreter) // strings always marshal
-		env = append(env, corev1.EnvVar{Name: by, Value: string(b)})
+		env = append(env, corev1.EnvVar{Name: by, Value: CommandText(interpreter)})
 	}
 	return env
+}
+
+// CommandText is a program and its arguments as the runner reads them: JSON, without the escapes that HTML needs,
+// which would take six bytes for one.
+func CommandText(argv []string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(argv); err != nil {
+		panic(err) // strings always marshal
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // literal keeps Kubernetes from expanding $(NAME) and $$ in a value: a shell script is full of both.

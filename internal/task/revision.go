@@ -33,7 +33,7 @@ const MaxScriptBytes = 65536
 
 // Source is what a NodeJob executes, with the contents of referenced ConfigMaps in place.
 type Source struct {
-	// Script, Verify and Rollback are texts; Script is "" for a template, the others when there are none.
+	// Script, Verify and Rollback are texts; Script is "" for a command or a template, the others when there are none.
 	Script   string
 	Verify   string
 	Rollback string
@@ -49,6 +49,7 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// would run every task again on every node when Everynode is upgraded.
 	executed := struct {
 		Script            string                  `json:"script,omitempty"`
+		Command           []string                `json:"command,omitempty"`
 		Interpreter       []string                `json:"interpreter,omitempty"`
 		Env               []corev1.EnvVar         `json:"env,omitempty"`
 		Template          *corev1.PodTemplateSpec `json:"template,omitempty"`
@@ -57,6 +58,7 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 		Contents          []string                `json:"contents,omitempty"`
 	}{
 		Script:      src.Script,
+		Command:     spec.Task.Command,
 		Interpreter: spec.Task.Interpreter,
 		Env:         spec.Task.Env,
 		Template:    spec.Task.Template,
@@ -71,10 +73,11 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 		// Only API types and strings: they came from JSON.
 		panic(fmt.Sprintf("encoding a task: %v", err))
 	}
-	return shortHash(string(b))
+	return ShortHash(string(b))
 }
 
-func shortHash(s string) string {
+// ShortHash is ten hexadecimal digits of a text, as names and revisions have them.
+func ShortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:10]
 }

@@ -23,6 +23,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 	}{
 		"a script":                    {v1alpha1.NodeJobSpec{}, Source{Script: "true"}, "26c9694296"},
 		"a script with all its parts": {scriptJob().Spec, Source{Script: "true", Verify: "false"}, "9199d037cc"},
+		"a command":                   {v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Command: []string{"uname", "-r"}}}, Source{}, "c57233c5ef"},
 		"a template":                  {templateJob().Spec, Source{}, "3be895aa09"},
 	}
 	for name, tt := range tests {
@@ -47,6 +48,7 @@ func TestRevision(t *testing.T) {
 	}{
 		"the script changes it":                {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
 		"the interpreter changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
+		"a command changes it":                 {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
 		"the environment changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
 		"the order of the environment does":    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
 		"verify changes it":                    {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Verify = "false" }, true},
@@ -54,6 +56,10 @@ func TestRevision(t *testing.T) {
 		"the interpreter of verify changes it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Verify.Interpreter = nil }, true},
 		"script and verify are told apart":     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Verify = src.Verify, src.Script }, true},
 
+		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeNames = []string{"a"} }, false},
+		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.TTLSecondsAfterFinished, s.StartWithinSeconds, s.KeepPodsSeconds = &seconds, &seconds, 5
+		}, false},
 		"the time limit does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.TimeoutSeconds = &seconds }, false},
 		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
 		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},

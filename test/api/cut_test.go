@@ -23,6 +23,8 @@ type fault struct {
 	done bool
 	// answer is what the manager gets instead; nil when it dies.
 	answer error
+	// like is true for one that the manager cannot tell from another of these: it meets the first write of each sort.
+	like bool
 }
 
 var nodeJobs = v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource()
@@ -32,8 +34,8 @@ var allFaults = []fault{
 	{name: "the manager dies after it", done: true},
 	{name: "a conflict", answer: apierrors.NewConflict(nodeJobs, "x", errors.New("somebody was faster"))},
 	{name: "no answer in time", done: true, answer: fmt.Errorf("sending: %w", context.DeadlineExceeded)},
-	{name: "the API server's own time-out", done: true, answer: apierrors.NewServerTimeout(nodeJobs, "x", 1)},
-	{name: "too many requests", answer: apierrors.NewTooManyRequests("try again", 1)},
+	{name: "the API server's own time-out", done: true, answer: apierrors.NewServerTimeout(nodeJobs, "x", 1), like: true},
+	{name: "too many requests", answer: apierrors.NewTooManyRequests("try again", 1), like: true},
 	{name: "an internal error", answer: apierrors.NewInternalError(errors.New("etcd is away"))},
 }
 

@@ -62,7 +62,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	env = &envtest.Environment{
-		CRDDirectoryPaths:     []string{"../../config/crd/everynode.dev_nodejobs.yaml"},
+		CRDDirectoryPaths:     []string{"../../config/crd/everynode.dev_nodejobs.yaml", "../../config/crd/everynode.dev_nodeguards.yaml"},
 		ErrorIfCRDPathMissing: true,
 		Scheme:                scheme,
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,51 +57,51 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 		nodes: map[string]*corev1.Node{}, successes: map[string]int{}, reboots: map[string]int{},
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	pods, err := admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
-	must(w.t, err)
-	jobs, err := admin.Watch(ctx, &v1alpha1.NodeJobList{}, client.InNamespace(w.namespace))
-	must(w.t, err)
-	nodes, err := admin.Watch(ctx, &corev1.NodeList{}, client.MatchingLabels{"world": w.namespace})
-	must(w.t, err)
 	var playing sync.WaitGroup
+	here := client.InNamespace(w.namespace)
 	playing.Go(func() {
-		for e := range nodes.ResultChan() {
-			if node, ok := e.Object.(*corev1.Node); ok {
-				k.seeNode(node)
-			}
-		}
+		w.follow(ctx, &corev1.NodeList{}, func(e watch.Event) { k.seeNode(e.Object.(*corev1.Node)) }, client.MatchingLabels{"world": w.namespace})
 	})
 	playing.Go(func() {
-		for ctx.Err() == nil {
-			select {
-			case e, open := <-pods.ResultChan():
-				if !open {
-					w.t.Error("the watch of the pods has ended")
-					return
-				}
-				if pod, ok := e.Object.(*corev1.Pod); ok {
-					k.seePod(e.Type, pod, &playing)
-				}
-			case e, open := <-jobs.ResultChan():
-				if !open {
-					w.t.Error("the watch of the NodeJobs has ended")
-					return
-				}
-				if job, ok := e.Object.(*v1alpha1.NodeJob); ok {
-					k.seeJob(e.Type, job)
-				}
-			case <-ctx.Done():
-			}
-		}
+		w.follow(ctx, &corev1.PodList{}, func(e watch.Event) { k.seePod(e.Type, e.Object.(*corev1.Pod), &playing) }, here)
+	})
+	playing.Go(func() {
+		w.follow(ctx, &v1alpha1.NodeJobList{}, func(e watch.Event) { k.seeJob(e.Type, e.Object.(*v1alpha1.NodeJob)) }, here)
 	})
 	w.t.Cleanup(func() {
 		cancel()
-		nodes.Stop()
-		pods.Stop()
-		jobs.Stop()
 		playing.Wait()
 	})
 	return k
+}
+
+// follow sees what is there, and each change once. The API server closes a watch whose client is behind, as on a busy machine:
+// it goes on from the last change then.
+func (w *world) follow(ctx context.Context, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
+	version := ""
+	for ctx.Err() == nil {
+		raw := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}
+		events, err := admin.Watch(ctx, list, append([]client.ListOption{raw}, opts...)...)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.t.Errorf("watching %T: %v", list, err)
+			}
+			return
+		}
+		for e := range events.ResultChan() {
+			o, ok := e.Object.(client.Object)
+			if ok {
+				version = o.GetResourceVersion()
+				see(e)
+				continue
+			}
+			if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				w.t.Errorf("watching %T: %v", list, err)
+				events.Stop()
+				return
+			}
+		}
+	}
 }
 
 // await waits until check, which is called under the lock, returns nil.

@@ -1,24 +1,21 @@
-// Package mutants_test shows that the random histories of the planner have teeth: each of a list of
-// mistakes is put into the planner, and the histories must find it.
 package mutants_test
 
 import (
-	"context"
-	"encoding/json"
-	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
+
+	_ "github.com/everynode/everynode/internal/plan" // what it is made of: see planner
 )
 
-var histories = flag.String("histories", "6000", "how many random histories have to find a mistake")
-
-// mutant is one mistake: the text in a file of internal/plan, which is there once, and what is put in
-// its place.
-type mutant struct{ file, was, is string }
+func TestEachMistakeInThePlannerIsFound(t *testing.T) {
+	planner{
+		pkg: "internal/plan", histories: "6000", mutants: mutants,
+		byTables: []string{
+			"a pod that is kept is recorded again",
+			"a node counts from when it was first back",
+			"the boot of a success is the one that is seen",
+		},
+	}.test(t)
+}
 
 var mutants = map[string]mutant{
 	"running pods do not count against maxConcurrent": {
@@ -73,7 +70,16 @@ var mutants = map[string]mutant{
 		"survey.go", "case leaving:", "case false:",
 	},
 	"suspend is not heeded": {
-		"survey.go", "case s.in.Job.Spec.Suspend && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
+		"survey.go", "case s.halted() != \"\" && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
+	},
+	"a pod that is kept is recorded again": {
+		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized)", "return onRecord(pod, node)",
+	},
+	"a pod that is kept is in the way of the next": {
+		"once.go", "if w.start == nil || len(w.kept) == 0 {", "if true {",
+	},
+	"a pod is kept for ever": {
+		"once.go", "!onRecord(pod, w.node) || !s.in.Now.Before(until)", "!onRecord(pod, w.node) || until.IsZero()",
 	},
 	"a lost node keeps its slot past the deadline": {
 		"attempt.go", "if node.lost() {\n		return s.ended", "if false {\n		return s.ended",
@@ -243,77 +249,4 @@ var mutants = map[string]mutant{
 	"a budget that is used up is no reason to say so": {
 		"conditions.go", "s.waits(nodes, v1alpha1.ReasonWaitingForBudget) &&", "false &&",
 	},
-}
-
-func TestEachMistakeInThePlannerIsFound(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, m := range mutants {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			program := build(t, root, m)
-			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestRandomHistories$", "-histories="+*histories)
-			cmd.Dir = filepath.Join(root, "internal/plan")
-			out, err := cmd.CombinedOutput()
-			if err == nil {
-				t.Logf("%s histories did not find it; the tables: %s", *histories, tables(t, program, cmd.Dir))
-				return
-			}
-			found := regexp.MustCompile(`seed -?\d+: .*`).Find(out)
-			if found == nil {
-				t.Fatalf("something else went wrong: %v\n%s", err, out)
-			}
-			t.Logf("%s", found)
-		})
-	}
-}
-
-// tables is the first of the planner's other tests that finds a mistake: some need a moment that histories seldom meet.
-func tables(t *testing.T, program, dir string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=.", "-test.skip=^TestRandomHistories$", "-test.failfast")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	found := regexp.MustCompile(`--- FAIL: \S+`).Find(out)
-	if err == nil || found == nil {
-		t.Fatalf("nothing finds it: %v\n%s", err, out)
-	}
-	return string(found)
-}
-
-// build compiles the planner's tests with the mistake in place of the text, in an overlay: the file
-// itself is left alone.
-func build(t *testing.T, root string, m mutant) string {
-	t.Helper()
-	file := filepath.Join(root, "internal/plan", m.file)
-	source, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), m.was); n != 1 {
-		t.Fatalf("%s has the text %d times, want once: bring the list up to date\n%s", m.file, n, m.was)
-	}
-	dir := t.TempDir()
-	mutated := filepath.Join(dir, m.file)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, content := range map[string][]byte{
-		mutated:                            []byte(strings.Replace(string(source), m.was, m.is, 1)),
-		filepath.Join(dir, "overlay.json"): overlay,
-	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := filepath.Join(dir, "plan.test")
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./internal/plan")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compiling: %v\n%s", err, out)
-	}
-	return program
 }

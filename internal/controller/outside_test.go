@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// TestWhoSeesFromOutsideSeesWhatTheManagerSees : the command line plans from lists, and must come to the same.
+func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
+	stalled := func(reason string) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) {
+			j.Status.ObservedGeneration = 1
+			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"}}
+		}
+	}
+	tests := map[string]struct {
+		job    *v1alpha1.NodeJob
+		others []client.Object
+	}{
+		"alone":                            {job: liveJob()},
+		"with a gate that another shares":  {job: liveJob(gatedBy("example.com/gate")), others: []client.Object{called("other", gatedBy("example.com/gate"), at1("r"))}},
+		"after another":                    {job: liveJob(needs("other")), others: []client.Object{called("other", at1("r"))}},
+		"after one that is not there":      {job: liveJob(needs("other"))},
+		"with a pod that runs":             {job: liveJob(), others: []client.Object{livePod(func(p *corev1.Pod) { p.ResourceVersion = "" })}},
+		"with a pod of an earlier NodeJob": {job: liveJob(), others: []client.Object{livePod(earlier)}},
+		"that is suspended":                {job: liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true })},
+		"whose stall the plan finds out":   {job: liveJob(stalled(v1alpha1.ReasonMaxFailuresExceeded))},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(t, append([]client.Object{tt.job, watchedNode()}, tt.others...)...)
+			seen, err := r.observe(t.Context(), tt.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var nodes corev1.NodeList
+			var jobs v1alpha1.NodeJobList
+			var pods corev1.PodList
+			for _, list := range []client.ObjectList{&nodes, &jobs, &pods} {
+				if err := r.Client.List(t.Context(), list); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cluster := observe.Cluster{Now: noon}
+			for i := range nodes.Items {
+				cluster.Nodes = append(cluster.Nodes, observe.Node(&nodes.Items[i]))
+			}
+			for i := range jobs.Items {
+				cluster.Jobs = append(cluster.Jobs, &jobs.Items[i])
+			}
+			got := cluster.Input(tt.job, pods.Items)
+			got.Revision = seen.input.Revision // which the manager has told by its status
+			if diff := cmp.Diff(seen.input, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(plan.Input{}, "GateGap")); diff != "" {
+				t.Errorf("-the manager +from outside\n%s", diff)
+			}
+		})
+	}
+}
+
+// earlier makes a pod that of a NodeJob of the same name that is gone.
+func earlier(p *corev1.Pod) {
+	p.ResourceVersion = ""
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "another", Controller: new(true)}}
+}
+
+// TestTheManagersWordIsTakenForWhatItAloneKnows : that the API server refuses its pods.
+func TestTheManagersWordIsTakenForWhatItAloneKnows(t *testing.T) {
+	told := func(generation int64, reason string) *v1alpha1.NodeJob {
+		return liveJob(func(j *v1alpha1.NodeJob) {
+			j.Status.ObservedGeneration = generation
+			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "why"}}
+		})
+	}
+	tests := map[string]struct {
+		job  *v1alpha1.NodeJob
+		want *plan.Obstacle
+	}{
+		"a pod that is forbidden":    {told(1, v1alpha1.ReasonPodForbidden), &plan.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
+		"what the plan itself knows": {told(1, v1alpha1.ReasonNodesFailed), nil},
+		"of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},
+		"nothing yet":                {liveJob(), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, observe.ToldObstacle(tt.job)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

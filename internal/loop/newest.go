@@ -1,0 +1,39 @@
+package loop
+
+import (
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Newest holds the newest known version of objects of one kind until the cache shows it. It is not safe for use by
+// several goroutines at once.
+type Newest[O client.Object] map[client.ObjectKey]O
+
+// Newer is true when a is a later version than b. Resource versions of one resource are ordered (KEP-5504); what cannot
+// be compared counts as not newer.
+func Newer(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
+}
+
+// Remember keeps an object that was written, or read from the API server itself.
+func (n Newest[O]) Remember(o O) {
+	key := client.ObjectKeyFromObject(o)
+	if known, ok := n[key]; !ok || Newer(o, known) {
+		n[key] = o
+	}
+}
+
+// Of returns the newest known version of a cached object, also of one that was deleted and made anew under its name.
+func (n Newest[O]) Of(cached O) O {
+	key := client.ObjectKeyFromObject(cached)
+	known, ok := n[key]
+	if !ok {
+		return cached
+	}
+	if Newer(known, cached) {
+		return known
+	}
+	delete(n, key)
+	return cached
+}

@@ -1,0 +1,187 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+const (
+	firstRefusalWait = time.Second
+	// longestRefusalWait bounds how long an object takes to notice that its namespace was mended.
+	longestRefusalWait = 15 * time.Second
+	maxRefusalBytes    = 512
+)
+
+// Refusals remembers of which objects the API server refuses what they make. It is safe for use by several goroutines at
+// once.
+type Refusals struct {
+	words Words
+	mu    sync.Mutex
+	of    map[client.ObjectKey]refusal
+}
+
+// Words are how a refusal is told of one kind of objects.
+type Words struct {
+	// Kind of the objects, such as NodeJob.
+	Kind string
+	// Made is what is refused, such as "the task's pod".
+	Made string
+	// Privileged says why a pod may be more than its namespace allows, and what to do; kubectl's command follows.
+	Privileged string
+	// Field is what makes a pod invalid, such as "spec.task".
+	Field string
+}
+
+type refusal struct {
+	uid        types.UID
+	generation int64
+	wait       time.Duration
+	is         Obstacle
+}
+
+// isOf is true when the refusal is of the object as it is now: a change of its spec may have mended it.
+func (r *refusal) isOf(o client.Object) bool {
+	return r.uid == o.GetUID() && r.generation == o.GetGeneration()
+}
+
+// Obstacle is a refusal as the plan knows it.
+type Obstacle struct {
+	// Reason and Message say what is wrong and what to do, as the Stalled condition shows it.
+	Reason  string
+	Message string
+	// RetryAt is when one more may be tried: nothing tells when the reason is gone.
+	RetryAt time.Time
+}
+
+// NewRefusals returns Refusals of one kind of objects.
+func NewRefusals(words Words) *Refusals {
+	return &Refusals{words: words, of: map[client.ObjectKey]refusal{}}
+}
+
+// Of is what was last refused of an object; nil when nothing was, or the object has changed since.
+func (r *Refusals) Of(o client.Object) *Obstacle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.of[client.ObjectKeyFromObject(o)]
+	if !ok || !known.isOf(o) {
+		return nil
+	}
+	return &known.is
+}
+
+// Clear forgets a refusal, since something was made, or the object is gone.
+func (r *Refusals) Clear(name client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, name)
+}
+
+// Soon lets the next try come at once: something has changed that may have made room.
+func (r *Refusals) Soon(name client.ObjectKey, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.of[name]; ok && known.is.RetryAt.After(now) {
+		known.wait, known.is.RetryAt = 0, now
+		r.of[name] = known
+	}
+}
+
+// RefusedError says that nothing of its sort can be made for an object now, whichever node it is for. It is no error of a pass:
+// the status shows it, and the refusal says when to try again.
+type RefusedError struct{ err error }
+
+func (e *RefusedError) Error() string { return e.err.Error() }
+
+// AsRefusal returns a RefusedError for an answer that refuses an object whatever it is called, and nil for any other.
+func AsRefusal(err error) error {
+	if reason, _ := reasonOf(err); reason != "" {
+		return &RefusedError{err}
+	}
+	return nil
+}
+
+// Judge notes the refusals among what came of a pass' creations, as one, or that there is none any more. It returns
+// the other errors.
+func (r *Refusals) Judge(o client.Object, errs []error, now time.Time) (refused bool, err error) {
+	for _, e := range errs {
+		var refusal *RefusedError
+		switch {
+		case !errors.As(e, &refusal):
+			err = errors.Join(err, e)
+		case !refused:
+			refused = true
+			r.note(o, refusal.err, now)
+		}
+	}
+	if len(errs) > 0 && !refused && err == nil {
+		r.Clear(client.ObjectKeyFromObject(o))
+	}
+	return refused, err
+}
+
+func (r *Refusals) note(o client.Object, err error, now time.Time) {
+	reason, remedy := reasonOf(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := firstRefusalWait
+	if known, ok := r.of[client.ObjectKeyFromObject(o)]; ok && known.isOf(o) {
+		wait = max(min(2*known.wait, longestRefusalWait), firstRefusalWait)
+	}
+	message := fmt.Sprintf("the API server refuses %s in namespace %s: %s. %s", r.words.Made, o.GetNamespace(),
+		outcome.CleanHead(withoutName(err), maxRefusalBytes), remedy(&r.words, o.GetNamespace()))
+	r.of[client.ObjectKeyFromObject(o)] = refusal{
+		uid:        o.GetUID(),
+		generation: o.GetGeneration(),
+		wait:       wait,
+		is:         Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
+	}
+}
+
+// withoutName drops `pods "name" is forbidden: `, which differs from node to node: the message must be stable.
+func withoutName(err error) string {
+	text := err.Error()
+	for _, verb := range []string{"is forbidden: ", "is invalid: "} {
+		if _, after, found := strings.Cut(text, verb); found {
+			return after
+		}
+	}
+	return text
+}
+
+// reasonOf is why nothing can be made, and how to say what to do about it; "" when err is of another sort.
+func reasonOf(err error) (reason string, remedy func(w *Words, namespace string) string) {
+	switch {
+	case apierrors.IsInternalError(err):
+		return v1alpha1.ReasonPodNotCreated, func(w *Words, namespace string) string {
+			return fmt.Sprintf("Nothing is wrong with the %s: see what answers for pods in namespace %s, such as an admission webhook that is away. It goes on by itself", w.Kind, namespace)
+		}
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return v1alpha1.ReasonNamespaceTerminating, func(w *Words, namespace string) string {
+			return fmt.Sprintf("Namespace %s is being deleted, and the %s with it: nothing more can run", namespace, w.Kind)
+		}
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
+		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {
+			return fmt.Sprintf("%s: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite", w.Privileged, namespace)
+		}
+	case apierrors.IsForbidden(err):
+		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {
+			return fmt.Sprintf("Allow it in namespace %s (quota, limits, admission policies), or move the %s to a namespace that does", namespace, w.Kind)
+		}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return v1alpha1.ReasonPodInvalid, func(w *Words, namespace string) string {
+			return fmt.Sprintf("Correct %s of the %s in namespace %s", w.Field, w.Kind, namespace)
+		}
+	}
+	return "", nil
+}

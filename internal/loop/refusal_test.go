@@ -1,0 +1,149 @@
+package loop
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+var words = Words{
+	Kind:       "NodeJob",
+	Made:       "the task's pod",
+	Privileged: "A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with",
+	Field:      "spec.task",
+}
+
+func forbidden(why string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
+}
+
+// terminating is what the API server answers in a namespace that is being deleted.
+func terminating(why string) error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestRefusals(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want *Obstacle
+	}{
+		"Pod Security": {
+			forbidden(`violates PodSecurity "restricted:latest": privileged (container "task" must not set securityContext.privileged=true)`),
+			&Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
+				`(container "task" must not set securityContext.privileged=true). A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: ` +
+				`kubectl label namespace ns pod-security.kubernetes.io/enforce=privileged --overwrite`},
+		},
+		"a quota": {
+			forbidden("exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10"),
+			&Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
+				"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does"},
+		},
+		"a namespace that is being deleted": {
+			terminating("unable to create new content in namespace ns because it is being terminated"),
+			&Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
+				"Namespace ns is being deleted, and the NodeJob with it: nothing more can run"},
+		},
+		"a template that makes no pod": {
+			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-0123456789", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}),
+			&Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns"},
+		},
+		"a request that nobody understands": {
+			apierrors.NewBadRequest("strict decoding error"),
+			&Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns"},
+		},
+		"too many requests pass by themselves":    {apierrors.NewTooManyRequests("slow down", 1), nil},
+		"a time-out says nothing of the pod":      {apierrors.NewTimeoutError("etcd", 1), nil},
+		"an API server that is away says nothing": {errors.New("connection refused"), nil},
+		"a webhook that is away": {
+			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
+			&Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
+				"Nothing is wrong with the NodeJob: see what answers for pods in namespace ns, such as an admission webhook that is away. It goes on by itself"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1}}
+			r := NewRefusals(words)
+			refusal := AsRefusal(tt.err)
+			if got, want := refusal != nil, tt.want != nil; got != want {
+				t.Fatalf("refused: %v, want %v", got, want)
+			}
+			if refusal == nil {
+				refusal = tt.err
+			}
+			refused, err := r.Judge(job, []error{nil, refusal, refusal}, noon)
+			if refused != (tt.want != nil) || (err != nil) == refused {
+				t.Errorf("judged: %v, %v", refused, err)
+			}
+			if tt.want != nil {
+				tt.want.RetryAt = noon.Add(firstRefusalWait)
+			}
+			if diff := cmp.Diff(tt.want, r.Of(job)); diff != "" {
+				t.Errorf("obstacle (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRefusalsAreTriedAgainLessAndLessOften(t *testing.T) {
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1}}
+	r := NewRefusals(words)
+	var waits []time.Duration
+	for range 6 {
+		r.note(job, forbidden("no"), noon)
+		waits = append(waits, r.Of(job).RetryAt.Sub(noon))
+	}
+	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, longestRefusalWait, longestRefusalWait}
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Errorf("waits (-want +got):\n%s", diff)
+	}
+
+	changed := job.DeepCopy()
+	changed.Generation = 2
+	if got := r.Of(changed); got != nil {
+		t.Errorf("the NodeJob was changed and is still held back by %+v", got)
+	}
+	r.note(changed, forbidden("no"), noon)
+	if got := r.Of(changed).RetryAt.Sub(noon); got != firstRefusalWait {
+		t.Errorf("it waits %v after the change, want %v", got, firstRefusalWait)
+	}
+	r.Clear(client.ObjectKeyFromObject(job))
+	if got := r.Of(changed); got != nil {
+		t.Errorf("a pod was made, and the NodeJob is still held back by %+v", got)
+	}
+}
+
+// The condition's message must not differ from node to node, nor be longer than a person reads.
+func TestRefusalsAreStableAndBounded(t *testing.T) {
+	message := func(pod, why string) string {
+		r := NewRefusals(words)
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: "job-uid"}}
+		r.note(job, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod, errors.New(why)), noon)
+		return r.Of(job).Message
+	}
+	if a, b := message("job-1", "no"), message("job-2", "no"); a != b {
+		t.Errorf("%q for one pod, %q for the next", a, b)
+	}
+	long := message("job-1", "first this"+strings.Repeat(" and ä\x1b[31m that", 1000))
+	if len(long) > 1024 || strings.Contains(long, "\x1b") {
+		t.Errorf("%d bytes: %q", len(long), long)
+	}
+	if !strings.Contains(long, "first this and") {
+		t.Errorf("the beginning is lost: %q", long)
+	}
+}

@@ -1,0 +1,58 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// Drain says which pods a drain is for.
+func Drain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirData bool, err error) {
+	if spec == nil {
+		return labels.Everything(), false, nil
+	}
+	if spec.PodSelector == nil {
+		return labels.Everything(), spec.DeleteEmptyDirData, nil
+	}
+	if selector, err = metav1.LabelSelectorAsSelector(spec.PodSelector); err != nil {
+		return nil, false, fmt.Errorf("reading drain.podSelector: %w", err)
+	}
+	return selector, spec.DeleteEmptyDirData, nil
+}
+
+// Leaves is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
+// that a pod that has ended may stay, since nothing of it runs. kubectl's own code (k8s.io/kubectl
+// pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
+// each pod on the node, and brings kustomize and cobra into the manager.
+func Leaves(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
+		return false // it would be made again on the same node
+	}
+	if owner != nil && owner.Kind == "NodeJob" && owner.APIVersion == v1alpha1.GroupVersion.String() {
+		return false // a task, which is here to run on this very node
+	}
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// DrainPod is such a pod as the plan reads it.
+func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
+	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Leaving: !pod.DeletionTimestamp.IsZero()}
+	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+	switch {
+	case hasEmptyDir && !deleteEmptyDirData:
+		view.Held = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
+	case metav1.GetControllerOf(pod) == nil:
+		view.Held = "it has no controller that would make it again: delete it if nobody needs it"
+	}
+	return view
+}

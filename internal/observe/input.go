@@ -1,0 +1,70 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// Cluster is what somebody sees who has no caches and writes nothing: lists, a moment old.
+type Cluster struct {
+	Nodes []plan.Node
+	// Jobs are the NodeJobs of the cluster; of the namespace alone, where no more may be seen.
+	Jobs []*v1alpha1.NodeJob
+	Now  time.Time
+}
+
+// Input is what the plan of a NodeJob reads, where pods are those with its name on their label, and the manager's own
+// word is taken for what keeps pods from being started.
+func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
+	in := plan.Input{Job: job, Revision: job.Status.Revision, Obstacle: ToldObstacle(job), Now: c.Now}
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	in.Nodes = slices.Clone(c.Nodes)
+	for i := range in.Nodes {
+		in.Nodes[i].Published = record.ReadPublished(in.Nodes[i].Annotations)
+		in.Nodes[i].On = record.Read(in.Nodes[i].Labels, in.Nodes[i].Annotations, key)
+	}
+	var strangers []*corev1.Pod
+	for i := range pods {
+		if slices.ContainsFunc(pods[i].OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == job.UID }) {
+			in.Pods = append(in.Pods, Pod(&pods[i]))
+		} else {
+			strangers = append(strangers, &pods[i])
+		}
+	}
+	in.Occupied = Occupied(job, strangers)
+	Peers(&in, c.Jobs, func(_ string, labels, annotations map[string]string, key string) record.OnNode {
+		return record.Read(labels, annotations, key)
+	})
+	return in
+}
+
+// told are the obstacles that the manager finds out and writes into the status; those that the plan finds itself are
+// not among them.
+var told = []string{
+	v1alpha1.ReasonConfigMapNotFound, v1alpha1.ReasonInvalidScript, v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid,
+	v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
+	v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound,
+}
+
+// ToldObstacle is what keeps pods from being started by the NodeJob's status; nil when that says of nothing, or is older
+// than the spec.
+func ToldObstacle(job *v1alpha1.NodeJob) *plan.Obstacle {
+	if job.Status.ObservedGeneration != job.Generation {
+		return nil
+	}
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
+		c := meta.FindStatusCondition(job.Status.Conditions, kind)
+		if c != nil && c.Status == metav1.ConditionTrue && slices.Contains(told, c.Reason) {
+			return &plan.Obstacle{Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return nil
+}

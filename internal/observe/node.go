@@ -1,0 +1,54 @@
+// Package observe turns what the API holds into what the plan reads. The manager does so from its caches, and the command
+// line from lists of its own, so that both come to the same plan. It is pure: what has to be fetched comes in as data, or
+// by functions that fetch it.
+package observe
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// Node is the node as the plan reads it, but for its record.
+func Node(node *corev1.Node) plan.Node {
+	view := plan.Node{
+		Name:            node.Name,
+		UID:             node.UID,
+		Created:         node.CreationTimestamp.Time,
+		ResourceVersion: node.ResourceVersion,
+		Labels:          node.Labels,
+		Annotations:     node.Annotations,
+		Taints:          node.Spec.Taints,
+		Unschedulable:   node.Spec.Unschedulable,
+		CordonedBy:      record.CordonedBy(node.Annotations),
+		Deleting:        !node.DeletionTimestamp.IsZero(),
+		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
+		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			view.Ready = c.Status
+			if c.Status == corev1.ConditionTrue {
+				view.ReadySince = c.LastTransitionTime.Time
+			}
+		}
+	}
+	return view
+}
+
+// Occupied are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
+// somebody deleted it and made it anew. Two runs at once on a node are never wanted.
+func Occupied(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
+	nodes := map[string]bool{}
+	for _, pod := range strangers {
+		owner := metav1.GetControllerOf(pod)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
+			nodes[pod.Spec.NodeName] = true
+		}
+	}
+	return nodes
+}

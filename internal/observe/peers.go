@@ -1,0 +1,112 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// ReadRecord is what a node of that name carries under a key.
+type ReadRecord func(node string, labels, annotations map[string]string, key string) record.OnNode
+
+// Peers adds what of other NodeJobs matters to that of the input: those that it depends on, those that share its gate,
+// and the gates of all. all are the NodeJobs of the cluster, of which it is one itself.
+func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
+	job, inNamespace := in.Job, map[string]*v1alpha1.NodeJob{}
+	for _, other := range all {
+		if other.Namespace == job.Namespace {
+			inNamespace[other.Name] = other
+		}
+		if other.Spec.Gate != nil {
+			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
+		}
+		if sharesGate(job, other) {
+			in.Sharers = append(in.Sharers, peer(job, other, in.Nodes, read))
+		}
+	}
+	slices.Sort(in.GateKeys)
+	in.GateKeys = slices.Compact(in.GateKeys)
+	if obstacle := dependencyObstacle(job, inNamespace); obstacle != nil && in.Obstacle == nil && job.DeletionTimestamp.IsZero() {
+		in.Obstacle = obstacle
+	}
+	for _, name := range job.Spec.DependsOn {
+		if other := inNamespace[name]; other != nil {
+			in.DependsOn = append(in.DependsOn, peer(job, other, in.Nodes, read))
+		}
+	}
+}
+
+// sharesGate is true for another NodeJob whose gate is the same taint.
+func sharesGate(job, other *v1alpha1.NodeJob) bool {
+	return job.UID != other.UID && job.Spec.Gate != nil && other.Spec.Gate != nil && other.DeletionTimestamp.IsZero() &&
+		v1alpha1.GateKey(job) == v1alpha1.GateKey(other) && gateEffect(job) == gateEffect(other)
+}
+
+func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
+	if job.Spec.Gate.Effect == "" {
+		return v1alpha1.GateNoSchedule
+	}
+	return job.Spec.Gate.Effect
+}
+
+// peer is another NodeJob as the plan of this one reads it.
+func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan.Peer {
+	p := plan.Peer{
+		Name:         other.Name,
+		Key:          v1alpha1.RecordKey(other.Namespace, other.Name),
+		Selector:     other.Spec.NodeSelector,
+		NodeNames:    other.Spec.NodeNames,
+		Tolerations:  other.Spec.Tolerations,
+		RemoveLabels: other.Spec.RemoveLabels,
+		OnReboot:     other.Spec.Rerun.OnReboot,
+		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
+		On:           make(map[string]record.OnNode, len(nodes)),
+	}
+	if other.Namespace != job.Namespace {
+		p.Name = other.Namespace + "/" + other.Name
+	}
+	if other.Status.ObservedGeneration == other.Generation {
+		p.Revision = other.Status.Revision
+	}
+	p.AnyRevision = other.Spec.Rerun.OnChange != nil && !*other.Spec.Rerun.OnChange
+	for i := range nodes {
+		p.On[nodes[i].Name] = read(nodes[i].Name, nodes[i].Labels, nodes[i].Annotations, p.Key)
+	}
+	return p
+}
+
+// dependencyObstacle is a dependency that can never be met; nil when there is none.
+func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *plan.Obstacle {
+	if len(job.Spec.DependsOn) == 0 {
+		return nil
+	}
+	needs := make(map[string][]string, len(jobs))
+	for name, other := range jobs {
+		needs[name] = other.Spec.DependsOn
+	}
+	needs[job.Name] = job.Spec.DependsOn
+	if circle := plan.Circle(job.Name, needs); circle != nil {
+		return &plan.Obstacle{
+			Reason: v1alpha1.ReasonDependencyCycle,
+			Message: fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",
+				outcome.CleanHead(strings.Join(circle, " -> "), maxCircleBytes)),
+		}
+	}
+	for _, name := range job.Spec.DependsOn {
+		if jobs[name] == nil {
+			return &plan.Obstacle{
+				Reason:  v1alpha1.ReasonDependencyNotFound,
+				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or take it out; this one goes on by itself", job.Namespace, outcome.CleanHead(name, 80)),
+			}
+		}
+	}
+	return nil
+}
+
+// maxCircleBytes bounds the names of a circle.
+const maxCircleBytes = 512

@@ -1,0 +1,169 @@
+package observe
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// maxWaitingBytes bounds what a kubelet says about a container that does not start.
+const maxWaitingBytes = 256
+
+// Pod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
+func Pod(pod *corev1.Pod) plan.Pod {
+	view := plan.Pod{
+		Name:            pod.Name,
+		UID:             pod.UID,
+		NodeName:        pod.Spec.NodeName,
+		NodeUID:         types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
+		Machine:         pod.Annotations[v1alpha1.MachineAnnotation],
+		Runs:            task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
+		Reboot:          v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
+		Revision:        pod.Labels[v1alpha1.RevisionLabel],
+		Attempt:         attemptOf(pod),
+		Retry:           pod.Annotations[v1alpha1.RetryAnnotation],
+		Created:         pod.CreationTimestamp.Time,
+		Recorded:        pod.Annotations[v1alpha1.RecordedAnnotation] != "",
+		Finalized:       slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
+		Phase:           pod.Status.Phase,
+		PastDeadline:    pod.Status.Reason == "DeadlineExceeded",
+		StatusReason:    outcome.Clean(pod.Status.Reason, 128),
+		StatusMessage:   outcome.CleanHead(pod.Status.Message, maxWaitingBytes),
+		Waiting:         waiting(pod),
+		DeleteRequested: deleteRequested(pod),
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			view.Disrupted = c.LastTransitionTime.Time
+			view.DisruptedReason = outcome.Clean(c.Reason, 128)
+		}
+	}
+	if status := taskContainer(pod); status != nil {
+		switch {
+		case status.State.Terminated != nil:
+			only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
+			// A container that could not be started has the beginning of Unix time here.
+			if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
+				view.Started = started.Time
+			}
+			view.Exit = viewExit(status.State.Terminated, status.Image, only)
+		case status.State.Running != nil:
+			view.Started = status.State.Running.StartedAt.Time
+		}
+	}
+	return view
+}
+
+// deleteRequested is when the pod's deletion was asked for, by whomever.
+func deleteRequested(pod *corev1.Pod) time.Time {
+	if pod.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	// The timestamp is when the grace period ends.
+	var grace time.Duration
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	return pod.DeletionTimestamp.Add(-grace)
+}
+
+func attemptOf(pod *corev1.Pod) int32 {
+	n, err := strconv.ParseInt(pod.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return int32(n)
+}
+
+// taskContainer is the container that speaks for the pod: in one that failed, the first that did; where
+// none did, the first of the pod's containers. Init containers are asked after the others: among them
+// are sidecars, which end by the signal that tells them that the others have ended.
+func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
+	if pod.Status.Phase != corev1.PodSucceeded {
+		statuses := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
+		known := func(t *corev1.ContainerStateTerminated) bool { return !lost(t) }
+		// One that nobody knows the end of may never have started, since another failed before it.
+		for _, kind := range []func(*corev1.ContainerStateTerminated) bool{known, lost} {
+			for i := range statuses {
+				if t := statuses[i].State.Terminated; t != nil && t.ExitCode != 0 && kind(t) {
+					return &statuses[i]
+				}
+			}
+		}
+	}
+	// The kubelet lists statuses by name; the spec has the user's order.
+	for i := range pod.Spec.Containers {
+		for j := range pod.Status.ContainerStatuses {
+			if status := &pod.Status.ContainerStatuses[j]; status.Name == pod.Spec.Containers[i].Name {
+				return status
+			}
+		}
+	}
+	return nil
+}
+
+// lost is true when the exit code is not the container's own. Sources: k8s.io/kubernetes pkg/kubelet,
+// the state of a container that is gone; containerd internal/cri/server, unknownExitReason.
+func lost(t *corev1.ContainerStateTerminated) bool {
+	return t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown"
+}
+
+// viewExit reads how a container ended. A task may have restarted the container runtime: what ended
+// while it was away has an unknown exit status, with the code 255 in its place. The kubelet has read
+// the outcome all the same, and where the container is the only one, its word is the pod's.
+func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan.Exit {
+	exit := &plan.Exit{
+		Code:     t.ExitCode,
+		Finished: t.FinishedAt.Time,
+		Lost:     lost(t),
+	}
+	if o, ok := outcome.Decode(t.Message); ok && exit.Lost && only {
+		exit.Lost, exit.OwnWord, exit.Code = false, true, int32(o.ExitCode)
+	}
+	if exit.Lost {
+		exit.Message = outcome.Clean("the kubelet found no container of image "+image+" when the pod ended: it may never have started", maxWaitingBytes)
+		return exit
+	}
+	if o, ok := outcome.Decode(t.Message); ok {
+		o = o.WithExitCode(int(exit.Code))
+		exit.Reported = true
+		exit.Reason, exit.Message, exit.Results, exit.Truncated = o.Reason, o.Message, o.Results, o.Truncated
+		return exit
+	}
+	exit.Reason = outcome.Clean(t.Reason, 128)
+	exit.Message = outcome.Clean(t.Message, outcome.MaxMessageBytes)
+	return exit
+}
+
+// waiting says why a container does not start, or "". The two words that alternate while an image
+// is pulled again become one, or the status would change with each try.
+func waiting(pod *corev1.Pod) string {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			w := statuses[i].State.Waiting
+			if w == nil {
+				continue
+			}
+			switch w.Reason {
+			case "", "ContainerCreating", "PodInitializing":
+			case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+				reason := w.Reason
+				if reason == "ErrImagePull" {
+					reason = "ImagePullBackOff"
+				}
+				return outcome.CleanHead(reason+": image "+statuses[i].Image, maxWaitingBytes)
+			default:
+				return outcome.CleanHead(w.Reason+": "+w.Message, maxWaitingBytes)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,163 @@
+package observe
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Fetch gets what a NodeJob refers to.
+type Fetch struct {
+	// Script returns the content of a ConfigMap's key for a field of the spec, or false when it has no such key. It
+	// returns the API server's NotFound when there is no such ConfigMap.
+	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
+	// Contents returns hashes of what rerun.onChangeOf names, or what keeps one from being known.
+	Contents func() ([]string, *plan.Obstacle, error)
+}
+
+// Source resolves the NodeJob's scripts. What the user has to mend comes back as an obstacle. That of the rollback counts
+// from the beginning: nothing is done that could not be undone.
+func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *plan.Obstacle, error) {
+	var src task.Source
+	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
+	for _, s := range scriptsOf(job) {
+		if !s.needed(job) {
+			continue
+		}
+		content, obstacle, err := s.resolve(job, fetch)
+		if err != nil || obstacle != nil {
+			return src, obstacle, err
+		}
+		*into[s.field] = content
+	}
+	if !job.DeletionTimestamp.IsZero() {
+		return src, nil, nil
+	}
+	if obstacle := unusableCommand(job.Spec.Task.Command); obstacle != nil {
+		return src, obstacle, nil
+	}
+	contents, obstacle, err := fetch.Contents()
+	src.Contents = contents
+	return src, obstacle, err
+}
+
+// Fields of a NodeJob's spec that hold a script.
+const (
+	fieldTask     = "task"
+	fieldVerify   = "verify"
+	fieldRollback = "rollback"
+)
+
+// scriptSpec is a field that holds a script, or says where it is.
+type scriptSpec struct {
+	field  string
+	inline string
+	from   *v1alpha1.ScriptSource
+}
+
+func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
+	spec := &job.Spec
+	scripts := []scriptSpec{{fieldTask, spec.Task.Script, spec.Task.ScriptFrom}}
+	if spec.Verify != nil {
+		scripts = append(scripts, scriptSpec{fieldVerify, spec.Verify.Script, spec.Verify.ScriptFrom})
+	}
+	if spec.Rollback != nil {
+		scripts = append(scripts, scriptSpec{fieldRollback, spec.Rollback.Script, spec.Rollback.ScriptFrom})
+	}
+	return scripts
+}
+
+// needed is true unless the NodeJob is being deleted: then nothing runs but the rollback, and the rest
+// may be gone already, as when all of a release is deleted at once.
+func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
+	return job.DeletionTimestamp.IsZero() ||
+		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack)
+}
+
+// resolve is the script itself.
+func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.Obstacle, error) {
+	if s.from == nil {
+		return s.inline, unusable(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
+	}
+	ref := s.from.ConfigMapKeyRef
+	obstacle := func(reason, format string, args ...any) *plan.Obstacle {
+		return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
+	}
+	script, ok, err := fetch.Script(s.field, ref)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
+			"ConfigMap %s/%s does not exist. Create it; the NodeJob goes on by itself", job.Namespace, ref.Name), nil
+	case err != nil:
+		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
+	case !ok:
+		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
+			"ConfigMap %s/%s has no key %q. Add it; the NodeJob goes on by itself", job.Namespace, ref.Name, ref.Key), nil
+	case strings.TrimSpace(script) == "":
+		return "", obstacle(v1alpha1.ReasonInvalidScript,
+			"key %q of ConfigMap %s/%s is empty. Write the commands to run on each node into it", ref.Key, job.Namespace, ref.Name), nil
+	}
+	return script, unusable(script, fmt.Sprintf("spec.%s.scriptFrom: key %q of ConfigMap %s/%s", s.field, ref.Key, job.Namespace, ref.Name)), nil
+}
+
+// unusable is why a script cannot be handed to a container, or nil. The API bounds an inline script in
+// characters, not in bytes, and lets a zero byte in.
+func unusable(script, where string) *plan.Obstacle {
+	obstacle := &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
+	switch {
+	case len(script) > task.MaxScriptBytes:
+		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
+			where, len(script), task.MaxScriptBytes)
+	case strings.ContainsRune(script, 0):
+		obstacle.Message = where + " contains a zero byte, which no environment can hold. Take it out"
+	default:
+		return nil
+	}
+	return obstacle
+}
+
+// unusableCommand is the same for a command, which travels as JSON.
+func unusableCommand(command []string) *plan.Obstacle {
+	if len(command) == 0 {
+		return nil
+	}
+	if obstacle := unusable(strings.Join(command, " "), "spec.task.command"); obstacle != nil {
+		return obstacle
+	}
+	return unusable(task.CommandText(command), "spec.task.command, written as JSON,")
+}
+
+// ConfigMapNames are the ConfigMaps that a NodeJob refers to.
+func ConfigMapNames(job *v1alpha1.NodeJob) []string {
+	var names []string
+	for _, s := range scriptsOf(job) {
+		if s.from != nil {
+			names = append(names, s.from.ConfigMapKeyRef.Name)
+		}
+	}
+	for _, ref := range job.Spec.Rerun.OnChangeOf {
+		if ref.Kind == v1alpha1.ContentConfigMap {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
+// ConfigMapData is all that a ConfigMap holds.
+func ConfigMapData(configMap *corev1.ConfigMap) map[string][]byte {
+	data := maps.Clone(configMap.BinaryData)
+	if data == nil {
+		data = map[string][]byte{}
+	}
+	for k, v := range configMap.Data {
+		data[k] = []byte(v)
+	}
+	return data
+}

@@ -1,0 +1,25 @@
+package plan
+
+// What a history knows of pods that are kept for their logs.
+
+// someOnce has the pods of every fifth history kept for a while, and no others, so that those stay as they are.
+func (h *history) someOnce(seed int64) {
+	if (seed%5+5)%5 == 4 {
+		h.job.Spec.KeepPodsSeconds = 30
+	}
+}
+
+// keep lets a pod go, and leaves it there.
+func (h *history) keep(pod Pod) {
+	live := h.pods[pod.Name]
+	if live == nil || live.UID != pod.UID {
+		return
+	}
+	h.checkRelease(pod)
+	if h.job.Spec.KeepPodsSeconds == 0 || !h.job.DeletionTimestamp.IsZero() {
+		h.break_("keepPodsSeconds", "pod %s is kept", pod.Name)
+	}
+	h.say("pod %s is kept", pod.Name)
+	live.Finalized, live.Recorded = false, true
+	h.cache.pods[pod.Name] = live.Pod
+}

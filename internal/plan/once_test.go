@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// created gives the NodeJob its time of creation.
+func created(at time.Time) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.CreationTimestamp = metav1.NewTime(at) }
+}
+
+func TestNamedNodes(t *testing.T) {
+	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.NodeNames = []string{"b", "c", "gone"} })
+	p := Next(see(job, []Node{newNode("a"), newNode("b"), newNode("c")}))
+	want := []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}
+	if diff := cmp.Diff(want, told(p)); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
+	}
+	if got := p.Nodes[0]; got.State != Excluded || got.Message != "spec.nodeNames does not name it" {
+		t.Errorf("the node that is not named is %+v", got)
+	}
+
+	job.Spec.NodeNames = []string{"gone"}
+	p = Next(see(job, []Node{newNode("a")}))
+	if got := p.Status.Conditions[0]; got.Reason != v1alpha1.ReasonNoMatchingNodes || got.Message != "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does" {
+		t.Errorf("without a node it is %+v", got)
+	}
+
+	other := newJob(func(j *v1alpha1.NodeJob) { j.Spec.DependsOn = []string{"dep"} })
+	in := see(other, []Node{newNode("a"), newNode("b")})
+	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "1", NodeNames: []string{"b"}}}
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on a"}, told(Next(in))); diff != "" {
+		t.Errorf("a dependency that is for b only (-want +got):\n%s", diff)
+	}
+}
+
+func TestStartWithin(t *testing.T) {
+	within := func(j *v1alpha1.NodeJob) { j.Spec.StartWithinSeconds = new(int32(60)) }
+	lost := newNode("lost", func(n *Node) { n.Ready = corev1.ConditionUnknown })
+	running := newNode("running")
+	tests := map[string]struct {
+		created   time.Time
+		nodes     []Node
+		pods      []Pod
+		want      []string
+		condition string
+		wantWake  time.Time
+	}{
+		"before the time is over it starts":            {created: ago(59), nodes: []Node{newNode("a")}, want: []string{"start attempt 1 of rev on a"}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
+		"after it nothing does":                        {created: ago(60), nodes: []Node{newNode("a")}, condition: "Reconciling False Suspended"},
+		"what runs may end":                            {created: ago(60), nodes: []Node{newNode("a"), running}, pods: []Pod{newPod(running)}, condition: "Reconciling True Suspended", wantWake: ago(10 - 70)},
+		"a node that is away does not hold it up":      {created: ago(60), nodes: []Node{lost}, condition: "Reconciling False Suspended"},
+		"a node that is away is waited for until then": {created: ago(59), nodes: []Node{lost}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(within, created(tt.created)), tt.nodes, tt.pods...))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			c := p.Status.Conditions[1]
+			if got := c.Type + " " + string(c.Status) + " " + c.Reason; got != tt.condition {
+				t.Errorf("%s, want %s", got, tt.condition)
+			}
+			if !p.WakeAt.Equal(tt.wantWake) {
+				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
+			}
+		})
+	}
+}
+
+func TestPodsAreKept(t *testing.T) {
+	keeps := func(j *v1alpha1.NodeJob) { j.Spec.KeepPodsSeconds = 100 }
+	node := newNode("a")
+	// by is the record of the pod's end, so many seconds ago.
+	by := func(pod Pod, o record.Outcome, seconds int) Node {
+		return newNode("a", recorded(o, func(r *record.Record) { r.PodUID, r.FinishedAt = pod.UID, ago(seconds) }))
+	}
+	let := func(pod *Pod) { pod.Finalized, pod.Recorded = false, true }
+	ended := newPod(node, exited(0))
+	kept := newPod(node, exited(0), let)
+	failed := newPod(node, exited(3), let)
+	tests := map[string]struct {
+		node     Node
+		pod      Pod
+		change   func(*v1alpha1.NodeJob)
+		want     []string
+		wantWake time.Time
+	}{
+		"its end is recorded, and it stays":             {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
+		"its end is on record, and it is let go":        {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
+		"it is kept":                                    {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
+		"its time is over":                              {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
+		"somebody has deleted it":                       {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
+		"the record is taken off, and it runs again":    {node: node, pod: failed, want: []string{"release a-pod"}},
+		"it is to be tried again, and makes room":       {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
+		"it has failed for good, and is kept":           {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
+		"the NodeJob is deleted":                        {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"a record of a time to come keeps it no longer": {node: by(kept, record.Succeeded, -1000), pod: kept, wantWake: ago(-100)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(keeps)
+			if tt.change != nil {
+				tt.change(job)
+			}
+			p := Next(see(job, []Node{tt.node}, tt.pod))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if !p.WakeAt.Equal(tt.wantWake) {
+				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
+			}
+		})
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	ttl := func(seconds int32) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) { j.Spec.TTLSecondsAfterFinished = &seconds }
+	}
+	// since is a status whose Reconciling is so for so many seconds.
+	since := func(status metav1.ConditionStatus, reason string, seconds int) func(*v1alpha1.NodeJob) {
+		return func(j *v1alpha1.NodeJob) {
+			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(ago(seconds))}}
+		}
+	}
+	finished := func(o record.Outcome, seconds int) Node {
+		return newNode("a", recorded(o, func(r *record.Record) { r.FinishedAt = ago(seconds) }))
+	}
+	runs := newNode("b")
+	once := func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }
+	tests := map[string]struct {
+		job      *v1alpha1.NodeJob
+		nodes    []Node
+		pods     []Pod
+		want     []string
+		wantWake time.Time
+	}{
+		"done for less than that":            {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 50)), nodes: []Node{finished(record.Succeeded, 55)}, wantWake: ago(-10)},
+		"done for as long":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 60)), nodes: []Node{finished(record.Succeeded, 65)}, want: []string{"expire"}},
+		"done without a time to live":        {job: newJob(since(metav1.ConditionFalse, "AllNodesDone", 6000)), nodes: []Node{finished(record.Succeeded, 6000)}},
+		"failed":                             {job: newJob(once, ttl(60), since(metav1.ConditionFalse, "NodesFailed", 60)), nodes: []Node{finished(record.Failed, 60)}, want: []string{"expire"}},
+		"suspended":                          {job: newJob(ttl(60), since(metav1.ConditionFalse, "Suspended", 60), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), nodes: []Node{newNode("a")}, want: []string{"expire"}},
+		"no node":                            {job: newJob(ttl(60), since(metav1.ConditionFalse, "NoMatchingNodes", 60)), want: []string{"expire"}},
+		"it is only now that it is at rest":  {job: newJob(ttl(60), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, wantWake: ago(-60)},
+		"a time of nothing":                  {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, want: []string{"expire"}},
+		"it has stopped, and a node runs":    {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)), nodes: []Node{finished(record.Failed, 60), runs}, pods: []Pod{newPod(runs)}, wantWake: ago(10 - 70)},
+		"it has stopped, and a node ran on":  {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{finished(record.Failed, 600), newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
+		"a failed node is to be rolled back": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), nodes: []Node{finished(record.Failed, 60)}, want: []string{"start " + string(task.Rollback) + " 1 of rev on a"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(tt.job, tt.nodes, tt.pods...))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if !p.WakeAt.Equal(tt.wantWake) {
+				t.Errorf("it wakes at %v, want %v", p.WakeAt, tt.wantWake)
+			}
+		})
+	}
+}
+
+// none may fail.
+func none(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxFailures = nil }

@@ -1,0 +1,113 @@
+package api_test
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestARunForOnce : a NodeJob for nodes by their names runs on them alone, keeps its pods for their logs, and is gone
+// with all that it has left when its time is over.
+func TestARunForOnce(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("once-1")
+	w.node("once-2")
+	job := w.job("once", func(s *v1alpha1.NodeJobSpec) {
+		s.NodeNames = []string{"once-1"}
+		s.KeepPodsSeconds = 600
+		s.TTLSecondsAfterFinished = new(int32(3))
+	})
+	pod := w.podOn("once-1")
+	w.end(pod, 0, `{"exitCode":0,"message":"fine"}`)
+	w.done("once", "once-1")
+	w.eventually("the pod is kept", func() error {
+		var live corev1.Pod
+		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live))
+		if len(live.Finalizers) > 0 || live.Annotations[v1alpha1.RecordedAnnotation] == "" || !live.DeletionTimestamp.IsZero() {
+			return errors.New("it is not let go, or is being deleted")
+		}
+		return nil
+	})
+	w.condition("once", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	if on := w.recordOn("once", "once-2"); on.Present {
+		t.Errorf("once-2 was not named, and has %+v", on)
+	}
+	w.gone(job)
+	w.noPods()
+	if on := w.recordOn("once", "once-1"); on.Present {
+		t.Errorf("the record is left: %+v", on)
+	}
+}
+
+// TestAPodThatIsKept is recorded once, whatever becomes of the record, and makes room for the next attempt, which has
+// its name.
+func TestAPodThatIsKept(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("kept-1")
+	w.job("kept", func(s *v1alpha1.NodeJobSpec) { s.KeepPodsSeconds = 600 })
+	first := w.podOn("kept-1")
+	w.end(first, 0, `{"exitCode":0}`)
+	w.done("kept", "kept-1")
+	key := v1alpha1.RecordKey(w.namespace, "kept")
+	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept-1"}},
+		mergePatch(`{"metadata":{"labels":{"`+key+`":null},"annotations":{"`+key+`":null}}}`)))
+	second := w.podOn("kept-1")
+	if second.UID == first.UID || second.Name != first.Name {
+		t.Errorf("the second pod is %s (%s), the first was %s (%s)", second.Name, second.UID, first.Name, first.UID)
+	}
+	w.end(second, 0, `{"exitCode":0}`)
+	if rec := w.done("kept", "kept-1"); rec.PodUID != second.UID {
+		t.Errorf("the record is that of pod %s", rec.PodUID)
+	}
+}
+
+// TestNothingStartsLate : what has not started within its time is left alone, until somebody allows more.
+func TestNothingStartsLate(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	node := w.node("late-1")
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	must(t, admin.Status().Update(w.ctx, node))
+	job := w.job("late", func(s *v1alpha1.NodeJobSpec) { s.StartWithinSeconds = new(int32(1)) })
+	w.condition("late", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	node.Status.Conditions[0].Status = corev1.ConditionTrue
+	must(t, admin.Status().Update(w.ctx, node))
+	w.eventually("the node that is back is known to be suspended", func() error {
+		var live v1alpha1.NodeJob
+		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), &live))
+		if c := live.Status.Conditions[0].Message; c != "the end of spec.startWithinSeconds keeps new attempts from starting; 0 of 1 node is done; waiting: 1 Suspended (late-1)" {
+			return errors.New(c)
+		}
+		return nil
+	})
+	if pods := w.pods(); len(pods) > 0 {
+		t.Errorf("pod %s was started late", pods[0].Name)
+	}
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"startWithinSeconds":null}}`)))
+	w.podOn("late-1")
+}
+
+// TestACommandReachesThePod as it is.
+func TestACommandReachesThePod(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("command-1")
+	w.job("command", func(s *v1alpha1.NodeJobSpec) {
+		s.Task = v1alpha1.TaskSpec{Command: []string{"printf", "%s $HOME\n", "<a & b>"}}
+	})
+	env := w.podOn("command-1").Spec.Containers[0].Env
+	if env[0].Name != "EVERYNODE_COMMAND" || env[0].Value != `["printf","%s $$HOME\n","<a & b>"]` {
+		t.Errorf("the pod's first variable is %+v", env[0])
+	}
+
+	w.job("nul", func(s *v1alpha1.NodeJobSpec) { s.Task = v1alpha1.TaskSpec{Command: []string{"printf", "a\x00b"}} })
+	c := w.condition("nul", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidScript)
+	wantText(t, c.Message, "spec.task.command contains a zero byte")
+}
