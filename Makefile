@@ -60,7 +60,7 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and 
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller output:rbac:dir=config/rbac
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.

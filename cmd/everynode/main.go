@@ -26,6 +26,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/guardcontroller"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -118,6 +119,9 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
+	}
+	if _, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), task.Options{RunnerImage: f.runnerImage}); err != nil {
+		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),

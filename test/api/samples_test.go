@@ -32,8 +32,8 @@ func TestTheSamplesAreAccepted(t *testing.T) {
 // TestTheRecipesAreAccepted, say what people need to know, and are listed.
 func TestTheRecipesAreAccepted(t *testing.T) {
 	w := newWorld(t)
-	files, jobs := w.accept("../../recipes/*.yaml", "ConfigMap")
-	if len(jobs) != len(files) || len(jobs) < 8 {
+	files, jobs := w.accept("../../recipes/*.yaml", "ConfigMap", "NodeGuard")
+	if len(jobs)+1 != len(files) || len(jobs) < 8 {
 		t.Errorf("%d NodeJobs were found in %v", len(jobs), files)
 	}
 	list, err := os.ReadFile("../../recipes/README.md")
@@ -105,6 +105,13 @@ func (w *world) accept(pattern string, others ...string) (files []string, jobs [
 				}
 			case !slices.Contains(others, job.Kind):
 				w.t.Errorf("%s has an object of the kind %q", file, job.Kind)
+			case job.Kind == "NodeGuard":
+				guard := &v1alpha1.NodeGuard{}
+				must(w.t, yaml.UnmarshalStrict(document, guard))
+				guard.Namespace = w.namespace
+				if err := admin.Create(w.ctx, guard, client.DryRunAll); err != nil {
+					w.t.Errorf("%s: %v", file, err)
+				}
 			case job.Kind == "ConfigMap":
 				must(w.t, yaml.UnmarshalStrict(document, &corev1.ConfigMap{}))
 			}

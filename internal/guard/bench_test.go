@@ -1,0 +1,32 @@
+package guard
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func BenchmarkNext(b *testing.B) {
+	for _, nodes := range []int{1000, 15000} {
+		in := scene()
+		in.Nodes, in.Target.Pods, in.Companions, in.Budgets = nil, nil, nil, nil
+		for i := range nodes {
+			name := fmt.Sprint("n", i)
+			in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID(name), Ready: true})
+			in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
+			in.Companions = append(in.Companions, Pod{Name: name, Node: name, Owner: "guard", Revision: "r1", Created: t0.Add(-time.Hour), Phase: corev1.PodRunning, Ready: true})
+			in.Budgets = append(in.Budgets, Budget{Name: name, Node: name, Owner: "guard"})
+		}
+		in.Nodes[nodes/2].Unschedulable = true
+		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
+			for b.Loop() {
+				if p := Next(in); len(p.Moves) != 1 {
+					b.Fatal(p.Moves)
+				}
+			}
+		})
+	}
+}

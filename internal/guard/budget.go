@@ -1,0 +1,33 @@
+package guard
+
+// keepBudgets has one budget for each guarded node, closed but for the nodes that are in status.going, as the API has it.
+func (s *survey) keepBudgets() {
+	for _, w := range s.nodes {
+		want := s.wanted(w)
+		switch b := w.budget; {
+		case b == nil:
+			s.plan.do(MakeBudget{w.Name, want})
+		case w.letNow && s.in.Live && !b.Drifted:
+			// The next write opens it: that it asks needs none of its own.
+		case b.Drifted || b.Open != want.Open || b.Ended != want.Ended || !b.AskedSince.Equal(want.AskedSince):
+			s.plan.do(SetBudget{*b, want})
+		}
+	}
+}
+
+func (s *survey) wanted(w *work) BudgetState {
+	want := BudgetState{AskedSince: w.askedSince}
+	g, let := s.going[w.Name]
+	switch {
+	case w.active() && let:
+		want.Open = true
+		if !w.asks() && w.budget != nil {
+			want.AskedSince = w.budget.AskedSince // the write that closes it takes it off
+		}
+	case let && !w.letNow: // it returns, or the letting-go was of a Node of the same name before
+		want.Ended = releaseID(g)
+	case w.budget != nil:
+		want.Ended = w.budget.Ended // it does no harm, and to take it off is a write
+	}
+	return want
+}

@@ -1,0 +1,174 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+const (
+	// DefaultCheckTimeoutSeconds is release.check.timeoutSeconds when omitted.
+	DefaultCheckTimeoutSeconds = 60
+	// DefaultCheckIntervalSeconds is release.check.intervalSeconds when omitted.
+	DefaultCheckIntervalSeconds = 30
+
+	// checkSlack is how long after its time limit a check that has not ended is taken away: the kubelet should have.
+	checkSlack = 60 * time.Second
+
+	// leastFresh is how long a check that said yes counts at least: with an interval of a second, it would be over
+	// before a pass sees it.
+	leastFresh = 30 * time.Second
+
+	// maxMessageBytes bounds what others say, in the status.
+	maxMessageBytes = 512
+)
+
+// deadlinePassed is in the message of a node that is held past its deadline.
+const deadlinePassed = "; its deadline has passed"
+
+// unchecked holds a node until its check has said yes, not long ago. On a node that is not Ready no check can run, and
+// an unhealthy node may be repaired: there is none.
+func (s *survey) unchecked(w *work) *hold {
+	if !w.Ready {
+		return nil
+	}
+	running := &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
+	pod := w.check
+	w.reserved = s.checking(w)
+	switch {
+	case pod == nil && s.in.Obstacle != nil:
+		w.reserved = !s.in.Now.Before(s.in.Obstacle.RetryAt) // one more may be tried: nothing else tells that it is mended
+		s.plan.wake(s.in.Obstacle.RetryAt)
+		return &hold{reason: v1alpha1.ReasonCheckNotStarting, message: "release.check cannot be started: " + s.in.Obstacle.Message, release: "what keeps it from starting is mended"}
+	case w.reserved && pod.ended():
+		return nil
+	case w.reserved:
+		s.plan.wake(pod.Created.Add(s.checkTimeout() + checkSlack))
+		if pod.Waiting != "" {
+			running.message = "release.check does not start: " + bounded(pod.Waiting)
+		}
+	case s.refusing(w):
+		s.plan.wake(s.endOf(pod).Add(s.checkInterval()))
+		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check says no (exit code %d)%s", pod.ExitCode, said(pod.Message)),
+			release: fmt.Sprintf("the check ends with exit code 0: it runs every %s", s.checkInterval())}
+	}
+	w.reserved = true
+	return s.saidBefore(w, running)
+}
+
+// saidBefore keeps what the last check said until the next has ended: that is what people wait for.
+func (s *survey) saidBefore(w *work, running *hold) *hold {
+	for i := range s.in.Guard.Status.Held {
+		before := &s.in.Guard.Status.Held[i]
+		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.AskedSince.Unix() == w.askedSince.Unix() {
+			message, _, _ := strings.Cut(before.Message, deadlinePassed)
+			return &hold{reason: before.Reason, message: message, release: before.Release}
+		}
+	}
+	return running
+}
+
+// checking is true while the check of a node runs, or has said yes not long ago. It keeps its place then, so that one that
+// asked before, whose check says no again and again, does not come between.
+func (s *survey) checking(w *work) bool {
+	pod := w.check
+	switch {
+	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.AskedSince != token(w.askedSince), w.active():
+		return false // a check for an earlier asking says nothing about this one
+	case pod.ended():
+		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
+	default:
+		return s.in.Now.Before(pod.Created.Add(s.checkTimeout() + checkSlack))
+	}
+}
+
+// keepsItsPlace is true for a node that is being checked, or goes by what its check has said. One that waits for another
+// NodeGuard keeps no other waiting.
+func (s *survey) keepsItsPlace(w *work) bool {
+	return s.checking(w) && (!w.check.ended() || s.heldElsewhere(w) == nil)
+}
+
+// isAnswering is true while the check of a node runs, or has said no not long ago: that is what holds the node, also when
+// another NodeGuard does.
+func (s *survey) isAnswering(w *work) bool {
+	return s.refusing(w) || (s.checking(w) && !w.check.ended())
+}
+
+// endOf is when a check ended: not later than it may have run, whatever a node's clock says.
+func (s *survey) endOf(pod *Pod) time.Time {
+	if latest := pod.Created.Add(s.checkTimeout() + checkSlack); pod.Ended.After(latest) {
+		return latest
+	}
+	return pod.Ended
+}
+
+// refusing is true while the check of a node has said no not long ago.
+func (s *survey) refusing(w *work) bool {
+	pod := w.check
+	return pod != nil && !pod.Leaving && pod.AskedSince == token(w.askedSince) && pod.Phase == corev1.PodFailed &&
+		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
+}
+
+// keepChecks makes the pods of checks that are to run, and takes away those that are over.
+func (s *survey) keepChecks() {
+	for _, w := range s.nodes {
+		wanted := s.isChecked(w)
+		switch pod := w.check; {
+		case pod == nil:
+			if wanted && w.reserved && w.noted() {
+				s.plan.do(MakeCheck{Node: w.Name, AskedSince: token(w.askedSince)})
+			}
+		case pod.Leaving || w.letNow:
+		case !wanted, w.reserved && !s.checking(w): // it counts no more, and another is to run in its place
+			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
+		}
+	}
+}
+
+func (s *survey) isChecked(w *work) bool {
+	return w.asks() && !w.active() && s.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
+}
+
+// noted is true when the asking is on the budget: a check is for that one.
+func (w *work) noted() bool { return w.budget != nil && w.budget.AskedSince.Equal(w.askedSince) }
+
+func (s *survey) checkTimeout() time.Duration {
+	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.TimeoutSeconds }, DefaultCheckTimeoutSeconds)
+}
+
+func (s *survey) checkInterval() time.Duration {
+	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.IntervalSeconds }, DefaultCheckIntervalSeconds)
+}
+
+func checkSeconds(check *v1alpha1.ReleaseCheck, of func(*v1alpha1.ReleaseCheck) *int32, otherwise int32) time.Duration {
+	seconds := otherwise
+	if check != nil {
+		if set := of(check); set != nil {
+			seconds = *set
+		}
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// token is a time as an annotation has it.
+func token(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func said(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + bounded(message)
+}
+
+// bounded makes somebody else's text fit to be shown.
+func bounded(text string) string { return outcome.Clean(text, maxMessageBytes) }

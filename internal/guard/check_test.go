@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Nothing tells when what the API server has refused would be taken.
+func TestARefusedCheckIsTriedAgain(t *testing.T) {
+	refused := func(retryIn time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}
+		}
+	}
+	for name, tt := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"just refused":     {scene(cordoned(0), checked("", 0), refused(time.Second)), false},
+		"refused long ago": {scene(cordoned(0), checked("", 0), refused(0)), true},
+	} {
+		p := Next(tt.in)
+		made := 0
+		for _, a := range p.Actions {
+			if _, is := a.(MakeCheck); is {
+				made++
+			}
+		}
+		if (made == 1) != tt.want {
+			t.Errorf("%s: %d checks are made", name, made)
+		}
+		if got := states(p)["n1"]; got != "Held CheckNotStarting" || p.WakeAt.IsZero() {
+			t.Errorf("%s: it is %s, and looked at again at %s", name, got, p.WakeAt)
+		}
+	}
+}
+
+func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
+	asked := t0.Add(-60 * time.Minute)
+	before := v1alpha1.HeldNode{
+		Node: "n1", AskedSince: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
+		Message: "release.check says no (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", Release: "the check ends with exit code 0",
+	}
+	with := func(change func(*v1alpha1.HeldNode)) func(*Input) {
+		return func(in *Input) {
+			held := before
+			change(&held)
+			in.Guard.Status.Held = []v1alpha1.HeldNode{held}
+		}
+	}
+	said := "release.check says no (exit code 3): 2 volumes"
+	for name, tt := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"the next runs":          {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.HeldNode) {})), said},
+		"the next is to be made": {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.HeldNode) {})), said},
+		"of an earlier asking":   {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.AskedSince = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
+		"of another node":        {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Node = "n2" })), "release.check runs on it"},
+		"another reason":         {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonTooManyAway })), "release.check runs on it"},
+	} {
+		if held := Next(tt.in).Status.Held; len(held) != 1 || held[0].Message != tt.want {
+			t.Errorf("%s: %+v, want %s", name, held, tt.want)
+		}
+	}
+}
+
+// The clocks of nodes are wrong at times. When a check ended is what the node has measured, from when the API server made it.
+func TestChecksAreTimedByTheAPIServersClock(t *testing.T) {
+	for name, wrong := range map[string]time.Duration{"right": 0, "an hour behind": -time.Hour, "an hour ahead": time.Hour} {
+		start := metav1.NewTime(t0.Add(wrong))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(t0)}, Status: corev1.PodStatus{
+			Phase: corev1.PodSucceeded, StartTime: &start,
+			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(start.Add(7 * time.Second))}}}},
+		}}
+		if got := ViewPod(pod).Ended; !got.Equal(t0.Add(7 * time.Second)) {
+			t.Errorf("a clock that is %s: it ended at %s, want %s", name, got, t0.Add(7*time.Second))
+		}
+		pod.Status.StartTime = nil
+		if got := ViewPod(pod).Ended; !got.Equal(t0) {
+			t.Errorf("a clock that is %s, and nobody says when it began: it ended at %s, want %s", name, got, t0)
+		}
+	}
+	// A clock that is put back meanwhile.
+	start := metav1.NewTime(t0)
+	back := &corev1.Pod{Status: corev1.PodStatus{StartTime: &start}}
+	if got := took(back, metav1.NewTime(t0.Add(-time.Hour))); got != 0 {
+		t.Errorf("it took %s", got)
+	}
+}
+
+func TestAPassedDeadlineIsSaid(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seconds int32
+		action  v1alpha1.DeadlineAction
+		want    bool
+		says    string
+	}{
+		"before it":              {7200, v1alpha1.OnDeadlineHold, false, ""},
+		"after it":               {60, v1alpha1.OnDeadlineHold, true, "release.onDeadline is Hold"},
+		"after it, and released": {60, v1alpha1.OnDeadlineRelease, true, "waits for nothing else"},
+	} {
+		in := scene(cordoned(0, 1), going(1, false), func(in *Input) {
+			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(tt.seconds), tt.action
+		})
+		held := Next(in).Status.Held
+		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !strings.Contains(held[0].Message, tt.says) {
+			t.Errorf("%s: %+v", name, held)
+		}
+	}
+}

@@ -1,0 +1,302 @@
+// Package guard decides what a NodeGuard needs next. As package plan, it is a pure function of what is seen: no
+// client, no context, no logger, no clock (a linter keeps it so).
+//
+//	Input ──► which nodes ──► who asks ──► who is away ──► who may go ──► companions, budgets, checks ──► Plan
+//	          (select)        (ask)                        (release,      (companion, budget)              (summary)
+//	                                                        peers, check)
+//
+// One pass is linear in nodes and pods, but for the sorting of those that ask.
+//
+// How a node is let go, in three writes, each of which survives the manager:
+//
+//  1. status.going gets the node, under the NodeGuard's resource version, decided on what the API server itself says
+//     (Input.Live). Here two managers with different views meet, and one of them loses.
+//  2. Its budget opens, under the budget's resource version: only for a node that is in status.going already.
+//  3. When it asks no more, status.going says so (returning), and its budget is closed, and says after which
+//     letting-go. Only then, and when the node is back, status.going loses it: so a manager that slept through all this
+//     meets a changed budget and cannot open it.
+package guard
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Input is everything that Next looks at. It is only read.
+type Input struct {
+	Guard  *v1alpha1.NodeGuard
+	Target Target
+	// Revision of the companion as it should be, and the tolerations that it has.
+	Revision    string
+	Tolerations []corev1.Toleration
+	// Labels of a companion, by which budgets of others select it.
+	Labels labels.Set
+	Nodes  []Node
+	// Companions, Checks and Budgets are all that are labelled as this NodeGuard's and that it has made, also in an
+	// earlier life under the same name.
+	Companions []Pod
+	Checks     []Pod
+	Budgets    []Budget
+	// Foreign are PodDisruptionBudgets of others in the namespace.
+	Foreign []ForeignBudget
+	// Peers are the other NodeGuards of the cluster, in the order of their names.
+	Peers []Peer
+	// Obstacle keeps pods from being made; nil when nothing does.
+	Obstacle *Obstacle
+	// BudgetRefused is why the API server takes no PodDisruptionBudget; "" when it does.
+	BudgetRefused string
+	// Live is true when all this was read from the API server itself. What must not be decided on a view that is
+	// behind is decided only then.
+	Live bool
+	Now  time.Time
+}
+
+// Target is what is guarded, as it was seen.
+type Target struct {
+	// Name is how messages call it, such as "DaemonSet storage".
+	Name string
+	// Missing is true when the DaemonSet does not exist.
+	Missing bool
+	// Invalid is why the pod selector cannot be used; "" when it can.
+	Invalid string
+	// Template of the DaemonSet, by which it selects nodes; nil when pods alone say where the target is.
+	Template *corev1.PodSpec
+	Pods     []TargetPod
+}
+
+// TargetPod is a pod of the target that has not ended.
+type TargetPod struct {
+	// Node is "" for a pod that is on none yet.
+	Node  string
+	Ready bool
+	// OwnerKind is the kind of its controller; "" when it has none.
+	OwnerKind string
+}
+
+// Node is what the plan reads of a node.
+type Node struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Labels          map[string]string
+	Taints          []corev1.Taint
+	Unschedulable   bool
+	Ready           bool
+	Deleting        bool
+	// Approved and BreakGlass are the values of the annotations.
+	Approved   string
+	BreakGlass string
+}
+
+// Pod is a pod that the NodeGuard has made.
+type Pod struct {
+	Name string
+	UID  types.UID
+	Node string
+	// Owner is the UID of the NodeGuard that made it.
+	Owner    types.UID
+	Revision string
+	Created  time.Time
+	Phase    corev1.PodPhase
+	Ready    bool
+	Leaving  bool
+	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" when it does.
+	Waiting string
+	// AskedSince, of a check, is which asking it is for.
+	AskedSince string
+	// Ended and Message, of a check, are when and how its container ended, by the clock of the API server; zero while it
+	// has not.
+	Ended    time.Time
+	ExitCode int32
+	Message  string
+}
+
+func (p *Pod) ended() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+
+// Budget is a PodDisruptionBudget that the NodeGuard has made.
+type Budget struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Node            string
+	Owner           types.UID
+	BudgetState
+	// Drifted is true when somebody has changed what is ours in it.
+	Drifted bool
+}
+
+// BudgetState is what a budget says.
+type BudgetState struct {
+	// Open lets the companion be evicted.
+	Open bool
+	// AskedSince is when the node was first seen to ask to go; zero while it does not.
+	AskedSince time.Time
+	// Ended is the letting-go after which it was closed.
+	Ended string
+}
+
+// ForeignBudget is somebody else's PodDisruptionBudget.
+type ForeignBudget struct {
+	Name     string
+	Selector labels.Selector
+}
+
+// Peer is another NodeGuard.
+type Peer struct {
+	// Name with its namespace.
+	Name       string
+	SameTarget bool
+	Going      []v1alpha1.GoingNode
+	// Stances are what it says of the nodes that ask to go, where that matters (Undecided).
+	Stances map[string]Stance
+}
+
+// Obstacle is why no pod can be made, as the Stalled condition shows it.
+type Obstacle struct {
+	Reason  string
+	Message string
+	// RetryAt is when one more may be tried.
+	RetryAt time.Time
+}
+
+// Plan is what to do, what to say, and when to look again.
+type Plan struct {
+	// Actions are independent of each other and may run in parallel. They come after the status, where Moves says that
+	// status.going changes: a budget opens only for what is written.
+	Actions []Action
+	Status  v1alpha1.NodeGuardStatus
+	// Moves are what is new in status.going.
+	Moves []Move
+	// Confirm asks for another plan with Input.Live: something is to be decided that a view that is behind must not.
+	Confirm bool
+	// Nodes explains each guarded node. It is never stored.
+	Nodes []NodeState
+	// WakeAt is when time alone changes the plan; zero when only an event can.
+	WakeAt time.Time
+}
+
+// State of a guarded node.
+type State string
+
+const (
+	// Guarded nodes stay where they are.
+	Guarded State = "Guarded"
+	// Held nodes ask to go and may not yet.
+	Held State = "Held"
+	// Going nodes were let go and are not back.
+	Going State = "Going"
+)
+
+// NodeState is why a node is where it is.
+type NodeState struct {
+	Name  string
+	State State
+	// Away is true for a node that is going, not Ready, or without a ready pod of the target.
+	Away    bool
+	Reason  string
+	Message string
+}
+
+// MoveKind is what happens to a node in status.going.
+type MoveKind string
+
+const (
+	// LetGo : it comes in.
+	LetGo MoveKind = "LetGo"
+	// Returns : it asks no more, and is not back yet.
+	Returns MoveKind = "Returns"
+	// Back : it goes out, since it is back or gone.
+	Back MoveKind = "Back"
+)
+
+// Move is a change of status.going.
+type Move struct {
+	Node string
+	UID  types.UID
+	Kind MoveKind
+	// Reason and Note say why.
+	Reason string
+	Note   string
+	// Held is how long it was held before it was let go.
+	Held time.Duration
+}
+
+// Action is one of MakeCompanion, MakeCheck, MakeBudget, SetBudget, DeletePod, DeleteBudget and Consume.
+type Action interface{ action() }
+
+// MakeCompanion makes the companion of a node.
+type MakeCompanion struct{ Node string }
+
+// MakeCheck makes the pod that checks whether a node may go.
+type MakeCheck struct {
+	Node       string
+	AskedSince string
+}
+
+// MakeBudget makes the budget of a node.
+type MakeBudget struct {
+	Node string
+	BudgetState
+}
+
+// SetBudget changes the budget of a node, under its resource version.
+type SetBudget struct {
+	Budget Budget
+	BudgetState
+}
+
+// DeletePod deletes a pod that the NodeGuard has made.
+type DeletePod struct {
+	Pod    Pod
+	Reason string
+}
+
+// DeleteBudget deletes a budget that the NodeGuard has made.
+type DeleteBudget struct{ Budget Budget }
+
+// Consume takes off a node what somebody has put there for the letting-go that is over.
+type Consume struct {
+	Node            string
+	ResourceVersion string
+	// Approved is what stays of the annotation, and BreakGlass whether that one goes.
+	Approved   string
+	BreakGlass bool
+}
+
+func (MakeCompanion) action() {}
+func (MakeCheck) action()     {}
+func (MakeBudget) action()    {}
+func (SetBudget) action()     {}
+func (DeletePod) action()     {}
+func (DeleteBudget) action()  {}
+func (Consume) action()       {}
+
+// Next returns the plan for what is seen.
+func Next(in Input) Plan {
+	s := newSurvey(in)
+	if !in.Guard.DeletionTimestamp.IsZero() {
+		return s.leave()
+	}
+	s.goOn()
+	s.release()
+	s.keepCompanions()
+	s.keepBudgets()
+	s.keepChecks()
+	s.sweep()
+	s.summarize()
+	return s.plan
+}
+
+// wake keeps the earliest time at which the plan changes by itself.
+func (p *Plan) wake(at time.Time) {
+	if !at.IsZero() && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
+		p.WakeAt = at
+	}
+}
+
+func (p *Plan) do(a Action) { p.Actions = append(p.Actions, a) }

@@ -1,0 +1,342 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// scene is three nodes n1, n2, n3 that are guarded and well, seen on the API server.
+func scene(changes ...func(*Input)) Input {
+	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
+	g.Spec.Target.DaemonSet = "disks"
+	in := Input{Guard: g, Live: true, Now: t0, Revision: "r1", Target: Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}}, Labels: labels.Set{"app": "companion"}}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
+		in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
+		in.Companions = append(in.Companions, Pod{Name: "c-" + name, UID: types.UID("c-" + name), Node: name, Owner: "guard", Revision: "r1", Created: t0.Add(-time.Hour), Phase: corev1.PodRunning, Ready: true})
+		in.Budgets = append(in.Budgets, Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"})
+	}
+	for _, change := range changes {
+		change(&in)
+	}
+	return in
+}
+
+// cordoned has nodes ask, the first one first.
+func cordoned(indexes ...int) func(*Input) {
+	return func(in *Input) {
+		for at, i := range indexes {
+			in.Nodes[i].Unschedulable = true
+			in.Budgets[i].AskedSince = t0.Add(time.Duration(at-60) * time.Minute)
+		}
+	}
+}
+
+func going(i int, returning bool) func(*Input) {
+	return func(in *Input) {
+		in.Guard.Status.Going = append(in.Guard.Status.Going, v1alpha1.GoingNode{
+			Node: in.Nodes[i].Name, UID: in.Nodes[i].UID, Since: metav1.NewTime(t0.Add(-time.Minute)), Returning: returning,
+		})
+	}
+}
+
+func states(p Plan) map[string]string {
+	m := map[string]string{}
+	for _, n := range p.Nodes {
+		m[n.Name] = string(n.State) + " " + n.Reason
+	}
+	return m
+}
+
+func TestWhoMayGo(t *testing.T) {
+	check := func(phase corev1.PodPhase, ended time.Time, asked time.Time) func(*Input) {
+		return func(in *Input) {
+			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
+			if phase != "" {
+				in.Checks = append(in.Checks, Pod{Name: "check", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-30 * time.Second), Ended: ended, AskedSince: token(asked), Message: "2 volumes", ExitCode: 3})
+			}
+		}
+	}
+	asked := t0.Add(-60 * time.Minute)
+	deadline := func(action v1alpha1.DeadlineAction) func(*Input) {
+		return func(in *Input) {
+			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), action
+		}
+	}
+	tests := map[string]struct {
+		in   Input
+		node string
+		want string
+		says string
+	}{
+		"nobody asks":                           {scene(), "n1", "Guarded Guarding", ""},
+		"one asks, and all others are there":    {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
+		"of two that ask, the second waits":     {scene(cordoned(1, 0)), "n1", "Held TooManyAway", "n2 (let go, not back)"},
+		"of two that ask, the first goes":       {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
+		"another is not Ready":                  {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "n3 (not Ready)"},
+		"another has no ready pod":              {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held TooManyAway", "n3 (no ready pod of the target)"},
+		"a pod of the target is nowhere":        {scene(cordoned(0), func(in *Input) { in.Target.Pods = append(in.Target.Pods, TargetPod{}) }), "n1", "Held TooManyAway", "pods of the target that are on no node: 1"},
+		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Going ConditionMet", ""},
+		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held NoneMayGo", "spec.maxUnavailable is 0"},
+		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Going ConditionMet", ""},
+		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held TooManyAway", "n2"},
+		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held TooManyAway", "n3"},
+		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held TooManyAway", "its companion is not ready again"},
+		"one that returns and asks again waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held TooManyAway", "n3"},
+		"nobody has approved":                   {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
+		"another NodeGuard is approved": {scene(cordoned(0), func(in *Input) {
+			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Nodes[0].Approved = "storage/other"
+		}), "n1", "Held AwaitingApproval", ""},
+		"somebody has approved": {scene(cordoned(0), func(in *Input) {
+			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Nodes[0].Approved = "a/b, storage/disks"
+		}), "n1", "Going ConditionMet", ""},
+		"no check has run":                     {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
+		"the check runs":                       {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
+		"the check says no":                    {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
+		"the check said no long ago":           {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check says yes":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Going ConditionMet", ""},
+		"the check said yes long ago":          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check was for another asking":     {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
+		"no check can run where it is asked":   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Going ConditionMet", ""},
+		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held NotItsTurn", ""},
+		"the check of the first says no":       {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
+		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Going ConditionMet", ""},
+		"the check said yes, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
+			in.Checks[0].Created = t0.Add(-10 * time.Minute)
+		}), "n1", "Held CheckRunning", ""},
+		"of several that others have let go, the first": {scene(cordoned(0, 1, 2), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+		}), "n3", "Going ConditionMet", ""},
+		"of several that others have let go, the second": {scene(cordoned(0, 1, 2), func(in *Input) {
+			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+		}), "n2", "Held OtherGuardFirst", "NodeGuard ns/b has let node n3 go"},
+		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
+			since := metav1.NewTime(t0.Add(-time.Minute))
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
+		}), "n1", "Going ConditionMet", ""},
+		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Going DeadlineReached", ""},
+		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held TooManyAway", "waits for nothing else"},
+		"past the deadline, held":             {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "release.onDeadline is Hold"},
+		"the glass is broken": {scene(cordoned(0), func(in *Input) {
+			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0))
+			in.Nodes[0].BreakGlass = "fire"
+		}), "n1", "Going BreakGlass", ""},
+		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded Guarding", ""},
+		"somebody else's budget":                     {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
+		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2"}}}}
+			in.Nodes[2].Ready = false
+		}), "n1", "Held OtherGuardFirst", "NodeGuard ns/peer has let node n2 go"},
+		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2"}}}}
+		}), "n2", "Going ConditionMet", ""},
+		"tainted by cluster-autoscaler": {scene(func(in *Input) {
+			in.Nodes[0].Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
+		}), "n1", "Going ConditionMet", ""},
+		"tainted by Karpenter": {scene(func(in *Input) {
+			in.Nodes[0].Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: "NoSchedule"}}
+		}), "n1", "Going ConditionMet", ""},
+		"a candidate of cluster-autoscaler": {scene(func(in *Input) {
+			in.Nodes[0].Taints = []corev1.Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
+		}), "n1", "Guarded Guarding", ""},
+		"deleted": {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Going ConditionMet", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(tt.in)
+			if got := states(p)[tt.node]; got != tt.want {
+				t.Errorf("%s is %q, want %q", tt.node, got, tt.want)
+			}
+			for _, n := range p.Nodes {
+				if n.Name == tt.node && !strings.Contains(n.Message, tt.says) {
+					t.Errorf("%q does not say %q", n.Message, tt.says)
+				}
+			}
+		})
+	}
+}
+
+// A view that is behind decides nothing: neither who goes, nor who is back.
+func TestOnlyTheAPIServersWordIsDecidedOn(t *testing.T) {
+	for name, in := range map[string]Input{
+		"who goes":    scene(cordoned(0)),
+		"who returns": scene(going(0, false)),
+		"who is back": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }),
+		"who is gone": scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another"; in.Budgets = in.Budgets[1:] }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p := Next(in); len(p.Moves) != 1 || p.Confirm {
+				t.Errorf("on the API server's word: %+v, confirm %v", p.Moves, p.Confirm)
+			}
+			in.Live = false
+			if p := Next(in); len(p.Moves) != 0 || !p.Confirm || len(p.Status.Going) != len(in.Guard.Status.Going) {
+				t.Errorf("on a view that may be behind: %+v, confirm %v", p.Moves, p.Confirm)
+			}
+		})
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	since := t0.Add(-60 * time.Minute)
+	ended := "uid-n1/" + t0.Add(-time.Minute).Format(time.RFC3339)
+	tests := map[string]struct {
+		in   Input
+		want Action
+	}{
+		"as it should be":           {scene(), nil},
+		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), MakeBudget{"n1", BudgetState{}}},
+		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0].AskedSince = time.Time{} }), SetBudget{scene().Budgets[0], BudgetState{AskedSince: t0}}},
+		"its node is let go: the next pass opens it": {scene(cordoned(0)), nil},
+		"its node was let go":                        {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since}}, BudgetState{Open: true, AskedSince: since}}},
+		"its node returns":                           {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
+		"open, and nobody was let go":                {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
+		"somebody has changed it":                    {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
+		"its node is gone": {scene(func(in *Input) {
+			in.Nodes = in.Nodes[1:]
+			in.Companions = in.Companions[1:]
+			in.Target.Pods = in.Target.Pods[1:]
+		}), DeleteBudget{scene().Budgets[0]}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			actions := Next(tt.in).Actions
+			switch {
+			case tt.want == nil && len(actions) > 0:
+				t.Errorf("%+v, want nothing", actions)
+			case tt.want != nil && (len(actions) != 1 || actions[0] != tt.want):
+				t.Errorf("%+v, want %+v", actions, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompanions(t *testing.T) {
+	without := func(i int) func(*Input) {
+		return func(in *Input) { in.Companions = append(in.Companions[:i:i], in.Companions[i+1:]...) }
+	}
+	outdated := func(in *Input) { in.Revision = "r2" }
+	tests := map[string]struct {
+		in   Input
+		want []string
+	}{
+		"all there":                         {scene(), nil},
+		"one is missing":                    {scene(without(0)), []string{"make n1"}},
+		"on a node that is held":            {scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), []string{"make n1"}},
+		"on a node that was let go":         {scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }), nil},
+		"on a node that returns":            {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }), []string{"make n1"}},
+		"on a node that is not Ready":       {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
+		"on a node that would throw it off": {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
+		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"one, some time after a refusal":    {scene(without(0), without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
+		"ended by the kubelet":              {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
+		"ended by the kubelet just now": {scene(func(in *Input) {
+			in.Companions[0].Phase, in.Companions[0].Created = corev1.PodFailed, t0.Add(-time.Second)
+		}), nil},
+		"out of date":                       {scene(outdated), []string{"delete c-n1"}},
+		"out of date, while one is missing": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false; in.Companions[1].Revision = "r2" }), nil},
+		"out of date, not ready first":      {scene(outdated, func(in *Input) { in.Companions[2].Ready = false }), []string{"delete c-n3"}},
+		"out of date, two at once":          {scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }), []string{"delete c-n1", "delete c-n2"}},
+		"out of date, but its node asks": {scene(outdated, cordoned(0), func(in *Input) {
+			in.Nodes[1].Ready = false
+			in.Nodes[2].Ready = false
+			in.Companions[1].Revision = "r2"
+			in.Companions[2].Revision = "r2"
+		}), nil},
+		"out of date, after a refusal":           {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"out of date, some time after a refusal": {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
+		"of an earlier NodeGuard":                {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"make n1", "delete c-n1"}},
+		"where the target is not":                {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
+		"the target is missing":                  {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range Next(tt.in).Actions {
+				switch a := a.(type) {
+				case MakeCompanion:
+					got = append(got, "make "+a.Node)
+				case DeletePod:
+					got = append(got, "delete "+a.Pod.Name)
+				case DeleteBudget:
+					got = append(got, "delete budget "+a.Budget.Name)
+				}
+			}
+			if strings.Join(got, ", ") != strings.Join(tt.want, ", ") {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestHowManyMayBeAway(t *testing.T) {
+	tests := map[string]struct {
+		value *intstr.IntOrString
+		nodes int
+		want  int
+	}{
+		"nothing said":             {nil, 10, 1},
+		"a number":                 {new(intstr.FromInt32(3)), 10, 3},
+		"zero":                     {new(intstr.FromInt32(0)), 10, 0},
+		"a percentage":             {new(intstr.FromString("25%")), 10, 2},
+		"less than one node":       {new(intstr.FromString("10%")), 3, 1},
+		"zero percent":             {new(intstr.FromString("0%")), 10, 0},
+		"a percentage of none":     {new(intstr.FromString("25%")), 0, 1},
+		"what the API lets not in": {new(intstr.FromString("many")), 10, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := scaled(tt.value, tt.nodes); got != tt.want {
+				t.Errorf("%d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestADaemonSetSelectsNodes(t *testing.T) {
+	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"ssd"}}}}},
+	}}}
+	taint := func(key string, effect corev1.TaintEffect) []corev1.Taint {
+		return []corev1.Taint{{Key: key, Effect: effect}}
+	}
+	tests := map[string]struct {
+		template corev1.PodSpec
+		node     Node
+		want     bool
+	}{
+		"all nodes":                   {corev1.PodSpec{}, Node{Name: "n"}, true},
+		"by a label that it has":      {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{Labels: map[string]string{"a": "b"}}, true},
+		"by a label that it has not":  {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{}, false},
+		"by affinity":                 {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "ssd"}}, true},
+		"by affinity, another value":  {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "hdd"}}, false},
+		"a taint":                     {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, false},
+		"a taint that is tolerated":   {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, true},
+		"a taint that repels nothing": {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectPreferNoSchedule)}, true},
+		"not Ready":                   {corev1.PodSpec{}, Node{Taints: taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)}, true},
+		"about to go":                 {corev1.PodSpec{}, Node{Taints: taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)}, true},
+		"by its name":                 {corev1.PodSpec{NodeName: "m"}, Node{Name: "n"}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := attracts(&tt.template, &tt.node) && !repelsTarget(&tt.template, &tt.node); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,394 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// pass is the shell: it plans on the cache, on the API where the plan asks for that, and writes. Each write may fail,
+// the manager may die between any two, and it may fall asleep before any and make the rest when another leads.
+func (h *history) pass(name string) {
+	in, there := h.view(&h.cache, name, false)
+	if !there {
+		return
+	}
+	p := Next(in)
+	h.explained(&in, &p)
+	if p.Confirm {
+		if in, there = h.view(&h.cluster, name, true); !there {
+			return
+		}
+		p = Next(in)
+		h.explained(&in, &p)
+		h.decided(name, &in, &p)
+		h.decisions++
+	}
+	var writes []func()
+	seen := in.Guard
+	limit := h.limit(seen)
+	if len(p.Moves) > 0 || h.chance(50) {
+		decided, decision := h.now, h.decisions
+		writes = append(writes, func() {
+			// The shell writes a decision soon or not at all, and nobody else leads and decides sooner. With one NodeGuard its
+			// resource version is enough: that is played as well.
+			if len(h.guards) == 1 || (h.now.Sub(decided) < 10*time.Second && h.decisions == decision) {
+				h.writeStatus(name, seen, limit, &p)
+			}
+		})
+	}
+	if len(p.Moves) == 0 { // a budget opens in a later pass, for what is written then
+		for _, i := range h.rng.Perm(len(p.Actions)) {
+			writes = append(writes, func() { h.do(name, seen, p.Actions[i]) })
+		}
+	} else {
+		for _, a := range p.Actions {
+			if set, opens := a.(SetBudget); opens && set.Open && !h.isGoing(seen, set.Budget.Node) {
+				h.fail("a budget opens in the pass that decides it")
+			}
+			writes = append(writes, func() { h.do(name, seen, a) })
+		}
+	}
+	h.write(writes)
+}
+
+func (h *history) isGoing(g *v1alpha1.NodeGuard, node string) bool {
+	for _, going := range g.Status.Going {
+		if going.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *history) write(writes []func()) {
+	for i, w := range writes {
+		switch n := h.rng.Intn(100); {
+		case h.calm:
+			w()
+		case n < 6:
+			h.say("a write fails")
+			h.met["write failed"]++
+			return // the pass is repeated
+		case n < 9:
+			h.say("the manager dies")
+			h.met["manager died"]++
+			return
+		case n < 13:
+			h.say("the manager falls asleep, with %d writes to make", len(writes)-i)
+			h.met["slept"]++
+			h.asleep = append(h.asleep, writes[i:]...)
+			return
+		default:
+			w()
+		}
+		if h.broken != "" {
+			return
+		}
+	}
+}
+
+// writeStatus is an update under the resource version that the plan was made on.
+func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, p *Plan) {
+	live, there := h.guards[name]
+	if !there || live.UID != seen.UID || live.ResourceVersion != seen.ResourceVersion {
+		h.met["conflict"]++
+		return
+	}
+	changed := live.DeepCopy()
+	changed.Status = *p.Status.DeepCopy()
+	changed.ResourceVersion = h.uid()
+	h.moved(name, limit, p)
+	h.guards[name] = changed
+}
+
+func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
+	owner := seen.UID
+	h.say("%s: %T %+v", name, a, a)
+	switch a := a.(type) {
+	case MakeCompanion:
+		h.create(simPod{Pod: Pod{Name: name + "-" + a.Node, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
+	case MakeCheck:
+		h.create(simPod{Pod: Pod{Name: name + "-" + a.Node + "-check", Node: a.Node, Owner: owner, AskedSince: a.AskedSince}, guard: name, role: "check"})
+	case MakeBudget:
+		if _, there := h.budgets[name+"-"+a.Node]; !there {
+			b := Budget{Name: name + "-" + a.Node, UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
+			h.budgets[b.Name] = simBudget{Budget: b, guard: name}
+		}
+	case SetBudget:
+		b, there := h.budgets[a.Budget.Name]
+		if !there || b.ResourceVersion != a.Budget.ResourceVersion {
+			h.met["stale write"]++
+			return
+		}
+		b.BudgetState, b.Drifted, b.ResourceVersion, b.counted, b.loose = a.BudgetState, false, h.uid(), false, false
+		b.openFor = h.nodes[b.Node].UID
+		if g, there := h.guards[name]; there {
+			for _, o := range g.Status.Going {
+				if o.Node == b.Node {
+					b.openFor = o.UID // a Node that was made anew meanwhile is for the next pass
+				}
+			}
+		}
+		h.budgets[b.Name] = b
+	case DeletePod:
+		if p, there := h.pods[a.Pod.Name]; there && p.UID == a.Pod.UID {
+			h.deleting(name, &p, a.Reason)
+			p.Leaving = true
+			h.pods[p.Name] = p
+		}
+	case DeleteBudget:
+		if b, there := h.budgets[a.Budget.Name]; there && b.UID == a.Budget.UID && b.ResourceVersion == a.Budget.ResourceVersion {
+			delete(h.budgets, b.Name)
+		}
+	case Consume:
+		if n, there := h.nodes[a.Node]; there && n.ResourceVersion == a.ResourceVersion {
+			n.Approved = a.Approved
+			if a.BreakGlass {
+				n.BreakGlass = ""
+			}
+			h.setNode(n)
+		}
+	}
+}
+
+func (h *history) create(p simPod) {
+	if _, there := h.pods[p.Name]; there {
+		return // exists already
+	}
+	h.companionOn(&p)
+	p.UID, p.Created, p.Phase = "p"+p.Owner+"-"+typesUID(h.uid()), h.now, corev1.PodPending
+	h.pods[p.Name] = p
+}
+
+func (h *history) setNode(n Node) {
+	n.ResourceVersion = h.uid()
+	h.nodes[n.Name] = n
+}
+
+// kubelets and controllers bring what is in the API about.
+func (h *history) kubelets() {
+	for _, name := range sorted(h.pods) {
+		if !h.calm && h.chance(60) {
+			continue
+		}
+		p := h.pods[name]
+		node, there := h.nodes[p.Node]
+		switch {
+		case !there, p.Leaving && node.Ready:
+			delete(h.pods, name) // the pod garbage collector, and the kubelet
+		case !node.Ready:
+			if p.Ready {
+				p.Ready = false
+				h.pods[name] = p
+			}
+		case p.role == "check" && !p.ended():
+			h.checkRuns(&p)
+		case p.role == "companion" && !p.ended() && !p.Leaving:
+			p.Phase, p.Ready = corev1.PodRunning, true
+			h.pods[name] = p
+		}
+	}
+	h.daemons()
+	for _, name := range sorted(h.budgets) {
+		if b := h.budgets[name]; h.calm || h.chance(60) {
+			b.counted = true
+			h.budgets[name] = b
+		}
+	}
+	h.collectGarbage()
+}
+
+func (h *history) checkRuns(p *simPod) {
+	p.Phase = corev1.PodRunning
+	if h.calm || h.chance(50) {
+		p.Ended = h.now
+		if p.Phase, p.ExitCode = corev1.PodSucceeded, 0; !h.gate[p.Node] {
+			p.Phase, p.ExitCode = corev1.PodFailed, 1
+			h.met["check no"]++
+		} else {
+			h.met["check yes"]++
+		}
+	}
+	h.pods[p.Name] = *p
+}
+
+// daemons plays the DaemonSet controller and the kubelets of its pods.
+func (h *history) daemons() {
+	for ds, pods := range h.targets {
+		for name, node := range h.nodes {
+			pod, there := pods[name]
+			selected := node.Labels["storage"] == "yes" && !h.missing[ds]
+			switch {
+			case there && !selected:
+				delete(pods, name)
+			case !there && selected:
+				pods[name] = TargetPod{Node: name}
+			case there && pod.Ready != node.Ready && !h.sick[ds+name]:
+				pods[name] = TargetPod{Node: name, Ready: node.Ready}
+			}
+		}
+		for name := range pods {
+			if _, there := h.nodes[name]; !there {
+				delete(pods, name)
+			}
+		}
+	}
+}
+
+func (h *history) collectGarbage() {
+	gone := func(guard string, owner any) bool {
+		g, there := h.guards[guard]
+		return !there || any(g.UID) != owner
+	}
+	for _, name := range sorted(h.pods) {
+		if p := h.pods[name]; gone(p.guard, p.Owner) {
+			p.Leaving = true
+			h.pods[name] = p
+		}
+	}
+	for _, name := range sorted(h.budgets) {
+		if b := h.budgets[name]; gone(b.guard, b.Owner) {
+			delete(h.budgets, name)
+		}
+	}
+}
+
+// tool drains nodes as kubectl does: it cordons, looks once which pods there are, evicts each until it goes, and leaves
+// those of DaemonSets alone. Then it does what it drained the node for, and opens it again.
+type tool struct {
+	name, node string
+	uid        string
+	phase      int
+	pods       []string // by UID, as it saw them
+	since      time.Time
+}
+
+const (
+	idle = iota
+	cordon
+	evict
+	work_
+	open_
+)
+
+func (h *history) toolStep(t *tool) {
+	node, there := h.nodes[t.node]
+	if t.phase != idle && (!there || string(node.UID) != t.uid) {
+		t.phase = idle
+		return
+	}
+	switch t.phase {
+	case idle:
+		if t.node = pick(h, h.nodes); t.node == "" || h.calm {
+			return
+		}
+		node = h.nodes[t.node]
+		t.uid, t.phase, t.since = string(node.UID), cordon, h.now
+	case cordon:
+		h.cordon(&node)
+		t.pods = nil
+		for _, p := range sorted(h.pods) {
+			if pod := h.pods[p]; pod.Node == t.node {
+				t.pods = append(t.pods, string(pod.UID))
+			}
+		}
+		h.say("%s drains %s: %v", t.name, t.node, t.pods)
+		t.phase = evict
+	case evict:
+		if !node.Unschedulable && len(node.Taints) == 0 {
+			t.phase = idle // somebody has opened it: it asks no more, and nothing lets it go
+			return
+		}
+		h.evictAll(t)
+	case work_:
+		h.maintain(t, node)
+	case open_:
+		if !node.Ready && (h.calm || h.chance(70)) {
+			node.Ready = true
+		}
+		if node.Ready {
+			node.Unschedulable, node.Taints = false, nil
+			h.say("%s opens %s", t.name, t.node)
+			h.met["drained"]++
+			if len(h.guards) > 1 && slices.Contains(slices.Collect(maps.Values(h.sick)), true) {
+				h.met["drained while another is sick"]++
+			}
+			t.phase = idle
+		}
+		h.setNode(node)
+	}
+}
+
+func (h *history) cordon(node *Node) {
+	if !node.Unschedulable && len(node.Taints) == 0 {
+		h.asked[string(node.UID)]++
+	}
+	if h.chance(20) {
+		node.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
+	} else {
+		node.Unschedulable = true
+	}
+	h.setNode(*node)
+}
+
+func (h *history) evictAll(t *tool) {
+	left := false
+	for _, name := range sorted(h.pods) {
+		p := h.pods[name]
+		if !strings.Contains(" "+strings.Join(t.pods, " ")+" ", " "+string(p.UID)+" ") {
+			continue
+		}
+		left = true
+		if p.Leaving {
+			continue
+		}
+		if h.mayEvict(&p) {
+			p.Leaving = true
+			h.pods[name] = p
+			h.met["evicted"]++
+			h.say("%s evicts %s", t.name, name)
+		} else {
+			h.met["refused"]++
+		}
+	}
+	if !left {
+		t.phase = work_
+	}
+}
+
+// mayEvict is what the API server decides. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
+func (h *history) mayEvict(p *simPod) bool {
+	if p.Phase != corev1.PodRunning || p.role == "check" {
+		return true
+	}
+	budget, there := h.budgets[p.guard+"-"+p.Node]
+	switch {
+	case there && h.foreign:
+		return false // it has two
+	case !there:
+		return !h.foreign
+	default:
+		return budget.Open && budget.counted
+	}
+}
+
+func (h *history) maintain(t *tool, node Node) {
+	if h.chance(15) && !h.calm && len(h.nodes) > 2 {
+		h.say("%s removes %s", t.name, t.node)
+		delete(h.nodes, t.node)
+		t.phase = idle
+		if h.chance(60) {
+			h.addNode(t.node) // another machine, under the same name
+		}
+		return
+	}
+	node.Ready = h.chance(40) || h.healed
+	h.setNode(node)
+	t.phase = open_
+}

@@ -1,0 +1,156 @@
+package guard
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Two NodeGuards, or three, over the same nodes: what each of them says by itself, found in another way than the planner does.
+
+func (h *history) isGoingFor(guard, node string) bool {
+	g, n := h.guards[guard], h.nodes[node]
+	return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
+}
+
+// isFor is true when a guard has to let a node go.
+func (h *history) isFor(guard, node string) bool {
+	g := h.guards[guard]
+	if h.missing[g.Spec.Target.DaemonSet] {
+		return false // what was guarded stays so, which only the planner knows
+	}
+	all, _ := h.guarded(&h.cluster, g)
+	return slices.Contains(all, node)
+}
+
+// hasRoom is true when the documented rules leave room for a node to go. released is true when its deadline may have passed.
+func (h *history) hasRoom(guard, node string, released bool) bool {
+	g := h.guards[guard]
+	all, sound := h.guarded(&h.cluster, g)
+	away := map[string]bool{}
+	for _, o := range g.Status.Going {
+		away[o.Node] = true
+	}
+	if slices.Contains(sound, node) && !released {
+		for _, n := range all {
+			if !slices.Contains(sound, n) {
+				away[n] = true
+			}
+		}
+	}
+	delete(away, node)
+	return !h.foreign && len(away) < h.limit(g)
+}
+
+func (h *history) mayRelease(guard string) bool {
+	return h.guards[guard].Spec.Release.OnDeadline == v1alpha1.OnDeadlineRelease
+}
+
+// othersAgree checks, in the moment in which a guard lets a node go, that no other one would hold it by its own rules: else it
+// would be gone for one, and held by the other as long as anything is sick.
+func (h *history) othersAgree(name, node string) {
+	if slices.ContainsFunc(sorted(h.guards), func(other string) bool { return other != name && h.isGoingFor(other, node) }) {
+		h.met["let go by two"]++
+		return // what was begun is ended
+	}
+	for _, other := range sorted(h.guards) {
+		if other == name || !h.isFor(other, node) {
+			continue
+		}
+		g := h.guards[other]
+		if !h.hasRoom(other, node, h.mayRelease(other)) {
+			h.fail("%s lets %s go, which %s has no room for", name, node, other)
+		}
+		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) && !strings.Contains(h.nodes[node].Approved, "ns/"+other) {
+			h.fail("%s lets %s go, which nobody has approved for %s", name, node, other)
+		}
+		if check := h.pods[other+"-"+node+"-check"]; g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready && check.Phase != "Succeeded" {
+			h.fail("%s lets %s go, whose check for %s has not said yes", name, node, other)
+		}
+	}
+}
+
+// mayHold is true when a guard has a reason of its own to hold a node.
+func (h *history) mayHold(guard, node string) bool {
+	g := h.guards[guard]
+	released := h.mayRelease(guard) // at the end all deadlines have passed
+	switch {
+	case h.missing[g.Spec.Target.DaemonSet]:
+		return true
+	case !h.isFor(guard, node):
+		return false
+	case !h.hasRoom(guard, node, released):
+		return true
+	case released:
+		return false
+	case g.Spec.Release.When == v1alpha1.ReleaseWhenApproval:
+		return !strings.Contains(h.nodes[node].Approved, "ns/"+guard)
+	case g.Spec.Release.When == v1alpha1.ReleaseWhenCheck:
+		return h.nodes[node].Ready && !h.gate[node]
+	}
+	return false
+}
+
+// goOnWhileSick : what is sick stays so, and no drain waits for another one in vain. Each node that asks and that no guard has a
+// reason of its own to hold goes.
+func (h *history) goOnWhileSick() {
+	stuck := h.heldForNothing()
+	for range 15 {
+		h.round()
+		now := h.heldForNothing()
+		stuck = slices.DeleteFunc(stuck, func(name string) bool { return !slices.Contains(now, name) })
+	}
+	if len(stuck) > 0 {
+		h.fail("while some are sick, nobody has a reason to hold %v, and they do not go", stuck)
+	}
+}
+
+func (h *history) heldForNothing() []string {
+	var found []string
+	for _, node := range sorted(h.nodes) {
+		n := h.nodes[node]
+		if n.Unschedulable || len(n.Taints) > 0 {
+			found = append(found, h.heldInVain(node, n.UID)...)
+		}
+	}
+	return found
+}
+
+func (h *history) heldInVain(node string, uid types.UID) []string {
+	var let, held []string
+	for _, name := range sorted(h.guards) {
+		switch {
+		case h.isGoingFor(name, node):
+			let = append(let, name)
+		case h.mayHold(name, node):
+			return nil
+		case h.isFor(name, node):
+			held = append(held, name)
+		}
+	}
+	switch {
+	case len(held) == 0:
+		return nil
+	case len(let) == 0 && h.begunElsewhere():
+		return nil // it waits for what was begun, which is looked at by itself
+	}
+	return []string{node + "/" + string(uid) + " of " + strings.Join(held, ", ")}
+}
+
+// begunElsewhere is true while a guard has let a node go and another one has not.
+func (h *history) begunElsewhere() bool {
+	for node := range h.nodes {
+		let, held := false, false
+		for name := range h.guards {
+			let = let || h.isGoingFor(name, node)
+			held = held || (h.isFor(name, node) && !h.isGoingFor(name, node))
+		}
+		if let && held {
+			return true
+		}
+	}
+	return false
+}

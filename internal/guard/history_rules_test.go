@@ -1,0 +1,407 @@
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func typesUID(s string) types.UID { return types.UID(s) }
+
+// oracle is what the test knows by itself.
+type oracle struct {
+	lines  []string
+	broken string
+	met    map[string]int
+	// asked counts how often a node began to ask, by its UID; lets which of these a guard has let go.
+	asked map[string]int
+	lets  map[string]bool
+	// unguardedOnce are those that ended since the guard was for the node no more.
+	unguardedOnce map[string]bool
+	// sick has the pods of a DaemonSet that are not ready whatever the node is, as "a" + node.
+	sick map[string]bool
+	// calm is true when the faults have ended, healed when all is well that was not.
+	calm, healed bool
+}
+
+func (h *history) fail(format string, args ...any) {
+	if h.broken == "" {
+		h.broken = fmt.Sprintf(format, args...)
+		h.say("BROKEN: %s", h.broken)
+	}
+}
+
+// step is one thing that happens.
+func (h *history) step() {
+	switch n := h.rng.Intn(100); {
+	case n < 30:
+		if h.chance(70) {
+			h.catchUp()
+		}
+		h.pass(pick(h, h.guards))
+	case n < 45:
+		h.kubelets()
+	case n < 68:
+		h.toolStep(h.tools[h.rng.Intn(2)])
+	case n < 76:
+		h.catchUpWith()
+	case n < 80:
+		if len(h.asleep) > 0 {
+			h.say("a manager wakes up, and makes %d writes", len(h.asleep))
+			h.met["woke"]++
+			for _, w := range h.asleep {
+				w()
+			}
+			h.asleep = nil
+		}
+	case n < 92:
+		h.trouble()
+	default:
+		h.user()
+	}
+}
+
+// trouble is what happens to nodes and pods.
+func (h *history) trouble() {
+	name := pick(h, h.nodes)
+	node := h.nodes[name]
+	switch h.rng.Intn(8) {
+	case 0:
+		node.Ready = !node.Ready
+		h.say("%s is Ready: %v", name, node.Ready)
+		h.setNode(node)
+	case 1:
+		node.Ready = true
+		h.setNode(node)
+	case 2:
+		ds := []string{"a", "b"}[h.rng.Intn(2)]
+		h.sick[ds+name] = !h.sick[ds+name]
+		if pod, there := h.targets[ds][name]; there {
+			pod.Ready = !h.sick[ds+name] && node.Ready
+			h.targets[ds][name] = pod
+		}
+		h.say("the pod of %s on %s is sick: %v", ds, name, h.sick[ds+name])
+	case 3:
+		if p, there := h.pods[pick(h, h.pods)]; there && p.role == "companion" {
+			p.Ready = false
+			h.pods[p.Name] = p
+		}
+	case 4:
+		if p, there := h.pods[pick(h, h.pods)]; there && p.role == "companion" && !p.Leaving {
+			h.say("the kubelet evicts %s", p.Name)
+			p.Phase, p.Ready = "Failed", false
+			h.pods[p.Name] = p
+		}
+	case 5:
+		h.gate[name] = !h.gate[name]
+	case 6:
+		h.addNode(fmt.Sprint("n", 6+h.rng.Intn(2)))
+	case 7:
+		if len(h.nodes) > 2 && h.chance(40) {
+			h.say("%s is deleted", name)
+			delete(h.nodes, name)
+		}
+	}
+}
+
+// user is what people do.
+func (h *history) user() {
+	name, guard := pick(h, h.nodes), pick(h, h.guards)
+	node := h.nodes[name]
+	switch h.rng.Intn(10) {
+	case 0, 1:
+		node.Approved = "ns/g1,ns/g2,ns/g3"
+		h.setNode(node)
+	case 2:
+		if h.chance(30) {
+			node.BreakGlass = "3 a.m."
+			h.say("the glass of %s is broken", name)
+			h.setNode(node)
+		}
+	case 3:
+		if g := h.guards[guard]; g != nil {
+			g = g.DeepCopy()
+			h.respec(g)
+			g.ResourceVersion = h.uid()
+			h.guards[guard] = g
+			h.say("%s: maxUnavailable %v, %+v", guard, g.Spec.MaxUnavailable, g.Spec.Release)
+		}
+	case 4:
+		if h.chance(25) && guard != "" {
+			target := h.guards[guard].Spec.Target.DaemonSet
+			h.say("%s is deleted", guard)
+			h.met["guard deleted"]++
+			delete(h.guards, guard)
+			if h.chance(70) {
+				h.addGuard(guard, target)
+			}
+		}
+	case 5:
+		h.foreign = h.chance(15)
+	case 6:
+		node.Unschedulable, node.Taints = false, nil
+		h.say("somebody opens %s", name)
+		h.setNode(node)
+	case 7:
+		if h.chance(40) {
+			node.Labels = map[string]string{"storage": []string{"yes", "no"}[h.rng.Intn(2)]}
+			h.setNode(node)
+		}
+	case 8:
+		h.missing[[]string{"a", "b"}[h.rng.Intn(2)]] = h.chance(15)
+	case 9:
+		if b, there := h.budgets[pick(h, h.budgets)]; there && h.chance(30) {
+			h.say("somebody deletes budget %s", b.Name)
+			delete(h.budgets, b.Name)
+		}
+	}
+}
+
+// guarded is which nodes a guard is for, found in another way than the planner does.
+func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []string) {
+	ds := g.Spec.Target.DaemonSet
+	for _, name := range sorted(c.nodes) {
+		pod, has := c.targets[ds][name]
+		if !has && c.nodes[name].Labels["storage"] != "yes" {
+			continue
+		}
+		all = append(all, name)
+		if has && pod.Ready && c.nodes[name].Ready {
+			sound = append(sound, name)
+		}
+	}
+	return all, sound
+}
+
+// limit is what maxUnavailable comes to. A node that was let go counts as one of the target's, whatever its labels are.
+func (h *history) limit(g *v1alpha1.NodeGuard) int {
+	all, _ := h.guarded(&h.cluster, g)
+	for _, o := range g.Status.Going {
+		if n, there := h.nodes[o.Node]; there && n.UID == o.UID && !slices.Contains(all, o.Node) {
+			all = append(all, o.Node)
+		}
+	}
+	return scaled(g.Spec.MaxUnavailable, len(all))
+}
+
+// decided checks a decision on what was true when it was made.
+func (h *history) decided(name string, in *Input, p *Plan) {
+	g := in.Guard
+	all, sound := h.guarded(&h.cluster, g)
+	limit := h.limit(g)
+	for _, m := range p.Moves {
+		if m.Kind != LetGo || m.Reason == v1alpha1.ReasonBreakGlass || h.missing[g.Spec.Target.DaemonSet] {
+			continue
+		}
+		others := 0
+		for _, n := range all {
+			if n != m.Node && (!slices.Contains(sound, n) || slices.ContainsFunc(p.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == n })) {
+				others++
+			}
+		}
+		if slices.Contains(sound, m.Node) && m.Reason == v1alpha1.ReasonConditionMet && others >= limit {
+			h.fail("%s lets %s go while %d others are away, of at most %d", name, m.Node, others, limit)
+		}
+		if !slices.Contains(sound, m.Node) {
+			h.met["hurt node let go"]++
+		}
+		node := h.nodes[m.Node]
+		if !node.Unschedulable && len(node.Taints) == 0 {
+			h.fail("%s lets %s go, which does not ask", name, m.Node)
+		}
+		if m.Reason == v1alpha1.ReasonConditionMet {
+			h.conditionMet(name, g, m.Node)
+		}
+		h.othersAgree(name, m.Node)
+		if h.foreign {
+			h.fail("%s lets %s go, which cannot be evicted", name, m.Node)
+		}
+	}
+}
+
+func (h *history) conditionMet(name string, g *v1alpha1.NodeGuard, node string) {
+	n := h.nodes[node]
+	switch g.Spec.Release.When {
+	case v1alpha1.ReleaseWhenApproval:
+		h.met["approved"]++
+		if !strings.Contains(n.Approved, "ns/"+name) {
+			h.fail("%s lets %s go, which nobody approved", name, node)
+		}
+	case v1alpha1.ReleaseWhenCheck:
+		check := h.pods[name+"-"+node+"-check"]
+		if n.Ready && (check.Phase != "Succeeded" || check.ExitCode != 0) {
+			h.fail("%s lets %s go, whose check has not said yes: %+v", name, node, check)
+		}
+	case v1alpha1.ReleaseWhenTargetsReady:
+	}
+}
+
+// moved checks a letting-go when it is written.
+func (h *history) moved(name string, limit int, p *Plan) {
+	g := h.guards[name]
+	in, free := 0, 0
+	for _, m := range p.Moves {
+		if m.Kind == Returns {
+			continue
+		}
+		if m.Kind == Back {
+			h.met["back"]++
+			if _, there := h.nodes[m.Node]; !there {
+				h.met["gone"]++
+			}
+			continue
+		}
+		in++
+		h.met["let go"]++
+		switch m.Reason {
+		case v1alpha1.ReasonBreakGlass:
+			h.met["break-glass"]++
+			free++
+		case v1alpha1.ReasonDeadlineReached:
+			h.met["deadline"]++
+		}
+		h.say("%s lets %s go: %s", name, m.Node, m.Reason)
+		if slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.UID == m.UID && !o.Returning }) {
+			h.fail("%s lets %s go twice", name, m.Node)
+		}
+		key := fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)
+		if h.lets[key] && !h.unguardedOnce[key] {
+			h.fail("%s lets %s go a second time for one asking", name, m.Node)
+		}
+		h.lets[key] = true
+	}
+	all, _ := h.guarded(&h.cluster, g)
+	for _, m := range p.Moves {
+		if m.Kind == Back && !slices.Contains(all, m.Node) {
+			h.unguardedOnce[fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)] = true
+		}
+	}
+	glass := 0
+	for _, o := range p.Status.Going {
+		if o.Reason == v1alpha1.ReasonBreakGlass {
+			glass++
+		}
+	}
+	if in > free && len(p.Status.Going)-glass > limit && !h.missing[g.Spec.Target.DaemonSet] {
+		h.fail("%s has let %d nodes go, of at most %d", name, len(p.Status.Going), limit)
+	}
+}
+
+// deleting : what protects a held node is not taken away.
+func (h *history) deleting(guard string, p *simPod, reason string) {
+	g, there := h.guards[guard]
+	if p.role != "companion" || !there || p.Owner != g.UID {
+		return
+	}
+	if reason == v1alpha1.ReasonRevisionStarted {
+		h.met["companion replaced"]++
+	}
+}
+
+// companionOn : never two companions of a guard on a node.
+func (h *history) companionOn(p *simPod) {
+	for _, other := range h.pods {
+		if p.role == "companion" && other.role == "companion" && other.guard == p.guard && other.Node == p.Node {
+			h.fail("two companions of %s on %s", p.guard, p.Node)
+		}
+	}
+}
+
+// explained : each guarded node that asks is going, or held for a reason.
+func (h *history) explained(in *Input, p *Plan) {
+	asks := map[string]bool{}
+	for i := range in.Nodes {
+		by, _ := asking(&in.Nodes[i], nil, in.Now)
+		asks[in.Nodes[i].Name] = by != ""
+	}
+	for _, n := range p.Nodes {
+		switch {
+		case n.Reason == "" || n.Message == "":
+			h.fail("%s is %s, and nobody says why", n.Name, n.State)
+		case asks[n.Name] && n.State == Guarded:
+			h.fail("%s asks to go, and is neither held nor going", n.Name)
+		case n.State == Held:
+			h.met[n.Reason]++
+		}
+	}
+	if len(p.Status.Held) > maxHeld || len(p.Status.Going) > maxGoing {
+		h.fail("a list of the status has no bound")
+	}
+	if !p.WakeAt.IsZero() && p.WakeAt.Before(in.Now) {
+		h.fail("the plan asks to be looked at again at a time that has passed")
+	}
+	if in.Live || !p.Confirm {
+		h.replaces(in, p)
+	}
+}
+
+// replaces : no companion is taken from a node that is held, and no more are replaced at once than may be.
+func (h *history) replaces(in *Input, p *Plan) {
+	states := map[string]State{}
+	for _, n := range p.Nodes {
+		states[n.Name] = n.State
+	}
+	missing := 0
+	for _, n := range in.Nodes {
+		if states[n.Name] == "" || !n.Ready || states[n.Name] == Going {
+			continue
+		}
+		ready := false
+		for i := range in.Companions {
+			if c := &in.Companions[i]; c.Node == n.Name && c.Owner == in.Guard.UID {
+				ready = isReady(c)
+			}
+		}
+		if !ready {
+			missing++
+		}
+	}
+	taken := 0
+	for _, a := range p.Actions {
+		d, deletes := a.(DeletePod)
+		if !deletes || d.Pod.AskedSince != "" || d.Pod.Owner != in.Guard.UID {
+			continue
+		}
+		if states[d.Pod.Node] == Held && isReady(&d.Pod) {
+			h.fail("the companion of %s is deleted, which is held", d.Pod.Node)
+		}
+		if states[d.Pod.Node] == Guarded && isReady(&d.Pod) {
+			taken++
+		}
+	}
+	if taken > 0 && missing+taken > 1 {
+		h.fail("%d companions are replaced while %d are missing", taken, missing)
+	}
+}
+
+// check is what must be true of the cluster after every step.
+func (h *history) check() {
+	for _, name := range sorted(h.budgets) {
+		b := h.budgets[name]
+		g, there := h.guards[b.guard]
+		node, exists := h.nodes[b.Node]
+		if !there || !exists || g.UID != b.Owner || !b.Open {
+			continue
+		}
+		if all, _ := h.guarded(&h.cluster, g); !slices.Contains(all, b.Node) {
+			b.loose = true
+			h.budgets[name] = b
+		}
+		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
+			h.fail("the budget of %s for %s is open, and nobody has let it go", b.guard, b.Node)
+		}
+	}
+	switch len(h.guards) {
+	case 2:
+		h.met["two guards on one node"]++
+	case 3:
+		h.met["three guards on one node"]++
+	}
+}

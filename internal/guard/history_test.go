@@ -1,0 +1,295 @@
+package guard
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+var (
+	histories = flag.Int("histories", 1500, "how many random histories to play")
+	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
+)
+
+// TestRandomHistories plays seeded histories of a cluster in which two tools drain nodes and everything goes wrong,
+// and checks the rules (docs/rules.md) after every step. When the faults end, every node that asked is let go, or held
+// for a reason that names what is missing; when that is there, all drains end.
+//
+// To see one: go test ./internal/guard -run TestRandomHistories -seed N -v
+func TestRandomHistories(t *testing.T) {
+	if *seed != 0 {
+		h := play(*seed)
+		t.Log(strings.Join(h.lines, "\n"))
+		if h.broken != "" {
+			t.Fatal(h.broken)
+		}
+		return
+	}
+	var group sync.WaitGroup
+	var next, first atomic.Int64
+	first.Store(int64(*histories) + 1)
+	for range 2 {
+		group.Go(func() {
+			for {
+				s := next.Add(1)
+				if s >= first.Load() {
+					return
+				}
+				if play(s).broken != "" {
+					for was := first.Load(); s < was && !first.CompareAndSwap(was, s); was = first.Load() {
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	if s := first.Load(); s <= int64(*histories) {
+		h := play(s)
+		t.Fatalf("seed %d: %s\n%s", s, h.broken, strings.Join(h.lines[max(0, len(h.lines)-60):], "\n"))
+	}
+}
+
+// TestTheHistoriesMeetWhatTheyAreFor : a rule that is never put to the test is no rule.
+func TestTheHistoriesMeetWhatTheyAreFor(t *testing.T) {
+	met := map[string]int{}
+	for s := int64(1); s <= 300; s++ {
+		for what, n := range play(s).met {
+			met[what] += n
+		}
+	}
+	for _, what := range []string{
+		"let go", "back", "gone", "evicted", "refused", "break-glass", "deadline", "check yes", "check no", "approved", "stale write", "conflict",
+		"manager died", "slept", "woke", "drained", "companion replaced", "hurt node let go", "guard deleted", "two guards on one node", "three guards on one node", "let go by two", "drained while another is sick",
+		v1alpha1.ReasonTooManyAway, v1alpha1.ReasonOtherGuardFirst, v1alpha1.ReasonOtherGuardHolds, v1alpha1.ReasonNoneMayGo, v1alpha1.ReasonCheckFailed,
+		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonNotItsTurn,
+	} {
+		if met[what] == 0 {
+			t.Errorf("in no history there is: %s", what)
+		}
+	}
+	t.Log(met)
+}
+
+// cluster is what is in the API. A cache is an old copy of parts of it.
+type cluster struct {
+	nodes   map[string]Node
+	targets map[string]map[string]TargetPod // of each DaemonSet, by node
+	missing map[string]bool                 // DaemonSets that do not exist
+	pods    map[string]simPod
+	budgets map[string]simBudget
+	guards  map[string]*v1alpha1.NodeGuard
+	foreign bool // somebody else's budget selects the companions
+}
+
+type simPod struct {
+	Pod
+	guard, role string
+}
+
+type simBudget struct {
+	Budget
+	guard string
+	// counted is true when the disruption controller has seen it as it is.
+	counted bool
+	// openFor is the machine that it was opened for; loose is true once the guard was not for the node in between.
+	openFor types.UID
+	loose   bool
+}
+
+// history is a cluster, its managers and the tools that drain its nodes.
+type history struct {
+	rng    *rand.Rand
+	now    time.Time
+	serial int
+	cluster
+	// cache is what the manager sees, each kind of it as of some time.
+	cache cluster
+	// asleep are writes of a manager that was frozen before it made them.
+	asleep []func()
+	// decisions counts those that were made, one after another.
+	decisions int
+	tools     []*tool
+	gate      map[string]bool // what a check on the node says
+	oracle
+}
+
+func play(s int64) *history {
+	h := &history{rng: rand.New(rand.NewSource(s)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{}}
+	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, sick: map[string]bool{}, unguardedOnce: map[string]bool{}}
+	h.begin()
+	steps := 150 + h.rng.Intn(250)
+	for i := 0; i < steps && h.broken == ""; i++ {
+		h.now = h.now.Add(time.Duration(h.rng.Intn(8000)) * time.Millisecond)
+		h.step()
+		h.check()
+	}
+	if h.broken == "" {
+		h.settle()
+	}
+	return h
+}
+
+func (h *history) chance(percent int) bool { return h.rng.Intn(100) < percent }
+
+func (h *history) say(format string, args ...any) {
+	h.lines = append(h.lines, h.now.Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (h *history) uid() string { h.serial++; return fmt.Sprint("u", h.serial) }
+
+func pick[K ~string, V any](h *history, m map[K]V) K {
+	keys := slices.Sorted(maps.Keys(m))
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[h.rng.Intn(len(keys))]
+}
+
+func (h *history) begin() {
+	h.cluster = cluster{nodes: map[string]Node{}, targets: map[string]map[string]TargetPod{"a": {}, "b": {}}, missing: map[string]bool{},
+		pods: map[string]simPod{}, budgets: map[string]simBudget{}, guards: map[string]*v1alpha1.NodeGuard{}}
+	for i := range 2 + h.rng.Intn(5) {
+		h.addNode(fmt.Sprint("n", i))
+	}
+	h.addGuard("g1", "a")
+	if h.chance(60) {
+		h.addGuard("g2", []string{"a", "b"}[h.rng.Intn(2)])
+		if h.chance(40) {
+			h.addGuard("g3", []string{"a", "b"}[h.rng.Intn(2)])
+		}
+	}
+	h.tools = []*tool{{name: "tool-1"}, {name: "tool-2"}}
+	h.catchUp()
+}
+
+func (h *history) addNode(name string) {
+	h.nodes[name] = Node{Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Ready: true, Labels: map[string]string{"storage": "yes"}}
+	h.gate[name] = h.chance(70)
+}
+
+func (h *history) addGuard(name, target string) {
+	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Generation: 1}}
+	g.Spec.Target.DaemonSet = target
+	h.respec(g)
+	h.guards[name] = g
+}
+
+// respec is a user who changes the spec.
+func (h *history) respec(g *v1alpha1.NodeGuard) {
+	spec := &g.Spec
+	spec.MaxUnavailable = []*intstr.IntOrString{nil, new(intstr.FromInt32(1)), new(intstr.FromInt32(1)), new(intstr.FromInt32(2)), new(intstr.FromString("50%")), new(intstr.FromInt32(0))}[h.rng.Intn(6)]
+	spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenTargetsReady}
+	switch h.rng.Intn(4) {
+	case 0:
+		spec.Release.When = v1alpha1.ReleaseWhenApproval
+	case 1:
+		spec.Release.When = v1alpha1.ReleaseWhenCheck
+		spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", IntervalSeconds: new(int32(5 + h.rng.Intn(40)))}
+	}
+	if h.chance(25) {
+		spec.Release.DeadlineSeconds = new(int32(30 + h.rng.Intn(120)))
+		spec.Release.OnDeadline = []v1alpha1.DeadlineAction{v1alpha1.OnDeadlineRelease, v1alpha1.OnDeadlineHold}[h.rng.Intn(2)]
+	}
+	g.Generation++
+	g.Labels = map[string]string{"revision": fmt.Sprint("r", h.rng.Intn(3))}
+}
+
+// copied is deep enough: what is in the maps is replaced, never changed.
+func (c *cluster) copied() cluster {
+	d := *c
+	d.nodes, d.pods, d.budgets, d.guards, d.missing = maps.Clone(c.nodes), maps.Clone(c.pods), maps.Clone(c.budgets), maps.Clone(c.guards), maps.Clone(c.missing)
+	d.targets = map[string]map[string]TargetPod{}
+	for name, pods := range c.targets {
+		d.targets[name] = maps.Clone(pods)
+	}
+	return d
+}
+
+func (h *history) catchUp() { h.cache = h.copied() }
+
+// catchUpWith one kind: watches are not in step with each other.
+func (h *history) catchUpWith() {
+	c := h.copied()
+	switch h.rng.Intn(5) {
+	case 0:
+		h.cache.nodes = c.nodes
+	case 1:
+		h.cache.pods = c.pods
+	case 2:
+		h.cache.budgets = c.budgets
+	case 3:
+		h.cache.guards = c.guards
+	case 4:
+		h.cache.targets, h.cache.missing, h.cache.foreign = c.targets, c.missing, c.foreign
+	}
+}
+
+var template = &corev1.PodSpec{NodeSelector: map[string]string{"storage": "yes"}}
+
+// view is what the plan gets of a cluster.
+func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
+	in, there := h.viewOne(c, name, live)
+	if there && Undecided(in) {
+		for i := range in.Peers {
+			peer := &in.Peers[i]
+			other, _ := h.viewOne(c, strings.TrimPrefix(peer.Name, "ns/"), live)
+			peer.Stances = Stances(other)
+		}
+	}
+	return in, there
+}
+
+// viewOne asks no other NodeGuard.
+func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
+	g, there := c.guards[name]
+	if !there {
+		return Input{}, false
+	}
+	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
+	ds := g.Spec.Target.DaemonSet
+	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template}
+	for _, node := range slices.Sorted(maps.Keys(c.targets[ds])) {
+		in.Target.Pods = append(in.Target.Pods, c.targets[ds][node])
+	}
+	for _, node := range slices.Sorted(maps.Keys(c.nodes)) {
+		in.Nodes = append(in.Nodes, c.nodes[node])
+	}
+	for _, pod := range slices.Sorted(maps.Keys(c.pods)) {
+		switch p := c.pods[pod]; {
+		case p.guard != name:
+		case p.role == "check":
+			in.Checks = append(in.Checks, p.Pod)
+		default:
+			in.Companions = append(in.Companions, p.Pod)
+		}
+	}
+	for _, budget := range slices.Sorted(maps.Keys(c.budgets)) {
+		if b := c.budgets[budget]; b.guard == name {
+			in.Budgets = append(in.Budgets, b.Budget)
+		}
+	}
+	if c.foreign {
+		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
+	}
+	for _, other := range slices.Sorted(maps.Keys(c.guards)) {
+		if o := c.guards[other]; other != name {
+			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Going})
+		}
+	}
+	return in, true
+}

@@ -1,0 +1,158 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Where NodeGuards have nodes in common, a node goes when all let it. So that no node waits at one of them for another that
+// waits for it elsewhere, none begins before all would let the node go by themselves, and what one has begun comes
+// first with the others.
+
+// peerWait is when to look again at a node whose check waits for another NodeGuard: nothing tells when that one would
+// let it go.
+const peerWait = 5 * time.Second
+
+// Stance is what a NodeGuard says by itself of a node that asks to go and that it has not let go.
+type Stance struct {
+	// Reason why it holds the node, and more of it; "" when it would let it go.
+	Reason  string
+	Message string
+	// Checks is true when nothing holds the node but its check, which has not said yes.
+	Checks bool
+}
+
+// Undecided is true when a node asks to go that was not let go: then it matters what other NodeGuards say of it.
+func Undecided(in Input) bool {
+	s := newSurvey(in)
+	return slices.ContainsFunc(s.nodes, func(w *work) bool { return w.asks() && !w.active() })
+}
+
+// Stances is what a NodeGuard says of the nodes that ask, whatever the others say of them. Those that another one has let go
+// have the places here that they will get.
+func Stances(in Input) map[string]Stance {
+	s := newSurvey(in)
+	since, _ := s.begunElsewhere()
+	for name := range since {
+		s.byName[name].letNow = true
+	}
+	stances := map[string]Stance{}
+	for _, w := range s.nodes {
+		if w.asks() && !w.active() && !w.letNow {
+			stances[w.Name] = s.stance(w)
+		}
+	}
+	return stances
+}
+
+func (s *survey) stance(w *work) Stance {
+	h := s.ruledOut()
+	if h == nil {
+		h = s.tooManyAway(w)
+	}
+	switch {
+	case h != nil:
+		return Stance{Reason: h.reason, Message: h.message}
+	case s.isChecked(w) && !s.saidYes(w):
+		return Stance{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+	case s.isChecked(w):
+		return Stance{} // how long ago does not matter: when another has let the node go, it runs again
+	}
+	if h = s.unmet(w); h != nil {
+		return Stance{Reason: h.reason, Message: h.message}
+	}
+	return Stance{}
+}
+
+// saidYes is true when no check is waited for: it has said yes to this asking, or is not asked.
+func (s *survey) saidYes(w *work) bool {
+	pod := w.check
+	return !w.Ready || s.released(w) || (pod != nil && !pod.Leaving && pod.AskedSince == token(w.askedSince) && pod.Phase == corev1.PodSucceeded)
+}
+
+// heldElsewhere holds a node that another NodeGuard would not let go; nil when all would, or one has. The check of another
+// one is waited for when that of this one has said yes, so that neither waits for the other to begin.
+func (s *survey) heldElsewhere(w *work) *hold {
+	if s.first != nil {
+		return nil
+	}
+	holds := func(p Peer) bool { return p.Stances[w.Name].Reason != "" && !p.Stances[w.Name].Checks }
+	i := slices.IndexFunc(s.in.Peers, holds)
+	if i < 0 && (!s.isChecked(w) || s.saidYes(w)) {
+		i = slices.IndexFunc(s.in.Peers, func(p Peer) bool { return p.Stances[w.Name].Checks })
+	}
+	if i < 0 {
+		return nil
+	}
+	s.plan.wake(s.in.Now.Add(peerWait))
+	name, stance := s.in.Peers[i].Name, s.in.Peers[i].Stances[w.Name]
+	return &hold{
+		reason:  v1alpha1.ReasonOtherGuardHolds,
+		message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", name, stance.Reason, stance.Message),
+		release: "NodeGuard " + name + " would let it go",
+	}
+}
+
+// isShared is true for a node that another NodeGuard holds as well, as long as it has not let it go.
+func (s *survey) isShared(w *work) bool {
+	return slices.ContainsFunc(s.in.Peers, func(p Peer) bool { _, shared := p.Stances[w.Name]; return shared })
+}
+
+// begun is a node that another NodeGuard has let go, and this one has not.
+type begun struct{ node, guard string }
+
+// queue is who asks, first come, first served, and the first of those that another NodeGuard has let go.
+func (s *survey) queue() ([]*work, *begun) {
+	var queue []*work
+	for _, w := range s.nodes {
+		if w.asks() {
+			queue = append(queue, w)
+		}
+	}
+	since, by := s.begunElsewhere()
+	slices.SortFunc(queue, func(a, b *work) int {
+		sinceA, begunA := since[a.Name]
+		sinceB, begunB := since[b.Name]
+		if begunA != begunB {
+			if begunA {
+				return -1
+			}
+			return 1
+		}
+		if begunA { // in an order that all NodeGuards see alike
+			return cmp.Or(sinceA.Compare(sinceB), strings.Compare(a.Name, b.Name))
+		}
+		return cmp.Or(a.askedSince.Compare(b.askedSince), strings.Compare(a.Name, b.Name))
+	})
+	// One that asks no more is first, too, until the other has noted that.
+	for _, w := range slices.Concat(queue, s.nodes) {
+		if _, other := since[w.Name]; other && !w.active() {
+			return queue, &begun{w.Name, by[w.Name]}
+		}
+	}
+	return queue, nil
+}
+
+// begunElsewhere are the guarded nodes that another NodeGuard has let go, since when, and which.
+func (s *survey) begunElsewhere() (since map[string]time.Time, by map[string]string) {
+	since, by = map[string]time.Time{}, map[string]string{}
+	for _, peer := range s.in.Peers {
+		for _, g := range peer.Going {
+			w := s.byName[g.Node]
+			if w == nil || w.UID != g.UID || g.Returning {
+				continue
+			}
+			if before, known := since[g.Node]; !known || g.Since.Time.Before(before) {
+				since[g.Node], by[g.Node] = g.Since.Time, peer.Name
+			}
+		}
+	}
+	return since, by
+}

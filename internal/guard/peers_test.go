@@ -1,0 +1,208 @@
+package guard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// checked has a check decide. With a phase, that of the first node has come so far.
+func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
+	return func(in *Input) {
+		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
+		if phase != "" {
+			in.Checks = append(in.Checks, Pod{
+				Name: "check-n1", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-time.Minute), Ended: t0.Add(-ended), AskedSince: token(t0.Add(-60 * time.Minute)),
+			})
+		}
+	}
+}
+
+// What other NodeGuards say of a node is heeded before it is let go anywhere.
+func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
+	saying := func(node string, stance Stance) func(*Input) {
+		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{node: stance}}} }
+	}
+	full := Stance{Reason: v1alpha1.ReasonTooManyAway, Message: "1 node is away"}
+	unasked := Stance{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+	tests := map[string]struct {
+		in   Input
+		node string
+		want string
+		// does are the checks that are made and taken away.
+		does []string
+	}{
+		"the other would":                 {scene(cordoned(0), saying("n1", Stance{})), "n1", "Going ConditionMet", nil},
+		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
+		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Going ConditionMet", nil},
+		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
+		"the other has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+			in.Peers[0].Going = []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}
+		}), "n1", "Going ConditionMet", nil},
+		"a third has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+			in.Peers = append(in.Peers, Peer{Name: "ns/third", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}})
+		}), "n1", "Going ConditionMet", nil},
+		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Going BreakGlass", nil},
+		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
+		}), "n1", "Held OtherGuardHolds", nil},
+		"one holds it, and another's check has not said yes": {scene(cordoned(0), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]Stance{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]Stance{"n1": full}}}
+		}), "n1", "Held OtherGuardHolds", nil},
+		"nobody has approved here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+		}), "n1", "Held AwaitingApproval", nil},
+		"both are to be checked: neither waits for the other": {scene(cordoned(0), checked("", 0), saying("n1", unasked)), "n1", "Held CheckRunning", []string{"make n1"}},
+		"no check runs for a node that another holds":         {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
+		"nor again":                                         {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
+		"a check that runs is waited for":                   {scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)), "n1", "Held CheckRunning", nil},
+		"what it has said is told":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
+		"the check here has said yes":                       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
+		"the check here said yes long ago":                  {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
+		"it did, and the other would by now":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", Stance{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
+		"one that waits for another keeps no check waiting": {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
+		"nor that of one that has asked before": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
+			in.Checks[0].AskedSince = token(in.Budgets[0].AskedSince)
+		}), "n2", "Held CheckRunning", []string{"make n2"}},
+		"of two, one after the other": {scene(cordoned(0, 1), saying("n1", Stance{}), func(in *Input) {
+			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+		}), "n2", "Held LettingGo", nil},
+		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", Stance{}), func(in *Input) {
+			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+		}), "n2", "Going ConditionMet", nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(tt.in)
+			if got := states(p)[tt.node]; got != tt.want {
+				t.Errorf("%s is %q, want %q", tt.node, got, tt.want)
+			}
+			var does []string
+			for _, a := range p.Actions {
+				switch a := a.(type) {
+				case MakeCheck:
+					does = append(does, "make "+a.Node)
+				case DeletePod:
+					does = append(does, "delete "+a.Pod.Name)
+				}
+			}
+			if !slices.Equal(does, tt.does) {
+				t.Errorf("it does %v, want %v", does, tt.does)
+			}
+			if strings.HasSuffix(tt.want, v1alpha1.ReasonOtherGuardHolds) && (p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
+				t.Errorf("nobody looks again, or knows at whom: %s, %+v", p.WakeAt, p.Status.Held)
+			}
+		})
+	}
+}
+
+func TestWhatANodeGuardSaysByItself(t *testing.T) {
+	approval := func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }
+	tests := map[string]struct {
+		in   Input
+		want string
+	}{
+		"nobody asks":      {scene(), "map[]"},
+		"it would":         {scene(cordoned(0)), "map[n1:]"},
+		"somebody is away": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:TooManyAway]"},
+		"of two, each":     {scene(cordoned(0, 1)), "map[n1: n2:]"},
+		"one was let go":   {scene(cordoned(0, 1), going(0, false)), "map[n2:TooManyAway]"},
+		"one was let go by another": {scene(cordoned(0, 1), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}}}
+		}), "map[n2:TooManyAway]"},
+		"what others say": {scene(cordoned(0), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{"n1": {Reason: "TooManyAway"}}}}
+		}), "map[n1:]"},
+		"none may go":                       {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:NoneMayGo]"},
+		"somebody else's budget":            {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
+		"nobody has approved":               {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
+		"somebody has approved":             {scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), "map[n1:]"},
+		"no check has run":                  {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
+		"the check says no":                 {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), "map[n1:CheckRunning (its check)]"},
+		"the check says yes":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
+		"it said yes long ago":              {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
+		"which is checked first is nothing": {scene(cordoned(0, 1), checked(corev1.PodRunning, 0)), "map[n1:CheckRunning (its check) n2:CheckRunning (its check)]"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for node, stance := range Stances(tt.in) {
+				got[node] = stance.Reason
+				if stance.Checks {
+					got[node] += " (its check)"
+				}
+				if (stance.Reason == "") != (stance.Message == "") {
+					t.Errorf("%+v says too little, or too much", stance)
+				}
+			}
+			if fmt.Sprint(got) != tt.want {
+				t.Errorf("%v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Two NodeGuards with different targets, of which one is sick on n3. A drain of n1 that one of them has begun and the other one
+// holds would keep n3 from being drained and mended, for which n1 waits.
+func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
+	sound, sick := scene(cordoned(0, 2)), scene(cordoned(0, 2), func(in *Input) {
+		in.Guard.Name, in.Guard.UID, in.Target.Pods[2].Ready = "other", "other", false
+		for i := range in.Nodes {
+			in.Companions[i].Owner, in.Budgets[i].Owner = "other", "other"
+		}
+	})
+	for range 3 { // each decides after the other
+		for _, pair := range [][2]*Input{{&sound, &sick}, {&sick, &sound}} {
+			in, other := pair[0], pair[1]
+			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Going: in.Guard.Status.Going}}
+			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Going: other.Guard.Status.Going, Stances: Stances(*other)}}
+			in.Guard.Status = Next(*in).Status
+		}
+	}
+	for _, in := range []*Input{&sound, &sick} {
+		if going := in.Guard.Status.Going; len(going) != 1 || going[0].Node != "n3" {
+			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, going)
+		}
+	}
+	// n3 is mended, and back.
+	for _, in := range []*Input{&sound, &sick} {
+		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Going = false, true, nil
+		in.Budgets[2].AskedSince = time.Time{}
+	}
+	sick.Peers, sound.Peers = nil, nil
+	if stance := Stances(sick)["n1"]; stance.Reason != "" {
+		t.Errorf("n1 is held still: %+v", stance)
+	}
+	sound.Peers = []Peer{{Name: "storage/other", Stances: Stances(sick)}}
+	if got := states(Next(sound))["n1"]; got != "Going ConditionMet" {
+		t.Errorf("n1 is %s", got)
+	}
+}
+
+func TestWhenOthersAreAsked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in   Input
+		want bool
+	}{
+		"nobody asks":                      {scene(), false},
+		"one asks":                         {scene(cordoned(0)), true},
+		"one was let go":                   {scene(cordoned(0), going(0, false)), false},
+		"one asks again before it is back": {scene(cordoned(0), going(0, true)), true},
+		"one asks that is not guarded": {scene(func(in *Input) {
+			in.Nodes = append(in.Nodes, Node{Name: "n4", Unschedulable: true})
+			in.Target.Template = nil
+		}), false},
+	} {
+		if got := Undecided(tt.in); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

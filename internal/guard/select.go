@@ -1,0 +1,74 @@
+package guard
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/everynode/everynode/internal/task"
+)
+
+// guards is true for a node that has a pod of the target, or should have one.
+//
+// A node that was let go and has not been seen to return stays guarded, whatever is left of the target there: it counts as away until
+// it is back or gone. Without that, a node whose pods have left would make room for the next one.
+func (s *survey) guards(w *work) bool {
+	switch {
+	case w.active():
+		return true
+	case s.in.Target.Missing || s.in.Target.Invalid != "":
+		// It may be made anew in a moment: what is guarded stays so.
+		return w.companion != nil || w.budget != nil || w.let
+	case w.targets > 0:
+		return true
+	default:
+		return s.isFor(w)
+	}
+}
+
+// isFor is true for a node that should have a pod of a DaemonSet. One that was let go stays, whatever taints it returns
+// with: these keep the target off, which is no reason to count it as back.
+func (s *survey) isFor(w *work) bool {
+	template := s.in.Target.Template
+	return template != nil && attracts(template, w.Node) && (w.let || !repelsTarget(template, w.Node))
+}
+
+// attracts is true for a node that a DaemonSet chooses by its name, selector and affinity.
+// Source: k8s.io/kubernetes pkg/controller/daemon, NodeShouldRunDaemonPod.
+func attracts(template *corev1.PodSpec, node *Node) bool {
+	if template.NodeName != "" && template.NodeName != node.Name {
+		return false
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: template.NodeSelector, Affinity: template.Affinity}}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}}
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(object)
+	return err == nil && matches
+}
+
+// repelsTarget is true for a node whose taints keep a DaemonSet's pod off. Those by which a node asks to go do not: what they
+// announce has not happened yet.
+func repelsTarget(template *corev1.PodSpec, node *Node) bool {
+	var taints []corev1.Taint
+	for _, taint := range node.Taints {
+		if _, asks := askingTaints[taint.Key]; !asks {
+			taints = append(taints, taint)
+		}
+	}
+	return task.Untolerated(taints, task.Tolerations(template.Tolerations)) != nil
+}
+
+// scaled is a number of nodes: rounded down, but never below one unless it is 0.
+func scaled(value *intstr.IntOrString, nodes int) int {
+	if value == nil {
+		return 1
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, false)
+	if err != nil {
+		return 0 // the API's rules have let nothing else in: hold
+	}
+	if n == 0 && value.Type == intstr.String && value.StrVal != "0%" {
+		return 1
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,221 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+const (
+	// maxHeld bounds status.held.
+	maxHeld = 10
+	// maxNames bounds how many nodes a message names.
+	maxNames = 3
+)
+
+// summarize is the status.
+func (s *survey) summarize() {
+	st := s.in.Guard.Status.DeepCopy()
+	st.ObservedGeneration = s.in.Guard.Generation
+	st.Revision = s.in.Revision
+	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Going: int32(len(s.going))}
+	for _, w := range s.nodes {
+		s.count(&st.Nodes, w)
+		s.plan.Nodes = append(s.plan.Nodes, s.explain(w))
+	}
+	st.Held = s.heldList()
+	st.Going = slices.SortedFunc(maps.Values(s.going), func(a, b v1alpha1.GoingNode) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Node, b.Node))
+	})
+	if len(st.Going) == 0 {
+		st.Going = nil
+	}
+	s.conditions(st)
+	s.plan.Status = *st
+}
+
+func (s *survey) count(n *v1alpha1.GuardCounts, w *work) {
+	if isReady(w.companion) {
+		n.Ready++
+	}
+	if w.companion != nil && w.companion.Revision == s.in.Revision && !w.companion.Leaving {
+		n.Updated++
+	}
+	if w.held != nil {
+		n.Held++
+	}
+	if w.away() {
+		n.Away++
+	}
+}
+
+func (s *survey) explain(w *work) NodeState {
+	state := NodeState{Name: w.Name, State: Guarded, Away: w.away(), Reason: v1alpha1.ReasonGuarding, Message: "it does not ask to go"}
+	switch g, going := s.going[w.Name]; {
+	case going && w.held == nil && (w.let || w.letNow):
+		state.State, state.Reason, state.Message = Going, g.Reason, "it was let go, and is not back"
+	case w.held != nil:
+		state.State, state.Reason, state.Message = Held, w.held.reason, w.held.message
+	}
+	return state
+}
+
+func (s *survey) heldList() []v1alpha1.HeldNode {
+	queue, _ := s.queue()
+	var held []v1alpha1.HeldNode
+	for _, w := range queue {
+		if w.held == nil || len(held) == maxHeld {
+			continue
+		}
+		h := v1alpha1.HeldNode{
+			Node: w.Name, AskedSince: metav1.NewTime(w.askedSince), AskedBy: w.askedBy,
+			Reason: w.held.reason, Message: w.held.message, Release: w.held.release, DeadlinePassed: w.held.late,
+		}
+		h.AskedSince = h.AskedSince.Rfc3339Copy()
+		if deadline := s.deadline(w); !deadline.IsZero() {
+			h.Deadline = metav1.NewTime(deadline)
+			h.Deadline = h.Deadline.Rfc3339Copy()
+		}
+		held = append(held, h)
+	}
+	return held
+}
+
+// Sentence is a held node in one sentence, the same in the event, and on the command line.
+func Sentence(guard string, h *v1alpha1.HeldNode) string {
+	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; it goes when: %s", guard, h.Node, h.AskedBy, h.Message, h.Release)
+}
+
+// conditions are Ready, Reconciling and Stalled, of which one is True.
+func (s *survey) conditions(st *v1alpha1.NodeGuardStatus) {
+	kind, reason, message := s.standing()
+	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		status := metav1.ConditionFalse
+		if c == kind {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+			Type: c, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: s.in.Guard.Generation, LastTransitionTime: metav1.NewTime(s.in.Now),
+		})
+	}
+}
+
+// standing is which of the conditions is True, and why.
+func (s *survey) standing() (kind, reason, message string) {
+	switch target := s.in.Target; {
+	case target.Invalid != "":
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidPodSelector, "spec.target.podSelector cannot be used: " + bounded(target.Invalid)
+	case target.Missing:
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotFound,
+			target.Name + " does not exist in this namespace: make it, or correct spec.target.daemonSet; nodes that are guarded stay so"
+	case s.in.Obstacle != nil:
+		return v1alpha1.ConditionStalled, s.in.Obstacle.Reason, s.in.Obstacle.Message
+	case s.blocked != "":
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonOverlappingBudget, fmt.Sprintf(
+			"PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two: have it select other pods, or give spec.template other labels", s.blocked)
+	case s.in.BudgetRefused != "" && slices.ContainsFunc(s.nodes, func(w *work) bool { return w.budget == nil }):
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, s.in.BudgetRefused
+	case len(s.nodes) == 0:
+		return v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, "no node has a pod of " + target.Name + ", or should have one"
+	}
+	return s.guarding()
+}
+
+// guarding is the rest of standing: how each node is guarded.
+func (s *survey) guarding() (kind, reason, message string) {
+	if kinds := s.evicted(); kinds != "" {
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, fmt.Sprintf(
+			"a drain evicts pods of the target itself, whatever is held here, since no DaemonSet owns them (%s): select pods of a DaemonSet, or protect these by a PodDisruptionBudget", kinds)
+	}
+	if names, taint := s.repelled(); names != "" {
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonUntoleratedTaint, fmt.Sprintf(
+			"the companion does not tolerate taint %s of %s, which are not guarded: add it to spec.template.spec.tolerations", taint, names)
+	}
+	if names := s.lacking(); names != "" {
+		return v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "companions that are not ready and up to date: " + names
+	}
+	return v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, "each guarded node has a ready companion" + s.company()
+}
+
+// company names the other NodeGuards of the same target.
+func (s *survey) company() string {
+	var names []string
+	for _, p := range s.in.Peers {
+		if p.SameTarget && len(names) < maxNames {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; the same target has NodeGuard " + strings.Join(names, ", ") + ", and a node goes when all let it"
+}
+
+// repelled names nodes whose taints no companion tolerates, and the first such taint.
+func (s *survey) repelled() (names, taint string) {
+	var found []string
+	for _, w := range s.nodes {
+		if t := s.repels(w); t != nil && w.companion == nil && w.Ready && !w.let {
+			if taint == "" {
+				taint = t.Key
+			}
+			found = append(found, w.Name)
+		}
+	}
+	return listed(found), taint
+}
+
+// evicted are the kinds of the target's owners whose pods drains do not leave where they are: all but those of DaemonSets,
+// and those that a kubelet runs by itself.
+func (s *survey) evicted() string {
+	if s.in.Target.Template != nil {
+		return ""
+	}
+	kinds := map[string]bool{}
+	for _, pod := range s.in.Target.Pods {
+		switch pod.OwnerKind {
+		case "DaemonSet", "Node":
+		case "":
+			kinds["no owner"] = true
+		default:
+			kinds[pod.OwnerKind] = true
+		}
+	}
+	return listed(slices.Sorted(maps.Keys(kinds)))
+}
+
+// lacking names nodes without a budget, or without a companion that is ready and up to date, but for those on which none can be.
+func (s *survey) lacking() string {
+	var found []string
+	for _, w := range s.nodes {
+		current := isReady(w.companion) && w.companion.Revision == s.in.Revision
+		name := w.Name
+		switch {
+		case w.letNow || w.active():
+			continue
+		case w.budget == nil:
+			name += " (no PodDisruptionBudget)"
+		case current || !w.Ready:
+			continue
+		case w.companion != nil && w.companion.Waiting != "":
+			name += " (" + bounded(w.companion.Waiting) + ")"
+		}
+		found = append(found, name)
+	}
+	return listed(found)
+}
+
+func listed(names []string) string {
+	if more := len(names) - maxNames; more > 0 {
+		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,196 @@
+package guard
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// survey is one look at a NodeGuard: the input, joined by node.
+type survey struct {
+	in   Input
+	plan Plan
+	// nodes are the guarded ones, by name order.
+	nodes  []*work
+	byName map[string]*work
+	// all are the nodes that are not guarded, too.
+	all map[string]*work
+	// going is status.going as it will be, by node.
+	going map[string]v1alpha1.GoingNode
+	// unbound counts pods of the target that are on no node: they are away.
+	unbound int
+	max     int
+	// blocked is the name of somebody else's budget that selects the companions; "" when none does.
+	blocked string
+	// first is what another NodeGuard has begun, and begins the node that this pass lets go and another one guards, too.
+	first  *begun
+	begins string
+}
+
+// work is what is known of one guarded node.
+type work struct {
+	*Node
+	// targets and readyTargets count the target's pods on it.
+	targets, readyTargets int
+	companion             *Pod
+	check                 *Pod
+	budget                *Budget
+	// askedBy is what it asks to go by; "" when it does not.
+	askedBy string
+	// askedSince is when it was first seen to.
+	askedSince time.Time
+	// let is true while it is in status.going as the API has it, and returning once it asks no more; letNow when it comes
+	// into it in this pass.
+	let, returning, letNow bool
+	// held is why it may not go; nil when it does not ask, or goes.
+	held *hold
+	// reserved is true while its check may still let it go, and turn its place among those that ask.
+	reserved bool
+	turn     int
+}
+
+// hold is why a node is held.
+type hold struct {
+	reason, message, release string
+	// late is true past the deadline.
+	late bool
+}
+
+// hurt is true for a node that is away by itself.
+func (w *work) hurt() bool { return !w.Ready || w.readyTargets == 0 }
+
+// away counts against maxUnavailable.
+func (w *work) away() bool { return w.let || w.letNow || w.hurt() }
+
+// active is true while its budget is to be open.
+func (w *work) active() bool { return w.let && !w.returning }
+
+func (w *work) asks() bool { return w.askedBy != "" }
+
+func newSurvey(in Input) *survey {
+	s := &survey{in: in, byName: map[string]*work{}, going: map[string]v1alpha1.GoingNode{}}
+	for _, g := range in.Guard.Status.Going {
+		s.going[g.Node] = g
+	}
+	s.all = s.join()
+	for i := range in.Nodes {
+		w := s.all[in.Nodes[i].Name]
+		w.askedBy, w.askedSince = asking(w.Node, w.budget, in.Now)
+		g, let := s.going[w.Name]
+		w.let = let && g.UID == w.UID
+		w.returning = w.let && g.Returning
+		if s.guards(w) {
+			s.nodes = append(s.nodes, w)
+			s.byName[w.Name] = w
+		}
+	}
+	slices.SortFunc(s.nodes, func(a, b *work) int { return strings.Compare(a.Name, b.Name) })
+	s.max = scaled(in.Guard.Spec.MaxUnavailable, len(s.nodes))
+	s.blocked = s.overlapping()
+	return s
+}
+
+// join puts what was seen on a node together.
+func (s *survey) join() map[string]*work {
+	all := make(map[string]*work, len(s.in.Nodes))
+	for i := range s.in.Nodes {
+		all[s.in.Nodes[i].Name] = &work{Node: &s.in.Nodes[i]}
+	}
+	s.joinTargets(all)
+	s.eachPod(s.in.Companions, func(pod *Pod) {
+		if w := all[pod.Node]; w != nil {
+			w.companion = pod
+		}
+	})
+	s.eachPod(s.in.Checks, func(pod *Pod) {
+		if w := all[pod.Node]; w != nil {
+			w.check = pod
+		}
+	})
+	for i := range s.in.Budgets {
+		budget := &s.in.Budgets[i]
+		if w := all[budget.Node]; w != nil && s.ours(budget.Owner) {
+			w.budget = budget
+		}
+	}
+	return all
+}
+
+func (s *survey) joinTargets(all map[string]*work) {
+	for _, pod := range s.in.Target.Pods {
+		w := all[pod.Node]
+		switch {
+		case w != nil && pod.Ready:
+			w.targets++
+			w.readyTargets++
+		case w != nil:
+			w.targets++
+		case pod.Node == "":
+			s.unbound++
+		}
+	}
+}
+
+// eachPod calls for each pod that this NodeGuard has made, and not an earlier one of the same name.
+func (s *survey) eachPod(pods []Pod, do func(*Pod)) {
+	for i := range pods {
+		if s.ours(pods[i].Owner) {
+			do(&pods[i])
+		}
+	}
+}
+
+// ours is true for what this NodeGuard has made, and not an earlier one of the same name.
+func (s *survey) ours(owner types.UID) bool { return owner == s.in.Guard.UID }
+
+// overlapping names a budget of somebody else that selects the companions.
+func (s *survey) overlapping() string {
+	for _, f := range s.in.Foreign {
+		if f.Selector != nil && f.Selector.Matches(s.in.Labels) {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// leave takes away all that the NodeGuard has made: budgets first to be gone, since they are what holds.
+func (s *survey) leave() Plan {
+	for i := range s.in.Budgets {
+		s.plan.do(DeleteBudget{s.in.Budgets[i]})
+	}
+	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
+		for i := range pods {
+			if !pods[i].Leaving {
+				s.plan.do(DeletePod{pods[i], v1alpha1.ReasonGuardDeleted})
+			}
+		}
+	}
+	s.plan.Status = *s.in.Guard.Status.DeepCopy()
+	return s.plan
+}
+
+// sweep deletes what is on no guarded node, or was made by an earlier NodeGuard of the same name.
+func (s *survey) sweep() {
+	kept := func(owner types.UID, node string) bool { return s.ours(owner) && s.byName[node] != nil }
+	for i := range s.in.Budgets {
+		if b := s.in.Budgets[i]; !kept(b.Owner, b.Node) {
+			s.plan.do(DeleteBudget{b})
+		}
+	}
+	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
+		for i := range pods {
+			if pod := pods[i]; !kept(pod.Owner, pod.Node) && !pod.Leaving {
+				s.plan.do(DeletePod{pod, v1alpha1.ReasonNoGuardedNodes})
+			}
+		}
+	}
+}
+
+func isReady(pod *Pod) bool {
+	return pod != nil && !pod.Leaving && pod.Ready && pod.Phase == corev1.PodRunning
+}

@@ -1,0 +1,159 @@
+package guardcontroller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
+)
+
+// maxParallelWrites bounds the writes that one pass has under way.
+const maxParallelWrites = 16
+
+// applied is how a pass went, beside what failed.
+type applied struct {
+	// taken is true when a name is not free yet.
+	taken bool
+	// refused is true when the API server has refused a pod, which the status is to say.
+	refused bool
+}
+
+// apply does what the plan says, in parallel. Errors are gathered: one write that fails keeps no other from being made.
+func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []guard.Action) (applied, error) {
+	errs := make([]error, len(actions))
+	var taken atomic.Bool
+	var group errgroup.Group
+	group.SetLimit(maxParallelWrites)
+	for i, action := range actions {
+		group.Go(func() error {
+			err := r.do(ctx, seen, action)
+			if apierrors.IsAlreadyExists(err) {
+				taken.Store(true)
+				err = nil
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	_ = group.Wait() // no error comes of it
+	refused := r.judge(seen.guard, actions, errs)
+	return applied{taken.Load(), refused}, some(errs)
+}
+
+// judge notes what the API server has refused to make. A pod is no error of the pass: when one more is tried is in the
+// plan. A budget is one, and so tried again: without it nothing holds a node.
+func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs []error) (refused bool) {
+	var pods, budgets []error
+	for i, action := range actions {
+		switch action.(type) {
+		case guard.MakeCompanion, guard.MakeCheck:
+			pods = append(pods, errs[i])
+			if refusal := (*loop.RefusedError)(nil); errors.As(errs[i], &refusal) {
+				errs[i] = nil
+			}
+		case guard.MakeBudget:
+			budgets = append(budgets, errs[i])
+		}
+	}
+	refused, _ = r.refusals.Judge(g, pods, r.Now()) // the other errors are in errs
+	_, _ = r.budgets.Judge(g, budgets, r.Now())
+	return refused
+}
+
+// maxErrors bounds what is said of writes that fail for the same reason.
+const maxErrors = 5
+
+func some(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxErrors; more > 0 {
+		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Action) error {
+	namespace := seen.guard.Namespace
+	switch a := action.(type) {
+	case guard.MakeCompanion:
+		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node))
+	case guard.MakeCheck:
+		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.AskedSince, r.Options))
+	case guard.MakeBudget:
+		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
+	case guard.SetBudget:
+		return r.setBudget(ctx, seen, a)
+	case guard.DeletePod:
+		return r.deletePod(ctx, namespace, a.Pod)
+	case guard.DeleteBudget:
+		return r.deleteBudget(ctx, namespace, a.Budget)
+	case guard.Consume:
+		return r.consume(ctx, a)
+	default:
+		return fmt.Errorf("doing a %T: nobody knows how", a)
+	}
+}
+
+// create makes a pod or a budget.
+func (r *Reconciler) create(ctx context.Context, resource string, o client.Object) error {
+	err := r.write("create", resource, func() error { return r.Client.Create(ctx, o) })
+	if refused := loop.AsRefusal(err); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// setBudget changes a budget under its resource version: whoever has changed it since knew more, or less.
+func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.SetBudget) error {
+	live, ok := seen.budgets[a.Budget.Name]
+	if !ok {
+		return nil
+	}
+	changed := live.DeepCopy()
+	guard.WriteBudget(changed, seen.guard.Name, a.Budget.Node, a.BudgetState)
+	err := r.write("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod guard.Pod) error {
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
+	err := r.write("delete", "pods", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &pod.UID}) })
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) deleteBudget(ctx context.Context, namespace string, b guard.Budget) error {
+	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: b.Name}}
+	err := r.write("delete", "poddisruptionbudgets", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &b.UID}) })
+	return client.IgnoreNotFound(err)
+}
+
+// consume takes the annotations off a node that a letting-go has used.
+func (r *Reconciler) consume(ctx context.Context, a guard.Consume) error {
+	annotations := map[string]any{v1alpha1.ApproveReleaseAnnotation: nil}
+	if a.Approved != "" {
+		annotations[v1alpha1.ApproveReleaseAnnotation] = a.Approved
+	}
+	if a.BreakGlass {
+		annotations[v1alpha1.BreakGlassAnnotation] = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": a.ResourceVersion, "annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}
+	err = r.write("patch", "nodes", func() error { return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)) })
+	return client.IgnoreNotFound(err)
+}

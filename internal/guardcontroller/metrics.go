@@ -1,0 +1,74 @@
+package guardcontroller
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/guard"
+)
+
+// Metrics are those of NodeGuards. No label holds a node's name. docs/metrics.md explains each.
+type Metrics struct {
+	nodes  *prometheus.GaugeVec
+	oldest *prometheus.GaugeVec
+	held   *prometheus.HistogramVec
+	writes *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	labels := []string{"namespace", "nodeguard"}
+	m := &Metrics{
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_guard_nodes",
+			Help: "Nodes that a NodeGuard guards, by state: guarded, and of these held, going and away.",
+		}, append(labels, "state")),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_guard_oldest_hold_timestamp_seconds",
+			Help: "When the node asked to go that is held for the longest time, in seconds since 1970; 0 while none is.",
+		}, labels),
+		held: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "everynode_guard_held_seconds",
+			Help:    "Time from when a node asked to go until it was let go, by reason: ConditionMet, DeadlineReached, BreakGlass.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
+		}, append(labels, "reason")),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_guard_api_writes_total",
+			Help: "Write requests to the API server for NodeGuards, events aside, by verb and resource.",
+		}, []string{"verb", "resource"}),
+	}
+	registry.MustRegister(m.nodes, m.oldest, m.held, m.writes)
+	return m
+}
+
+func (m *Metrics) status(name client.ObjectKey, p *guard.Plan) {
+	n := p.Status.Nodes
+	for state, count := range map[string]int32{"guarded": n.Guarded, "held": n.Held, "going": n.Going, "away": n.Away} {
+		m.nodes.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
+	}
+	var oldest float64
+	for i := range p.Status.Held {
+		if at := float64(p.Status.Held[i].AskedSince.Unix()); oldest == 0 || at < oldest {
+			oldest = at
+		}
+	}
+	m.oldest.WithLabelValues(name.Namespace, name.Name).Set(oldest)
+}
+
+func (m *Metrics) released(name client.ObjectKey, move guard.Move) {
+	m.held.WithLabelValues(name.Namespace, name.Name, move.Reason).Observe(max(move.Held.Seconds(), 0))
+}
+
+// forget drops the series of a NodeGuard that is gone.
+func (m *Metrics) forget(name client.ObjectKey) {
+	match := prometheus.Labels{"namespace": name.Namespace, "nodeguard": name.Name}
+	m.nodes.DeletePartialMatch(match)
+	m.oldest.DeletePartialMatch(match)
+	m.held.DeletePartialMatch(match)
+}
+
+// write counts a write and does it.
+func (r *Reconciler) write(verb, resource string, do func() error) error {
+	r.Metrics.writes.WithLabelValues(verb, resource).Inc()
+	return do()
+}

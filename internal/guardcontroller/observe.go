@@ -1,0 +1,252 @@
+package guardcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/guard"
+)
+
+// observation is what one pass sees.
+type observation struct {
+	guard *v1alpha1.NodeGuard
+	input guard.Input
+	// template of the companion.
+	template corev1.PodTemplateSpec
+	budgets  map[string]*policyv1.PodDisruptionBudget
+}
+
+// origin is where a pass reads: all from caches, or all from the API server.
+type origin struct {
+	nodes, made client.Reader
+	live        bool
+	// targets lists the pods of a target.
+	targets func(ctx context.Context, guard client.ObjectKey, selector labels.Selector) ([]corev1.Pod, error)
+}
+
+func (r *Reconciler) cached() origin {
+	return origin{nodes: r.Client, made: r.Own, targets: r.targets.list}
+}
+
+func (r *Reconciler) live() origin {
+	return origin{nodes: r.Reader, made: r.Reader, live: true, targets: func(ctx context.Context, name client.ObjectKey, selector labels.Selector) ([]corev1.Pod, error) {
+		var pods corev1.PodList
+		err := r.Reader.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabelsSelector{Selector: selector})
+		return pods.Items, err
+	}}
+}
+
+// around is what all NodeGuards of a pass see alike.
+type around struct {
+	nodes  []guard.Node
+	guards []v1alpha1.NodeGuard
+}
+
+// observe gathers everything that the plan reads.
+func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
+	what, err := r.lookAround(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := r.observeOne(ctx, g, what, from)
+	if err != nil {
+		return nil, err
+	}
+	return seen, r.askPeers(ctx, seen, what, from)
+}
+
+func (r *Reconciler) lookAround(ctx context.Context, from origin) (*around, error) {
+	what := &around{}
+	var nodes corev1.NodeList
+	if err := from.nodes.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		what.nodes = append(what.nodes, guard.ViewNode(&nodes.Items[i]))
+	}
+	var all v1alpha1.NodeGuardList
+	if err := from.nodes.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("listing NodeGuards: %w", err)
+	}
+	what.guards = all.Items
+	slices.SortFunc(what.guards, func(a, b v1alpha1.NodeGuard) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
+	return what, nil
+}
+
+func nameOf(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }
+
+// observeOne is what one NodeGuard sees.
+func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what *around, from origin) (*observation, error) {
+	name := client.ObjectKeyFromObject(g)
+	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
+	in := &seen.input
+	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
+	in.Obstacle = (*guard.Obstacle)(r.refusals.Of(g))
+	if refused := r.budgets.Of(g); refused != nil {
+		in.BudgetRefused = refused.Message
+	}
+	if err := r.observeTarget(ctx, seen, from); err != nil {
+		return nil, err
+	}
+	seen.template = guard.Template(g, in.Target.Template, r.Options)
+	in.Revision, in.Tolerations = guard.Revision(&seen.template), seen.template.Spec.Tolerations
+	in.Labels = guard.Companion(g, &seen.template, "").Labels
+	made, err := r.made(ctx, name, from)
+	if err != nil {
+		return nil, err
+	}
+	seen.add(made)
+	for i := range what.guards {
+		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
+			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
+			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Going: o.Status.Going})
+		}
+	}
+	return seen, nil
+}
+
+// askPeers has the other NodeGuards say what they think of the nodes that ask to go, on what is seen in this moment: each
+// may have its reason to hold one.
+func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *around, from origin) error {
+	if len(seen.input.Peers) == 0 || !guard.Undecided(seen.input) {
+		return nil
+	}
+	byName := map[string]*v1alpha1.NodeGuard{}
+	for i := range what.guards {
+		byName[nameOf(&what.guards[i])] = &what.guards[i]
+	}
+	for i := range seen.input.Peers {
+		peer := &seen.input.Peers[i]
+		other, err := r.observeOne(ctx, byName[peer.Name], what, from)
+		if err != nil {
+			return fmt.Errorf("looking at NodeGuard %s: %w", peer.Name, err)
+		}
+		peer.Stances = guard.Stances(other.input)
+	}
+	return nil
+}
+
+// observeTarget finds the target's pods and, for a DaemonSet, which nodes it is for.
+func (r *Reconciler) observeTarget(ctx context.Context, seen *observation, from origin) error {
+	if seen.guard.Spec.Target.DaemonSet != "" {
+		return r.observeDaemonSet(ctx, seen, from)
+	}
+	target := &seen.input.Target
+	target.Name = "the target"
+	selector, invalid := metav1.LabelSelectorAsSelector(seen.guard.Spec.Target.PodSelector)
+	if invalid != nil {
+		target.Invalid = invalid.Error()
+		return nil //nolint:nilerr // the user's mistake is no error of the pass: the status says so
+	}
+	return r.observePods(ctx, seen, from, selector, "")
+}
+
+func (r *Reconciler) observeDaemonSet(ctx context.Context, seen *observation, from origin) error {
+	name, target := seen.guard.Spec.Target.DaemonSet, &seen.input.Target
+	target.Name = "DaemonSet " + name
+	var ds appsv1.DaemonSet
+	err := from.made.Get(ctx, client.ObjectKey{Namespace: seen.guard.Namespace, Name: name}, &ds)
+	if apierrors.IsNotFound(err) {
+		target.Missing = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("getting DaemonSet: %w", err)
+	}
+	target.Template = &ds.Spec.Template.Spec
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the selector of DaemonSet %s: %w", name, err)
+	}
+	return r.observePods(ctx, seen, from, selector, ds.UID)
+}
+
+// observePods finds the target's pods; those of an owner only, if there is one.
+func (r *Reconciler) observePods(ctx context.Context, seen *observation, from origin, selector labels.Selector, owner types.UID) error {
+	pods, err := from.targets(ctx, client.ObjectKeyFromObject(seen.guard), selector)
+	if err != nil {
+		return fmt.Errorf("listing the target's pods: %w", err)
+	}
+	for i := range pods {
+		ref := metav1.GetControllerOf(&pods[i])
+		if _, companion := pods[i].Labels[v1alpha1.NodeGuardLabel]; companion || (owner != "" && (ref == nil || ref.UID != owner)) {
+			continue
+		}
+		if view, is := guard.ViewTarget(&pods[i]); is {
+			seen.input.Target.Pods = append(seen.input.Target.Pods, view)
+		}
+	}
+	return nil
+}
+
+// made is what NodeGuards of a name have made, and the budgets of others in the namespace.
+type made struct {
+	pods             []corev1.Pod
+	budgets, foreign []policyv1.PodDisruptionBudget
+}
+
+func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origin) (made, error) {
+	var m made
+	var pods corev1.PodList
+	if err := from.made.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingLabels{v1alpha1.NodeGuardLabel: name.Name}); err != nil {
+		return m, fmt.Errorf("listing companions: %w", err)
+	}
+	for i := range pods.Items {
+		if isOurs(&pods.Items[i], name.Name) {
+			m.pods = append(m.pods, pods.Items[i])
+		}
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := from.made.List(ctx, &budgets, client.InNamespace(name.Namespace)); err != nil {
+		return m, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	for i := range budgets.Items {
+		switch b := &budgets.Items[i]; {
+		case b.Labels[v1alpha1.NodeGuardLabel] == name.Name && isOurs(b, name.Name):
+			m.budgets = append(m.budgets, *b)
+		case b.Labels[v1alpha1.NodeGuardLabel] == "" || b.Annotations[v1alpha1.NodeGuardUIDAnnotation] == "":
+			m.foreign = append(m.foreign, *b)
+		}
+	}
+	return m, nil
+}
+
+// isOurs is true for what a NodeGuard of that name has made: a label alone may be anybody's.
+func isOurs(o metav1.Object, name string) bool {
+	if ref := metav1.GetControllerOf(o); ref != nil {
+		return ref.Kind == "NodeGuard" && ref.Name == name && ref.APIVersion == v1alpha1.GroupVersion.String()
+	}
+	return o.GetAnnotations()[v1alpha1.NodeGuardUIDAnnotation] != ""
+}
+
+func (o *observation) add(m made) {
+	for i := range m.pods {
+		view := guard.ViewPod(&m.pods[i])
+		if m.pods[i].Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck {
+			o.input.Checks = append(o.input.Checks, view)
+		} else {
+			o.input.Companions = append(o.input.Companions, view)
+		}
+	}
+	for i := range m.budgets {
+		o.budgets[m.budgets[i].Name] = &m.budgets[i]
+		o.input.Budgets = append(o.input.Budgets, guard.ReadBudget(&m.budgets[i]))
+	}
+	for i := range m.foreign {
+		if selector, err := metav1.LabelSelectorAsSelector(m.foreign[i].Spec.Selector); err == nil {
+			o.input.Foreign = append(o.input.Foreign, guard.ForeignBudget{Name: m.foreign[i].Name, Selector: selector})
+		}
+	}
+}

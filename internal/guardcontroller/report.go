@@ -1,0 +1,151 @@
+package guardcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
+)
+
+// Actions of events.
+const (
+	actionHold    = "Hold"
+	actionRelease = "Release"
+	actionGuard   = "Guard"
+)
+
+// reports remembers the NodeGuards as they were written last, until the cache shows it, and when that was.
+type reports struct {
+	loop.Pace
+	mu     sync.Mutex
+	newest loop.Newest[*v1alpha1.NodeGuard]
+}
+
+func newReports() *reports { return &reports{newest: loop.Newest[*v1alpha1.NodeGuard]{}} }
+
+// of is the newest known version of a cached NodeGuard.
+func (r *reports) of(cached *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest.Of(cached)
+}
+
+func (r *reports) wrote(g *v1alpha1.NodeGuard, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest.Remember(g)
+	r.Wrote(client.ObjectKeyFromObject(g), now)
+}
+
+func (r *reports) forget(name client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.newest, name)
+	r.Forget(name)
+}
+
+// writeStatus writes the whole status under the resource version that the plan was made on, and tells what is new.
+func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guard.Plan) error {
+	before := seen.guard.Status
+	changed := seen.guard.DeepCopy()
+	changed.Status = p.Status
+	if err := r.write("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	r.reports.wrote(changed, r.Now())
+	seen.guard = changed
+	r.announce(ctx, seen, &before, p)
+	return nil
+}
+
+// report writes the status if it changed, and returns when to look again; zero means when something happens.
+func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
+	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
+	next := loop.Until(p.WakeAt, now)
+	r.Metrics.status(name, p)
+	if equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
+		return next, nil
+	}
+	if wait := r.reports.Wait(name, now); wait > 0 {
+		return loop.Soonest(next, wait), nil
+	}
+	return next, client.IgnoreNotFound(r.writeStatus(ctx, seen, p))
+}
+
+// announce says what is new, after it was written: who was let go, who is back, who is held and why.
+func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1alpha1.NodeGuardStatus, p *guard.Plan) {
+	name := seen.guard.Namespace + "/" + seen.guard.Name
+	log := logf.FromContext(ctx)
+	for _, m := range p.Moves {
+		switch m.Kind {
+		case guard.LetGo:
+			kind, note := corev1.EventTypeNormal, fmt.Sprintf("NodeGuard %s lets node %s go, after %s (%s)", name, m.Node, m.Held.Round(time.Second), m.Reason)
+			if m.Note != "" {
+				note += ": " + m.Note
+			}
+			if m.Reason != v1alpha1.ReasonConditionMet {
+				kind = corev1.EventTypeWarning
+			}
+			r.Metrics.released(client.ObjectKeyFromObject(seen.guard), m)
+			r.tell(seen.guard, m.Node, m.UID, kind, v1alpha1.ReasonNodeReleased, actionRelease, note)
+			log.Info("node let go", "node", m.Node, "reason", m.Reason)
+		case guard.Back:
+			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeBack, actionRelease,
+				fmt.Sprintf("NodeGuard %s counts node %s as away no more: %s", name, m.Node, m.Note))
+		case guard.Returns: // nothing has ended yet
+		}
+	}
+	r.announceHolds(seen, before, &p.Status)
+	r.announceCondition(seen.guard, before, &p.Status)
+}
+
+func (r *Reconciler) announceHolds(seen *observation, before, after *v1alpha1.NodeGuardStatus) {
+	uids := map[string]types.UID{}
+	for i := range seen.input.Nodes {
+		uids[seen.input.Nodes[i].Name] = seen.input.Nodes[i].UID
+	}
+	for i := range after.Held {
+		h := &after.Held[i]
+		was := slices.IndexFunc(before.Held, func(o v1alpha1.HeldNode) bool { return o.Node == h.Node })
+		switch {
+		case h.Reason == v1alpha1.ReasonLettingGo:
+		case was < 0 || before.Held[was].Reason != h.Reason:
+			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeNormal, v1alpha1.ReasonNodeHeld, actionHold,
+				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
+		case h.DeadlinePassed && !before.Held[was].DeadlinePassed:
+			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeWarning, v1alpha1.ReasonHoldDeadlinePassed, actionHold,
+				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
+		}
+	}
+}
+
+func (r *Reconciler) announceCondition(g *v1alpha1.NodeGuard, before, after *v1alpha1.NodeGuardStatus) {
+	is := meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionStalled)
+	was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionStalled)
+	if is != nil && is.Status == metav1.ConditionTrue && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
+		r.event(g, nil, corev1.EventTypeWarning, is.Reason, actionGuard, is.Message)
+	}
+}
+
+// tell sends an event to whoever looks at the NodeGuard, and to whoever looks at the node.
+func (r *Reconciler) tell(g *v1alpha1.NodeGuard, name string, uid types.UID, kind, reason, action, note string) {
+	loop.Tell(r.Recorder, g, loop.Node(name, uid), kind, reason, action, note)
+}
+
+func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {
+	loop.Event(r.Recorder, regarding, related, kind, reason, action, note)
+}

@@ -1,0 +1,128 @@
+package guardcontroller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// syncTimeout is how long a pass waits for the first list of a target's pods.
+const syncTimeout = 20 * time.Second
+
+// targets has a cache for the pods of each target: which pods these are is known at run time only, and to hold all pods of
+// the cluster would cost more than all the rest.
+type targets struct {
+	config *rest.Config
+	scheme *runtime.Scheme
+	wake   *waker
+
+	mu sync.Mutex
+	// ctx is that of the manager; nil before it has begun.
+	ctx context.Context
+	of  map[client.ObjectKey]*targetCache
+}
+
+type targetCache struct {
+	cache.Cache
+	selector string
+	cancel   context.CancelFunc
+}
+
+func newTargets(config *rest.Config, scheme *runtime.Scheme, wake *waker) *targets {
+	return &targets{config: config, scheme: scheme, wake: wake, of: map[client.ObjectKey]*targetCache{}}
+}
+
+// Start keeps the context under which caches run.
+func (t *targets) Start(ctx context.Context) error {
+	t.mu.Lock()
+	t.ctx = ctx
+	t.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
+// list is the pods of a NodeGuard's target.
+func (t *targets) list(ctx context.Context, guard client.ObjectKey, selector labels.Selector) ([]corev1.Pod, error) {
+	pods, err := t.cacheOf(guard, selector) //nolint:contextcheck // the cache outlives the pass: it ends with the manager
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !pods.WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("waiting for the first list: %w", context.Cause(ctx))
+	}
+	var list corev1.PodList
+	err = pods.List(ctx, &list, client.InNamespace(guard.Namespace), client.UnsafeDisableDeepCopy)
+	return list.Items, err
+}
+
+func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*targetCache, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, ok := t.of[guard]
+	if ok && known.selector == selector.String() {
+		return known, nil
+	}
+	if ok {
+		known.cancel()
+		delete(t.of, guard)
+	}
+	if t.ctx == nil {
+		return nil, fmt.Errorf("watching the target of %s: the manager has not begun", guard)
+	}
+	c, err := cache.New(t.config, cache.Options{
+		Scheme: t.scheme,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
+			Namespaces: map[string]cache.Config{guard.Namespace: {LabelSelector: selector}},
+			Transform:  func(o any) (any, error) { return strip(o), nil },
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache: %w", err)
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	informer, err := c.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		err = t.tell(informer, guard)
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching pods: %w", err)
+	}
+	go func() { _ = c.Start(ctx) }() // it ends with the context, and has no other error
+	t.of[guard] = &targetCache{Cache: c, selector: selector.String(), cancel: cancel}
+	return t.of[guard], nil
+}
+
+// tell wakes the NodeGuard when a pod of its target changes in a way that matters.
+func (t *targets) tell(informer cache.Informer, guard client.ObjectKey) error {
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { t.wake.guard(guard) },
+		UpdateFunc: func(before, after any) {
+			if podChanged(before.(*corev1.Pod), after.(*corev1.Pod)) {
+				t.wake.guard(guard)
+			}
+		},
+		DeleteFunc: func(any) { t.wake.guard(guard) },
+	})
+	return err
+}
+
+func (t *targets) forget(guard client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.of[guard]; ok {
+		known.cancel()
+		delete(t.of, guard)
+	}
+}

@@ -1,0 +1,193 @@
+package guardcontroller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/task"
+)
+
+const (
+	// coalesce gathers events into one pass, which is linear in the nodes.
+	coalesce = 50 * time.Millisecond
+
+	parallelNodeGuards = 4
+	passTimeout        = 2 * time.Minute
+
+	firstErrorWait   = 20 * time.Millisecond
+	longestErrorWait = 30 * time.Second
+)
+
+// Setup makes the controller of NodeGuards part of a manager, with a cache of its own for what they make.
+func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, error) {
+	ours, err := labels.NewRequirement(v1alpha1.NodeGuardLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme = mgr.GetScheme()
+		o.Cache = cache.Options{
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*ours)}},
+			DefaultTransform: func(o any) (any, error) { return strip(o), nil },
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache for what NodeGuards make: %w", err)
+	}
+	if err := mgr.Add(own); err != nil {
+		return nil, err
+	}
+	r := &Reconciler{
+		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
+		Metrics: metrics, Options: opts,
+		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
+		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), reports: newReports(),
+	}
+	r.targets = newTargets(mgr.GetConfig(), mgr.GetScheme(), &r.wake)
+	if err := mgr.Add(r.targets); err != nil {
+		return nil, err
+	}
+	return r, r.watch(mgr, own.GetCache())
+}
+
+func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodeguard").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: parallelNodeGuards,
+			ReconciliationTimeout:   passTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
+		}).
+		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).
+		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(named), podChanges)).
+		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.ofBudget), specChanges)).
+		WatchesRawSource(source.Kind[client.Object](own, &appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(r.wake.begin)).
+		Complete(r)
+}
+
+// waker puts NodeGuards into the queue for what no watch of the manager tells.
+type waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (w *waker) begin(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+func (w *waker) guard(name client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.AddAfter(reconcile.Request{NamespacedName: name}, coalesce)
+	}
+}
+
+// named is the NodeGuard whose name a pod or a budget carries.
+func named(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeGuardLabel]}}}
+}
+
+func (r *Reconciler) those(ctx context.Context, want func(*v1alpha1.NodeGuard) bool) []reconcile.Request {
+	var list v1alpha1.NodeGuardList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only a cache that is not started answers with an error
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if want(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.those(ctx, func(*v1alpha1.NodeGuard) bool { return true })
+}
+
+func (r *Reconciler) others(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.UID != o.GetUID() })
+}
+
+func (r *Reconciler) ofBudget(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[v1alpha1.NodeGuardLabel] != "" {
+		return named(ctx, o)
+	}
+	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == o.GetNamespace() })
+}
+
+func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool {
+		return g.Namespace == o.GetNamespace() && g.Spec.Target.DaemonSet == o.GetName()
+	})
+}
+
+// goingChanged passes what of a NodeGuard matters to others.
+var goingChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.NodeGuard).Status.Going, e.ObjectNew.(*v1alpha1.NodeGuard).Status.Going)
+}}
+
+// nodeChanges pass what the plan reads of a node: no heartbeat.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := guard.ViewNode(e.ObjectOld.(*corev1.Node)), guard.ViewNode(e.ObjectNew.(*corev1.Node))
+	before.ResourceVersion = after.ResourceVersion
+	return !equality.Semantic.DeepEqual(before, after)
+}}
+
+var podChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return podChanged(e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod))
+}}
+
+func podChanged(before, after *corev1.Pod) bool {
+	return guard.ViewPod(before) != guard.ViewPod(after) || before.Labels[v1alpha1.NodeGuardLabel] != after.Labels[v1alpha1.NodeGuardLabel]
+}
+
+// specChanges pass what is said in a budget, not what the disruption controller counts.
+var specChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+}}
+
+// strip drops what no plan reads. It changes its argument, which must not be in a cache yet.
+func strip(o any) any {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		o.ManagedFields = nil
+		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
+	case client.Object:
+		o.SetManagedFields(nil)
+	}
+	return o
+}

@@ -1,0 +1,301 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/guardcontroller"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// startGuards runs a manager of NodeGuards until stop is called or the test ends. stop is a sudden end.
+func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
+	t.Helper()
+	skip := true
+	cacheOptions, err := controller.CacheOptions()
+	must(t, err)
+	unthrottled := rest.CopyConfig(asManager)
+	unthrottled.QPS = -1 // as cmd/everynode has it
+	mgr, err := ctrl.NewManager(unthrottled, ctrl.Options{
+		Scheme: scheme, Cache: cacheOptions, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
+			c, err := client.NewWithWatch(cfg, opts)
+			if err != nil {
+				return nil, err
+			}
+			return interceptor.NewClient(c, faults), nil
+		},
+	})
+	must(t, err)
+	_, err = guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("running the manager: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// guarded is a world with a DaemonSet whose pods, and the companions beside them, are played.
+type guarded struct {
+	*world
+	ds *appsv1.DaemonSet
+}
+
+// newGuarded has nodes with a ready pod of DaemonSet storage each. It plays the kubelets, and the disruption controller.
+func newGuarded(t *testing.T, nodes ...string) *guarded {
+	t.Helper()
+	g := &guarded{world: newWorld(t)}
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // for a thousand nodes
+	t.Cleanup(cancel)
+	g.ctx = ctx
+	g.ds = g.daemonSet("storage")
+	g.play()
+	for _, node := range nodes {
+		g.node(node)
+		g.target(node)
+	}
+	t.Cleanup(func() {
+		must(t, admin.DeleteAllOf(context.Background(), &v1alpha1.NodeGuard{}, client.InNamespace(g.namespace)))
+		must(t, admin.DeleteAllOf(context.Background(), &policyv1.PodDisruptionBudget{}, client.InNamespace(g.namespace)))
+	})
+	return g
+}
+
+// daemonSet makes a DaemonSet for all nodes of the test.
+func (g *guarded) daemonSet(name string) *appsv1.DaemonSet {
+	g.t.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: name}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
+	ds.Spec.Template.Spec = corev1.PodSpec{NodeSelector: map[string]string{"world": g.namespace}, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	must(g.t, admin.Create(g.ctx, ds))
+	return ds
+}
+
+// target makes the DaemonSet's pod on a node.
+func (g *guarded) target(node string) { g.targetOf(g.ds, node) }
+
+func (g *guarded) targetOf(ds *appsv1.DaemonSet, node string) {
+	g.t.Helper()
+	yes := true
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: g.namespace, Name: ds.Name + "-" + node, Labels: map[string]string{"app": ds.Name},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: &yes}},
+	}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	must(g.t, admin.Create(g.ctx, pod))
+}
+
+// play brings pods to life and to their end, and counts budgets, woken by watches.
+func (g *guarded) play() {
+	ctx, cancel := context.WithCancel(g.ctx)
+	var group sync.WaitGroup
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}} {
+		// The API server ends a watch whose events nobody takes in time.
+		queue := make(chan watch.Event, 20000)
+		group.Go(func() {
+			defer close(queue)
+			for ctx.Err() == nil { // one that it has ended begins anew, with all that is there
+				events, err := admin.Watch(ctx, list, client.InNamespace(g.namespace))
+				if err != nil {
+					time.Sleep(20 * time.Millisecond)
+					continue
+				}
+				for event := range events.ResultChan() {
+					queue <- event
+				}
+			}
+		})
+		for range 8 {
+			group.Go(func() {
+				for event := range queue {
+					if event.Type != watch.Deleted && ctx.Err() == nil {
+						g.changed(event.Object)
+					}
+				}
+			})
+		}
+	}
+	g.t.Cleanup(func() { cancel(); group.Wait() })
+}
+
+func (g *guarded) changed(o runtime.Object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		g.kubelet(o)
+	case *policyv1.PodDisruptionBudget:
+		g.disruption(o)
+	}
+}
+
+// disruption plays the disruption controller.
+func (g *guarded) disruption(b *policyv1.PodDisruptionBudget) {
+	if b.Status.ObservedGeneration == b.Generation {
+		return
+	}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation, ExpectedPods: 1, CurrentHealthy: 1,
+		DesiredHealthy: b.Spec.MinAvailable.IntVal, DisruptionsAllowed: 1 - b.Spec.MinAvailable.IntVal,
+	}
+	_ = admin.Status().Update(g.ctx, b) // a conflict is followed by another event
+}
+
+func (g *guarded) kubelet(pod *corev1.Pod) {
+	if !pod.DeletionTimestamp.IsZero() {
+		_ = admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
+		return
+	}
+	if pod.Status.Phase == corev1.PodPending {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		_ = admin.Status().Update(g.ctx, pod) // a conflict is followed by another event
+	}
+}
+
+func (g *guarded) guard(change func(*v1alpha1.NodeGuardSpec)) {
+	g.t.Helper()
+	ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}
+	ng.Spec.Target.DaemonSet = "storage"
+	if change != nil {
+		change(&ng.Spec)
+	}
+	must(g.t, admin.Create(g.ctx, ng))
+}
+
+func (g *guarded) live() *v1alpha1.NodeGuard {
+	g.t.Helper()
+	ng := &v1alpha1.NodeGuard{}
+	must(g.t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: "storage"}, ng))
+	return ng
+}
+
+// ready waits until that many nodes are guarded, each with a ready companion.
+func (g *guarded) ready(n int32) {
+	g.t.Helper()
+	g.eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
+		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Away != 0 || nodes.Going != 0 {
+			return fmt.Errorf("the status is %+v", g.live().Status)
+		}
+		return nil
+	})
+}
+
+func (g *guarded) cordon(node string, cordoned bool) {
+	g.t.Helper()
+	must(g.t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(fmt.Sprintf(`{"spec":{"unschedulable":%v}}`, cordoned))))
+}
+
+func (g *guarded) companion(node string) *corev1.Pod {
+	var pods corev1.PodList
+	must(g.t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}))
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node {
+			return &pods.Items[i]
+		}
+	}
+	return nil
+}
+
+// evict asks for it once, as a drain does every few seconds.
+func (g *guarded) evict(node string) error {
+	pod := g.companion(node)
+	if pod == nil {
+		return errors.New("there is no companion")
+	}
+	return admin.SubResource("eviction").Create(g.ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+}
+
+func (g *guarded) evicted(node string) {
+	g.t.Helper()
+	g.eventually(node+" is let go", func() error { return g.evict(node) })
+}
+
+func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
+	g.t.Helper()
+	var found v1alpha1.HeldNode
+	g.eventually(node+" is held: "+reason, func() error {
+		status := g.live().Status
+		for _, h := range status.Held {
+			if h.Node == node && h.Reason == reason {
+				found = h
+				return nil
+			}
+		}
+		return fmt.Errorf("the status is %+v", status)
+	})
+	return found
+}
+
+// counted are interceptors that count writes by what they are, and have one of them cut.
+type counted struct {
+	mu     sync.Mutex
+	writes map[string]int
+	total  atomic.Int32
+	// cut is which write, from 1, is the last: after it, or instead of it, nothing is written any more.
+	cut    int32
+	before bool
+}
+
+var errCut = errors.New("the manager is dead")
+
+func (c *counted) write(what string, do func() error) error {
+	n := c.total.Add(1)
+	if c.cut > 0 && (n > c.cut || (n == c.cut && c.before)) {
+		return errCut
+	}
+	c.mu.Lock()
+	if c.writes == nil {
+		c.writes = map[string]int{}
+	}
+	c.writes[what]++
+	c.mu.Unlock()
+	return do()
+}
+
+func (c *counted) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return c.write(fmt.Sprintf("create %T", o), func() error { return w.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return c.write(fmt.Sprintf("update %T", o), func() error { return w.Update(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return c.write(fmt.Sprintf("delete %T", o), func() error { return w.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return c.write(fmt.Sprintf("patch %T", o), func() error { return w.Patch(ctx, o, p, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, w client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return c.write("update "+sub, func() error { return w.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	}
+}

@@ -1,0 +1,135 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// emptied evicts all companions of a node, as a drain does.
+func (g *guarded) emptied(node string) {
+	g.t.Helper()
+	g.eventually("all companions of "+node+" have gone", func() error {
+		if g.companion(node) == nil {
+			return nil
+		}
+		err := g.evict(node)
+		return errors.Join(errors.New("there is one"), err)
+	})
+}
+
+func (g *guarded) stalled(reason string) *metav1.Condition {
+	g.t.Helper()
+	var found *metav1.Condition
+	g.eventually("the NodeGuard is stalled: "+reason, func() error {
+		found = meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionStalled)
+		if found == nil || found.Status != metav1.ConditionTrue || found.Reason != reason {
+			return fmt.Errorf("the condition is %+v", found)
+		}
+		return nil
+	})
+	return found
+}
+
+// TestTwoNodeGuardsOfWhichOneTargetIsSick : the drain of a sound node keeps no sick one from being drained and mended.
+func TestTwoNodeGuardsOfWhichOneTargetIsSick(t *testing.T) {
+	g := newGuarded(t, "sick-1", "sick-2", "sick-3")
+	other := g.daemonSet("other")
+	for _, node := range []string{"sick-1", "sick-2", "sick-3"} {
+		g.targetOf(other, node)
+	}
+	g.eventually("the pod of the other target runs", func() error { return g.setReady("other-sick-3", corev1.ConditionFalse) })
+	startGuards(t, noFaults)
+	g.guard(nil)
+	second := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "other"}}
+	second.Spec.Target.DaemonSet = "other"
+	must(t, admin.Create(g.ctx, second))
+	g.ready(3)
+	g.eventually("the other one sees what is sick", func() error {
+		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(second), second))
+		if n := second.Status.Nodes; n.Ready != 3 || n.Away != 1 {
+			return fmt.Errorf("the status is %+v", second.Status)
+		}
+		return nil
+	})
+	g.cordon("sick-1", true)
+	held := g.held("sick-1", v1alpha1.ReasonOtherGuardHolds)
+	wantText(t, held.Message, "NodeGuard "+g.namespace+"/other holds it", "sick-3 (no ready pod of the target)")
+	g.cordon("sick-3", true)
+	g.emptied("sick-3")
+	if g.companion("sick-1") == nil {
+		t.Error("a node has gone while another one was away")
+	}
+	must(t, g.setReady("other-sick-3", corev1.ConditionTrue))
+	g.cordon("sick-3", false)
+	g.emptied("sick-1")
+	g.cordon("sick-1", false)
+	g.ready(3)
+}
+
+func (g *guarded) setReady(pod string, ready corev1.ConditionStatus) error {
+	var live corev1.Pod
+	must(g.t, admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: pod}, &live))
+	if live.Status.Phase != corev1.PodRunning {
+		return errors.New("it does not run yet")
+	}
+	live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	return admin.Status().Update(g.ctx, &live)
+}
+
+// TestABudgetThatTheAPIServerForbidsIsTold : without it nothing holds a node.
+func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
+	g := newGuarded(t, "forbidden-1")
+	var forbidden atomic.Bool
+	forbidden.Store(true)
+	startGuards(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, is := o.(*policyv1.PodDisruptionBudget); is && forbidden.Load() {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, o.GetName(), errors.New("exceeded quota: none"))
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	g.guard(nil)
+	wantText(t, g.stalled(v1alpha1.ReasonBudgetForbidden).Message, "exceeded quota: none", "nothing holds a node")
+	forbidden.Store(false)
+	g.ready(1)
+	g.eventually("nothing is said of it any more", func() error {
+		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+}
+
+// TestATargetThatADrainEvictsItself : what no DaemonSet owns goes with the drain, whatever is held beside it.
+func TestATargetThatADrainEvictsItself(t *testing.T) {
+	g := newGuarded(t, "evicted-1")
+	must(t, admin.Create(g.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine", Labels: map[string]string{"app": "storage"}},
+		Spec:       corev1.PodSpec{NodeName: "evicted-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}))
+	startGuards(t, noFaults)
+	g.guard(func(s *v1alpha1.NodeGuardSpec) {
+		s.Target = v1alpha1.GuardTarget{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "storage"}}}
+	})
+	wantText(t, g.stalled(v1alpha1.ReasonTargetNotDaemonSet).Message, "(no owner)")
+	must(t, admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "mine"}}, client.GracePeriodSeconds(0)))
+	g.eventually("all pods of the target are of a DaemonSet", func() error {
+		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+}
