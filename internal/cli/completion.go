@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// completionTimeout bounds what somebody who has pressed Tab waits.
+const completionTimeout = 3 * time.Second
+
+// completion is what a shell asks for.
+type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// completeJobs completes the name of a NodeJob, which is the only argument.
+func (f *Factory) completeJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.names(cmd.Context(), toComplete, f.jobNames)
+}
+
+// completeJobThenNodes completes a NodeJob, and then nodes.
+func (f *Factory) completeJobThenNodes(nodes int) completion {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) == 0:
+			return f.names(cmd.Context(), toComplete, f.jobNames)
+		case nodes > 0 && len(args) > nodes:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
+		return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args[1:], n) }), directive
+	}
+}
+
+// completeNodes completes names of nodes.
+func (f *Factory) completeNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	found, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
+	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
+}
+
+// completeSteps completes the steps of the NodeJob that is the first argument.
+func (f *Factory) completeSteps(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, namespace string) []string {
+		var job v1alpha1.NodeJob
+		if len(args) == 0 || c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, &job) != nil {
+			return nil
+		}
+		var steps []string
+		for _, step := range job.Spec.Rollout.Steps {
+			steps = append(steps, step.Name)
+		}
+		return steps
+	})
+}
+
+// names asks the cluster. Whatever goes wrong, the user has only pressed Tab: there is nothing to offer then.
+func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Context, client.Client, string) []string) ([]string, cobra.ShellCompDirective) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	return slices.DeleteFunc(ask(ctx, c, namespace), func(name string) bool { return !strings.HasPrefix(name, prefix) }),
+		cobra.ShellCompDirectiveNoFileComp
+}
+
+func (f *Factory) jobNames(ctx context.Context, c client.Client, namespace string) []string {
+	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
+}
+
+func (f *Factory) nodeNames(ctx context.Context, c client.Client, _ string) []string {
+	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
+}
+
+// namesIn reads names only: whole nodes are large.
+func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
+	var found []string
+	var page metav1.PartialObjectMetadataList
+	page.SetGroupVersionKind(kind)
+	_ = eachPage(ctx, c, &page, func() {
+		for i := range page.Items {
+			found = append(found, page.Items[i].Name)
+		}
+	}, opts...) // what was found before an error is better than nothing
+	return found
+}

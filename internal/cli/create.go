@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/recipes"
+)
+
+// What is written is a recipe with the user's values in its environment variables: no value ever becomes part of a
+// script, so there is nothing to quote for a shell.
+
+// createOptions are what all manifests have in common.
+type createOptions struct {
+	*Factory
+	name, selector, maxConcurrent, promoteTo string
+}
+
+func newCreateCommand(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Write a manifest that is ready to apply, to standard output",
+		Long: `Write a manifest that is ready to apply, or to commit, to standard output. Nothing is created in the cluster, and none
+is needed. The manifests are those of the recipes, with your values filled in.`,
+		Example: "  kubectl everynode create sysctl vm.max_map_count 262144 -n node-setup | kubectl apply -f -",
+		Args:    noVerb,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f))
+	return cmd
+}
+
+func (o *createOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.name, "name", "", "name of the NodeJob")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only nodes with these labels")
+	cmd.Flags().StringVar(&o.maxConcurrent, "max-concurrent", "", "how many nodes at once: a number or a percentage")
+	cmd.Flags().StringVar(&o.promoteTo, "promote-to", "", "the furthest step that it may reach by itself: canary, for one node first and then a look at it")
+}
+
+// recipe reads the objects of a recipe.
+func recipe(name string) (*v1alpha1.NodeJob, *corev1.ConfigMap, error) {
+	content, err := recipes.Files.ReadFile(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading a recipe: %w", err)
+	}
+	job, config := &v1alpha1.NodeJob{}, &corev1.ConfigMap{}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var into any = job
+		if strings.Contains(document, "\nkind: ConfigMap\n") {
+			into = config
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			return nil, nil, fmt.Errorf("reading the recipe %s: %w", name, err)
+		}
+	}
+	return job, config, nil
+}
+
+// setEnv gives a variable of the task a value. Kubernetes expands $(NAME) in values, and makes $ of $$.
+func setEnv(job *v1alpha1.NodeJob, name, value string) {
+	value = strings.ReplaceAll(value, "$", "$$")
+	for i := range job.Spec.Task.Env {
+		if job.Spec.Task.Env[i].Name == name {
+			job.Spec.Task.Env[i].Value = value
+			return
+		}
+	}
+	job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: name, Value: value})
+}
+
+// finish puts in what all manifests have in common.
+func (o *createOptions) finish(job *v1alpha1.NodeJob, name string) error {
+	if o.name != "" {
+		name = o.name
+	}
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(name) > validation.DNS1123LabelMaxLength {
+		return Failf(ExitUsage, "%q cannot be the name of a NodeJob: give --name, of at most 63 lower case letters, digits, '-' and '.'", name)
+	}
+	job.Namespace, job.Name = namespace, name
+	return o.limit(job)
+}
+
+// limit says which nodes, how many at once, and how far.
+func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
+	if o.selector != "" {
+		selector, err := metav1.ParseToLabelSelector(o.selector)
+		if err != nil {
+			return Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
+		}
+		job.Spec.NodeSelector = selector
+	}
+	if o.maxConcurrent != "" {
+		value, err := numberOrPercent("--max-concurrent", o.maxConcurrent, 1)
+		if err != nil {
+			return err
+		}
+		job.Spec.Rollout.MaxConcurrent = &value
+	}
+	if o.promoteTo != "" {
+		steps := stepNames(job)
+		if !slices.Contains(steps, o.promoteTo) {
+			return Failf(ExitUsage, "--promote-to %s: the steps are %s", o.promoteTo, list(steps))
+		}
+		job.Spec.Rollout.PromoteTo = o.promoteTo
+		if len(job.Spec.Rollout.Steps) == 0 {
+			job.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
+		}
+	}
+	return nil
+}
+
+// writeManifest writes the manifest, with how to go on as its comment.
+func (o *createOptions) writeManifest(what string, objects ...runtime.Object) error {
+	var b bytes.Buffer
+	job := objects[len(objects)-1].(*v1alpha1.NodeJob)
+	fmt.Fprintf(&b, "# %s\n#\n", strings.ReplaceAll(what, "\n", " "))
+	fmt.Fprintf(&b, "# Namespace %s must allow privileged pods:\n#   kubectl label namespace %[1]s pod-security.kubernetes.io/enforce=privileged\n#\n", job.Namespace)
+	fmt.Fprintf(&b, "# See that it worked:\n#   kubectl everynode status %s -n %s --watch\n", job.Name, job.Namespace)
+	if job.Spec.Rollback != nil {
+		fmt.Fprintf(&b, "#\n# Take it back:\n#   kubectl everynode abort %s -n %s --rollback\n", job.Name, job.Namespace)
+	}
+	for i, object := range objects {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		y, err := manifest(object)
+		if err != nil {
+			return err
+		}
+		b.Write(y)
+	}
+	return o.write(outputYAML, b.Bytes())
+}
+
+// manifest is an object as somebody would write it: kind first, and nothing that is empty.
+func manifest(object runtime.Object) ([]byte, error) {
+	head := "apiVersion: v1\nkind: ConfigMap\n"
+	if _, ok := object.(*v1alpha1.NodeJob); ok {
+		head = "apiVersion: " + v1alpha1.GroupVersion.String() + "\nkind: NodeJob\n"
+	}
+	object = object.DeepCopyObject()
+	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(""))
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("writing a manifest: %w", err)
+	}
+	for _, key := range []string{"apiVersion", "kind", "status"} {
+		delete(fields, key)
+	}
+	prune(fields)
+	y, err := yaml.Marshal(fields)
+	return append([]byte(head), y...), err
+}
+
+// prune takes out objects that say nothing.
+func prune(fields map[string]any) {
+	for key, value := range fields {
+		inner, ok := value.(map[string]any)
+		if !ok {
+			if value == nil {
+				delete(fields, key)
+			}
+			continue
+		}
+		if prune(inner); len(inner) == 0 {
+			delete(fields, key)
+		}
+	}
+}
+
+// readFile reads a file of the user, or standard input.
+func (o *createOptions) readFile(path string, most int) ([]byte, error) {
+	in := o.In
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, Failf(ExitUsage, "%w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+	switch {
+	case err != nil:
+		return nil, Failf(ExitUsage, "reading %s: %w", path, err)
+	case len(content) > most:
+		return nil, Failf(ExitUsage, "%s is too long: at most %d bytes are possible", path, most)
+	case len(content) == 0:
+		return nil, Failf(ExitUsage, "%s is empty", path)
+	}
+	return content, nil
+}
+
+// isText is true for what a manifest can hold as it is.
+func isText(content []byte) bool {
+	return utf8.Valid(content) && !bytes.ContainsRune(content, 0)
+}
+
+func newCreateScriptCommand(f *Factory) *cobra.Command {
+	o := &createOptions{Factory: f}
+	var file, verify, rollback string
+	var onReboot bool
+	cmd := &cobra.Command{
+		Use:     "script NAME -f FILE",
+		Short:   "A script that runs once on every node, of now and later",
+		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --verify check.sh --rollback undo.sh --promote-to canary",
+		Args:    exactArgs(1, "the name of the NodeJob"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if file == "" {
+				return Failf(ExitUsage, "which script? Give -f FILE, or -f - for standard input")
+			}
+			job := &v1alpha1.NodeJob{}
+			job.Spec.Rerun.OnReboot = onReboot
+			for _, s := range []struct {
+				path string
+				put  func(string)
+			}{
+				{file, func(script string) { job.Spec.Task.Script = script }},
+				{verify, func(script string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: script} }},
+				{rollback, func(script string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: script} }},
+			} {
+				if s.path == "" {
+					continue
+				}
+				content, err := o.readFile(s.path, task.MaxScriptBytes)
+				if err != nil {
+					return err
+				}
+				if !isText(content) || strings.TrimSpace(string(content)) == "" {
+					return Failf(ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
+				}
+				s.put(string(content))
+			}
+			if err := o.finish(job, args[0]); err != nil {
+				return err
+			}
+			return o.writeManifest("Runs a script once on every node, of now and later.", job)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "the script; - for standard input")
+	cmd.Flags().StringVar(&verify, "verify", "", "a script that checks the result")
+	cmd.Flags().StringVar(&rollback, "rollback", "", "a script that undoes it")
+	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "run again after each reboot")
+	return cmd
+}

@@ -1,0 +1,11 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// doingVerbs change something.
+func doingVerbs(f *Factory) []*cobra.Command {
+	return []*cobra.Command{
+		newRunCommand(f), newPromoteCommand(f), newPauseCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f),
+	}
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+type explainOptions struct {
+	*Factory
+	// job is "" when all NodeJobs are meant.
+	job, node, namespace string
+	client               client.WithWatch
+}
+
+func newExplainCommand(f *Factory) *cobra.Command {
+	o := &explainOptions{Factory: f}
+	return &cobra.Command{
+		Use:   "explain [NAME] NODE",
+		Short: "Say why a task has, has not, or not yet run on a node",
+		Long: `Say why a task has, has not, or not yet run on a node, when it ran and how that ended, what it published, and what
+would make it run. With a node alone: a sentence for each NodeJob of the cluster, and for each NodeGuard that
+holds the node, or has let it go.
+
+It is the manager's own reasoning, from the objects of the API: nothing is asked of the manager.`,
+		Example: `  kubectl everynode explain max-map-count node-3 -n node-setup
+
+  # all that concerns a node
+  kubectl everynode explain node-3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 || len(args) == 2 {
+				return nil
+			}
+			return exactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
+		},
+		ValidArgsFunction: f.completeExplain,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+}
+
+func (o *explainOptions) complete(args []string) (err error) {
+	o.node = args[len(args)-1]
+	if len(args) == 2 {
+		o.job = args[0]
+	}
+	if o.namespace, err = o.Namespace(); err != nil {
+		return err
+	}
+	o.client, err = o.Client()
+	return err
+}
+
+func (o *explainOptions) run(ctx context.Context) error {
+	var job *v1alpha1.NodeJob
+	if o.job != "" {
+		found, err := GetJob(ctx, o.client, client.ObjectKey{Namespace: o.namespace, Name: o.job})
+		if err != nil {
+			return err
+		}
+		job = found
+	}
+	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
+	if err != nil {
+		return err
+	}
+	i, err := nodeIndex(seen.Nodes, o.node)
+	switch {
+	case err != nil:
+		return err
+	case job == nil:
+		return o.all(ctx, seen, i)
+	}
+	e, err := o.explain(ctx, seen, job, i)
+	if err != nil {
+		return err
+	}
+	events, err := attemptEvents(ctx, o.client, job, e.Node)
+	if err != nil {
+		e.EventsUnknown = err.Error() // what is on record can be told all the same
+	}
+	e.Events = events
+	return o.Print(e.Lines())
+}
+
+// explain is what there is to say of a NodeJob on the i-th node.
+func (o *explainOptions) explain(ctx context.Context, seen observe.Cluster, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
+	if unseen(job) {
+		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
+	}
+	in, p, err := planOf(ctx, o.client, seen, job)
+	if err != nil {
+		return view.Explain{}, err
+	}
+	e := view.Explain{Job: job, Node: &in.Nodes[i], Now: seen.Now, Width: o.Terminal().Options().Width, State: stateOf(job, p, i)}
+	for _, step := range p.Steps {
+		if slices.Contains(step.Nodes, i) {
+			e.Step = step.Name
+		}
+	}
+	for k := range in.Pods {
+		if in.Pods[k].NodeName == in.Nodes[i].Name {
+			e.Pods = append(e.Pods, in.Pods[k])
+		}
+	}
+	return e, nil
+}
+
+// stateOf is the state of the i-th node. The plan of a NodeJob that is being deleted has none.
+func stateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
+	if i < len(p.Nodes) {
+		return p.Nodes[i]
+	}
+	_, reason, message := view.Situation(job)
+	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
+}
+
+// all prints a sentence for each NodeJob, and for each NodeGuard that has to do with the node.
+func (o *explainOptions) all(ctx context.Context, seen observe.Cluster, i int) error {
+	jobs := slices.Clone(seen.Jobs)
+	slices.SortFunc(jobs, func(a, b *v1alpha1.NodeJob) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	width := o.Terminal().Options().Width
+	var lines []text.Line
+	for _, job := range jobs {
+		sentence := job.Namespace + "/" + job.Name + ": " + errUnseen.Error()
+		if !unseen(job) {
+			e, err := o.explain(ctx, seen, job, i)
+			if err != nil {
+				return err
+			}
+			sentence = e.Sentence()
+		}
+		lines = append(lines, text.Wrap(nil, text.Plain, sentence, width)...)
+	}
+	if len(lines) == 0 {
+		o.Tell(text.Of("there is no NodeJob in this cluster"))
+	}
+	var guards v1alpha1.NodeGuardList
+	if err := o.client.List(ctx, &guards); err != nil {
+		o.Tell(text.Of("whether a NodeGuard holds the node is not known: " + Explain(err).Error()))
+	}
+	lines = append(lines, view.Guards(guards.Items, o.node, seen.Now, width)...)
+	if len(lines) == 0 {
+		return nil
+	}
+	return o.Print(lines)
+}
+
+// completeExplain offers NodeJobs and nodes first, since either may be meant, and then nodes.
+func (f *Factory) completeExplain(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		jobs, _ := f.names(cmd.Context(), toComplete, f.jobNames)
+		nodes, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
+		return append(jobs, nodes...), directive
+	case 1:
+		return f.names(cmd.Context(), toComplete, f.nodeNames)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// Factory gives the verbs what they share: where to read and write, which cluster, what time it is.
+type Factory struct {
+	genericiooptions.IOStreams
+	Config *genericclioptions.ConfigFlags
+	// Now is the clock, and After tells when a time has passed.
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
+	// Getenv reads the environment.
+	Getenv func(string) string
+}
+
+// NewFactory returns a Factory for the user's kubeconfig.
+func NewFactory(streams genericiooptions.IOStreams) *Factory {
+	return &Factory{
+		IOStreams: streams,
+		Config:    genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300),
+		Now:       time.Now,   //nolint:forbidigo // the one clock of the command line
+		After:     time.After, //nolint:forbidigo // and its alarm
+		Getenv:    os.Getenv,
+	}
+}
+
+// Namespace is the one that the user means.
+func (f *Factory) Namespace() (string, error) {
+	namespace, _, err := f.Config.ToRawKubeConfigLoader().Namespace()
+	return namespace, Explain(err)
+}
+
+// RESTConfig is how to reach the cluster. The API server does its own throttling, and better.
+func (f *Factory) RESTConfig() (*rest.Config, error) {
+	config, err := f.Config.ToRESTConfig()
+	if err != nil {
+		return nil, Explain(err)
+	}
+	config.QPS = -1
+	config.UserAgent = "kubectl-everynode/" + buildVersion()
+	return config, nil
+}
+
+// Client reads and writes objects of the API.
+func (f *Factory) Client() (client.WithWatch, error) {
+	config, err := f.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper()})
+	return c, Explain(err)
+}
+
+// Pods reads the logs of pods, which no typed object is.
+func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
+	config, err := f.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	c, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	return c.Pods(namespace), nil
+}
+
+// Terminal is where data goes.
+func (f *Factory) Terminal() term.Terminal { return term.Of(f.Out, f.Getenv) }
+
+// Print writes lines for people to where data goes.
+func (f *Factory) Print(lines []text.Line) error {
+	_, err := f.Out.Write([]byte(text.Print(lines, f.Terminal().Options())))
+	return err
+}
+
+// Tell writes lines about what is done to where data does not go.
+func (f *Factory) Tell(lines ...text.Line) {
+	_, _ = f.ErrOut.Write([]byte(text.Print(lines, term.Of(f.ErrOut, f.Getenv).Options())))
+}
+
+var scheme = newScheme()
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+}
+
+// mapper knows the few kinds that the verbs use. To ask the API server for all that it has would cost more requests
+// than most verbs need.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	core := schema.GroupVersion{Version: "v1"}
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		v1alpha1.GroupVersion.WithKind("NodeJob"):                     meta.RESTScopeNamespace,
+		core.WithKind("Node"):                                         meta.RESTScopeRoot,
+		core.WithKind("Pod"):                                          meta.RESTScopeNamespace,
+		core.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,
+		core.WithKind("Secret"):                                       meta.RESTScopeNamespace,
+		core.WithKind("Namespace"):                                    meta.RESTScopeRoot,
+		core.WithKind("Event"):                                        meta.RESTScopeNamespace,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:            meta.RESTScopeNamespace,
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}: meta.RESTScopeNamespace,
+	} {
+		m.Add(kind, scope)
+	}
+	return m
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Sight is what is seen of a NodeJob that is followed.
+type Sight struct {
+	// Job is its newest version; nil when only something else has changed.
+	Job *v1alpha1.NodeJob
+	// Gone is true when it was deleted, also when there is another of its name by now. Nothing follows.
+	Gone bool
+	// Err is why nothing is seen now. It goes on by itself.
+	Err error
+}
+
+// followPause is how long to wait before the API server is asked again. It has others to serve when it comes back.
+const followPause = time.Second
+
+// Follow sends what is seen of a NodeJob from now on, until it is gone or the context ends. An API server that goes
+// away comes back: until then, the last that was seen is all there is. A watch that the user may not have becomes a
+// question now and then.
+func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Sight {
+	sights := make(chan Sight)
+	go func() {
+		defer close(sights)
+		for {
+			gone, err := followOnce(ctx, c, client.ObjectKeyFromObject(job), job.UID, sights)
+			if gone || ctx.Err() != nil || !send(ctx, sights, Sight{Err: err}) {
+				return
+			}
+			select {
+			case <-f.After(followPause):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return sights
+}
+
+func send(ctx context.Context, sights chan<- Sight, s Sight) bool {
+	select {
+	case sights <- s:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errWatchEnded is how a watch ends that the API server has had enough of.
+var errWatchEnded = errors.New("the API server has ended the watch")
+
+// followOnce sends what there is, and what comes as long as the watch lasts.
+func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, uid types.UID, sights chan<- Sight) (gone bool, err error) {
+	var job v1alpha1.NodeJob
+	err = c.Get(ctx, key, &job)
+	switch {
+	case apierrors.IsNotFound(err) && !notInstalled(err), err == nil && job.UID != uid:
+		return send(ctx, sights, Sight{Gone: true}), nil
+	case err != nil:
+		return false, err
+	}
+	if !send(ctx, sights, Sight{Job: job.DeepCopy()}) {
+		return false, ctx.Err()
+	}
+	w, err := c.Watch(ctx, &v1alpha1.NodeJobList{}, &client.ListOptions{
+		Namespace:     key.Namespace,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name),
+	}, fromVersion(job.ResourceVersion))
+	if err != nil {
+		return false, err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if gone, err := pass(ctx, event, uid, sights); gone || err != nil {
+			return gone, err
+		}
+	}
+	return false, errWatchEnded
+}
+
+// pass sends what an event tells.
+func pass(ctx context.Context, event watch.Event, uid types.UID, sights chan<- Sight) (gone bool, err error) {
+	job, ok := event.Object.(*v1alpha1.NodeJob)
+	switch {
+	case event.Type == watch.Error:
+		return false, apierrors.FromObject(event.Object)
+	case !ok:
+		return false, nil
+	case event.Type == watch.Deleted || job.UID != uid:
+		return send(ctx, sights, Sight{Gone: true}), nil
+	case !send(ctx, sights, Sight{Job: job}):
+		return false, ctx.Err()
+	}
+	return false, nil
+}
+
+// fromVersion has a watch begin where a read has ended.
+type fromVersion string
+
+// ApplyToList sets the resource version.
+func (v fromVersion) ApplyToList(o *client.ListOptions) {
+	if o.Raw == nil {
+		o.Raw = o.AsListOptions()
+	}
+	o.Raw.ResourceVersion = string(v)
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+type listOptions struct {
+	*Factory
+	allNamespaces bool
+	output        string
+	namespace     string
+}
+
+var listFormats = []string{outputWide, outputName, outputJSON, outputYAML}
+
+func newListCommand(f *Factory) *cobra.Command {
+	o := &listOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List NodeJobs with how far they are",
+		Example: `  # those of a namespace, and those of all
+  kubectl everynode list -n node-setup
+  kubectl everynode list -A
+
+  # with what each waits for
+  kubectl everynode list -A -o wide`,
+		Args:              exactArgs(0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			if err := checkOutput(o.output, listFormats...); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of all namespaces")
+	addOutput(cmd, &o.output, listFormats...)
+	return cmd
+}
+
+func (o *listOptions) complete() (err error) {
+	if !o.allNamespaces {
+		o.namespace, err = o.Namespace()
+	}
+	return err
+}
+
+func (o *listOptions) run(ctx context.Context) error {
+	c, err := o.Client()
+	if err != nil {
+		return err
+	}
+	jobs, err := listJobs(ctx, c, o.namespace)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, func(a, b v1alpha1.NodeJob) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	switch {
+	case o.output != outputPeople && o.output != outputWide:
+		return o.PrintObject(o.output, &v1alpha1.NodeJobList{Items: jobs})
+	case len(jobs) == 0:
+		o.Tell(text.Of(o.none(ctx)))
+		return nil
+	}
+	return o.Print(view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == outputWide, Now: o.Now()}.Lines())
+}
+
+// none says where there are NodeJobs, if not here.
+func (o *listOptions) none(ctx context.Context) string {
+	if o.allNamespaces {
+		return "there is no NodeJob in this cluster"
+	}
+	message := "there is no NodeJob in namespace " + o.namespace
+	if c, err := o.Client(); err == nil {
+		if others, err := listJobs(ctx, c, ""); err == nil && len(others) > 0 {
+			message += fmt.Sprintf("; there are %d in others: -A lists them", len(others))
+		}
+	}
+	return message
+}

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+type logsOptions struct {
+	*Factory
+	key    client.ObjectKey
+	nodes  []string
+	failed bool
+	follow bool
+	tail   int64
+	client client.WithWatch
+	pods   corev1client.PodInterface
+	out    sync.Mutex
+}
+
+func newLogsCommand(f *Factory) *cobra.Command {
+	o := &logsOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "logs NAME",
+		Short: "Print what the attempts of a NodeJob have printed",
+		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
+
+A pod is gone soon after its end is on record, unless spec.keepPodsSeconds keeps it. Of one that is gone the last lines
+are on its node, up to 1 KiB: they are printed instead, and stderr says so. Characters that would move the cursor show as
+escapes.
+
+With -f it goes on with what comes; a log that breaks off is opened again. With --failed as well, it follows what runs on
+nodes on which the last attempt on record failed.`,
+		Example: `  kubectl everynode logs max-map-count -n node-setup
+
+  # of the nodes on which it failed; of one node, as it comes
+  kubectl everynode logs max-map-count -n node-setup --failed
+  kubectl everynode logs max-map-count -n node-setup --node node-3 -f`,
+		Args:              exactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringSliceVar(&o.nodes, "node", nil, "only of these nodes")
+	cmd.Flags().BoolVar(&o.failed, "failed", false, "only of nodes on which the last attempt failed")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, until nothing runs any more")
+	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
+	_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		return f.completeNodes(cmd, nil, toComplete)
+	})
+	return cmd
+}
+
+func (o *logsOptions) complete(args []string) error {
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
+	if o.client, err = o.Client(); err != nil {
+		return err
+	}
+	o.pods, err = o.Pods(namespace)
+	return err
+}
+
+func (o *logsOptions) run(ctx context.Context) error {
+	job, err := GetJob(ctx, o.client, o.key)
+	if err != nil {
+		return err
+	}
+	pods, err := o.wanted(ctx, job)
+	if err != nil {
+		return err
+	}
+	records, err := o.records(ctx)
+	if err != nil {
+		return err
+	}
+	pods = o.thatFailed(pods, records)
+	seen := map[types.UID]bool{}
+	for i := range pods {
+		seen[pods[i].UID] = true
+	}
+	printed := o.recorded(records, seen)
+	if o.follow {
+		return o.stream(ctx, job, pods)
+	}
+	for i := range pods {
+		if err := o.print(ctx, &pods[i]); err != nil {
+			return err
+		}
+	}
+	if len(pods) == 0 && printed == 0 {
+		o.Tell(text.Of("nothing has run there yet, or what ran has printed nothing: kubectl everynode -n " + o.key.Namespace + " explain " + o.key.Name + " NODE says why"))
+	}
+	return nil
+}
+
+// wanted are the pods that are there, the oldest first.
+func (o *logsOptions) wanted(ctx context.Context, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
+	pods, err := podsOf(ctx, o.client, job)
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return len(o.nodes) > 0 && !slices.Contains(o.nodes, p.Spec.NodeName) })
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
+	})
+	return pods, err
+}
+
+// thatFailed are those of pods that --failed means; all without it.
+func (o *logsOptions) thatFailed(pods []corev1.Pod, records map[string]record.OnNode) []corev1.Pod {
+	if !o.failed {
+		return pods
+	}
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		rec := records[p.Spec.NodeName].Record
+		triesAgain := o.follow && rec != nil && rec.Outcome == record.Failed
+		return !triesAgain && !hasFailed(&p, rec)
+	})
+}
+
+// hasFailed is true for a pod of a node whose last attempt failed, and for one that failed itself.
+func hasFailed(pod *corev1.Pod, rec *record.Record) bool {
+	return pod.Status.Phase == corev1.PodFailed || (rec != nil && rec.PodUID == pod.UID && rec.Outcome == record.Failed)
+}
+
+// records are what the nodes carry, by their names. A node that was asked for by name and is not there is an error.
+func (o *logsOptions) records(ctx context.Context) (map[string]record.OnNode, error) {
+	key := v1alpha1.RecordKey(o.key.Namespace, o.key.Name)
+	found, names := map[string]record.OnNode{}, []string{}
+	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
+	err := eachPage(ctx, o.client, page, func() {
+		for i := range page.Items {
+			node := &page.Items[i]
+			names = append(names, node.Name)
+			if len(o.nodes) == 0 || slices.Contains(o.nodes, node.Name) {
+				found[node.Name] = record.Read(node.Labels, node.Annotations, key)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range o.nodes {
+		if _, ok := found[name]; !ok {
+			return nil, Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, names)))
+		}
+	}
+	return found, nil
+}
+
+// recorded prints the last lines of attempts whose pods are gone, and returns of how many.
+func (o *logsOptions) recorded(records map[string]record.OnNode, there map[types.UID]bool) int {
+	var gone []string
+	for name, on := range records {
+		rec := on.Record
+		if rec != nil && !there[rec.PodUID] && (!o.failed || rec.Outcome == record.Failed) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return 0
+	}
+	slices.Sort(gone)
+	o.Tell(text.Toned(text.Dim, fmt.Sprintf("-- %s gone; the last lines that are on record:", theirPods(len(gone)))))
+	for _, name := range gone {
+		rec := records[name].Record
+		for _, line := range append(text.Lines(rec.Message), rollbackLines(rec)...) {
+			o.line(name, line)
+		}
+	}
+	return len(gone)
+}
+
+func rollbackLines(rec *record.Record) []string {
+	if rec.Rollback == nil {
+		return nil
+	}
+	lines := text.Lines(rec.Rollback.Message)
+	for i := range lines {
+		lines[i] = "(rollback) " + lines[i]
+	}
+	return lines
+}
+
+func theirPods(n int) string {
+	if n == 1 {
+		return "1 pod is"
+	}
+	return fmt.Sprintf("%d pods are", n)
+}
+
+// line prints a line of a node's.
+func (o *logsOptions) line(node, s string) {
+	o.out.Lock()
+	defer o.out.Unlock()
+	options := text.Options{Colour: o.Terminal().Colour} // what somebody looks for may be at the end: it is not cut
+	_, _ = io.WriteString(o.Out, text.Toned(text.Active, node).Tone(text.Dim, " | ").With(s).Render(options)+"\n")
+}
+
+// containerOf is the container of a pod whose log is meant: the task's.
+func containerOf(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == task.ContainerName {
+			return task.ContainerName
+		}
+	}
+	if len(pod.Spec.Containers) > 0 {
+		return pod.Spec.Containers[0].Name
+	}
+	return ""
+}
+
+// print prints the log of a pod. One that is gone meanwhile, or has not started, is no reason to stop.
+func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
+	options := &corev1.PodLogOptions{Container: containerOf(pod)}
+	if o.tail >= 0 {
+		options.TailLines = &o.tail
+	}
+	stream, err := o.pods.GetLogs(pod.Name, options).Stream(ctx)
+	if err != nil {
+		if code := CodeOf(Explain(err)); code == ExitForbidden || code == ExitUnreachable {
+			return Explain(err)
+		}
+		o.tellUnread(pod, err)
+		return nil
+	}
+	defer func() { _ = stream.Close() }()
+	return o.copyLines(pod.Spec.NodeName, stream)
+}
+
+func (o *logsOptions) tellUnread(pod *corev1.Pod, err error) {
+	o.out.Lock()
+	defer o.out.Unlock()
+	o.Tell(text.Toned(text.Warn, fmt.Sprintf("-- %s: the log of pod %s cannot be read: ", pod.Spec.NodeName, pod.Name)).With(err.Error()))
+}
+
+// maxLine bounds a line of a log, which may have none at all.
+const maxLine = 64 << 10
+
+func (o *logsOptions) copyLines(node string, from io.Reader) error {
+	r := bufio.NewReaderSize(from, maxLine)
+	for {
+		line, _, err := r.ReadLine() // one that is longer comes in pieces
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return Explain(err)
+		}
+		o.line(node, spaced(string(line)))
+	}
+}
+
+// spaced is a line of a log without what would leave its place.
+func spaced(line string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(line, "\t", "    "), "\r")
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// logServer is a stand-in with the NodeJob j, some pods and nodes, and logs that are as told.
+type logServer struct {
+	mu   sync.Mutex
+	pods []*corev1.Pod
+	// nodes has what they carry for j.
+	nodes map[string]*record.Record
+	// opened are the logs that were opened, with since when.
+	opened []string
+	// log answers the n-th request for a log.
+	log func(w http.ResponseWriter, pod string, n int)
+	// over is true when nothing more comes of the NodeJob.
+	over func(*logServer) bool
+}
+
+func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := r.URL.Path
+	name, isPod := strings.CutPrefix(path, pathPods+"/")
+	pod, isLog := strings.CutSuffix(name, "/log")
+	switch {
+	case isLog:
+		s.opened = append(s.opened, strings.TrimSuffix(pod+" since "+r.URL.Query().Get("sinceTime"), " since "))
+		s.log(w, pod, len(s.opened))
+	case isPod:
+		i := slices.IndexFunc(s.pods, func(p *corev1.Pod) bool { return p.Name == name })
+		if i < 0 {
+			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
+			return
+		}
+		answer(w, s.pods[i])
+	case path == pathPods:
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+		for _, p := range s.pods {
+			list.Items = append(list.Items, *p)
+		}
+		answer(w, list)
+	case path == pathNodes:
+		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		for name, rec := range s.nodes {
+			node := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if rec != nil {
+				node.Annotations = map[string]string{againKey: record.Encode(*rec)}
+			}
+			list.Items = append(list.Items, node)
+		}
+		answer(w, list)
+	case path == pathJobs+"/j":
+		job := aJob("j")
+		if s.over(s) {
+			meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "NodesFailed"})
+		}
+		answer(w, job)
+	default:
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+	}
+}
+
+// at is a line of a log with its time: so many milliseconds after a whole second.
+func at(ms int, line string) string {
+	return fmt.Sprintf("2026-07-01T12:30:%02d.%03d000000Z %s", ms/1000, ms%1000, line)
+}
+
+// breakOff ends an answer in the middle.
+func breakOff(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func TestALogThatBreaksOffIsReadOnAndRepeatsNoLine(t *testing.T) {
+	pod := aPod("p", "node-1", corev1.PodRunning)
+	s := &logServer{pods: []*corev1.Pod{pod}, nodes: map[string]*record.Record{"node-1": nil}, over: func(s *logServer) bool { return len(s.opened) > 0 }}
+	s.log = func(w http.ResponseWriter, _ string, n int) {
+		lines := func(lines ...string) { _, _ = io.WriteString(w, strings.Join(lines, "\n")) }
+		switch n {
+		case 1:
+			lines(at(900, "one"), at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "thr"))
+			breakOff(w) // with the API server
+		case 2:
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "dial tcp 10.0.0.1:10250: connect: connection refused")
+		case 3:
+			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), "")
+			// In good order, as when the kubelet is told to end.
+		case 4:
+			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), at(1700, "four"), "")
+			pod.Status.Phase = corev1.PodSucceeded
+		default:
+			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), at(1700, "four"), at(2100, "five"), at(2200, "six has no end"))
+		}
+	}
+	f, out, errs := against(t, s)
+	if code := command(t, f, "logs", "j", "-f"); code != ExitOK {
+		t.Errorf("exit code %d, and %s", code, errs)
+	}
+	var want strings.Builder
+	for _, line := range []string{"one", "more", "two", "two", "three", "late", "four", "five", "six has no end"} {
+		fmt.Fprintf(&want, "node-1 | %s\n", line)
+	}
+	if diff := cmp.Diff(want.String(), out.String()); diff != "" {
+		t.Errorf("standard output (-want +got):\n%s", diff)
+	}
+	const second = " since 2026-07-01T12:30:01Z"
+	if diff := cmp.Diff([]string{"p", "p" + second, "p" + second, "p" + second, "p" + second}, s.opened); diff != "" {
+		t.Errorf("what was opened (-want +got):\n%s", diff)
+	}
+}
+
+// TestALogThatStaysAwayIsGivenUp , and keeps none of the others.
+func TestALogThatStaysAwayIsGivenUp(t *testing.T) {
+	deaf, fine := aPod("deaf", "node-1", corev1.PodRunning), aPod("fine", "node-2", corev1.PodSucceeded)
+	s := &logServer{pods: []*corev1.Pod{deaf, fine}, nodes: map[string]*record.Record{"node-1": nil, "node-2": nil}, over: func(*logServer) bool { return true }}
+	s.log = func(w http.ResponseWriter, pod string, _ int) {
+		if pod == "deaf" {
+			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
+			return
+		}
+		_, _ = io.WriteString(w, at(0, "fine")+"\n")
+	}
+	f, out, errs := against(t, s)
+	if code := command(t, f, "logs", "j", "-f"); code != ExitOK || out.String() != "node-2 | fine\n" {
+		t.Errorf("exit code %d, and %q", code, out)
+	}
+	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != followTries+1 {
+		t.Errorf("after %d times it says %q, want %q", len(s.opened), errs, want)
+	}
+}
+
+// TestWhatFailedIsFollowedAndNothingElse : the next attempts on nodes where the last failed, and pods that failed.
+func TestWhatFailedIsFollowedAndNothingElse(t *testing.T) {
+	failed := func(pod string) *record.Record {
+		return &record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, Message: "of " + pod, PodUID: aPod(pod, "", "").UID}
+	}
+	s := &logServer{
+		pods: []*corev1.Pod{
+			aPod("again", "node-1", corev1.PodRunning), aPod("first", "node-2", corev1.PodRunning), aPod("fails", "node-3", corev1.PodFailed),
+			aPod("done", "node-4", corev1.PodSucceeded),
+		},
+		nodes: map[string]*record.Record{
+			"node-1": failed("before"), "node-2": nil, "node-3": nil,
+			"node-4": {Revision: "new", Outcome: record.Succeeded, Attempts: 1, PodUID: aPod("done", "", "").UID},
+		},
+		over: func(s *logServer) bool { return len(s.opened) > 0 },
+	}
+	s.log = func(w http.ResponseWriter, pod string, _ int) {
+		if len(s.opened) == 1 {
+			s.pods = append(s.pods, aPod("late", "node-5", corev1.PodRunning)) // and there is no node of that name
+		}
+		s.pods[0].Status.Phase = corev1.PodSucceeded
+		_, _ = io.WriteString(w, at(0, "log of "+pod)+"\n")
+	}
+	f, out, errs := against(t, s)
+	if code := command(t, f, "logs", "j", "--failed", "-f"); code != ExitOK {
+		t.Errorf("exit code %d, and %s", code, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	slices.Sort(lines)
+	if diff := cmp.Diff([]string{"node-1 | log of again", "node-1 | of before", "node-3 | log of fails"}, lines); diff != "" {
+		t.Errorf("standard output (-want +got):\n%s", diff)
+	}
+	for _, opened := range s.opened {
+		if pod, _, _ := strings.Cut(opened, " "); pod != "again" && pod != "fails" {
+			t.Errorf("the log of %s was opened", pod)
+		}
+	}
+}

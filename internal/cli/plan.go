@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+type planOptions struct {
+	*Factory
+	file      string
+	output    string
+	namespace string
+	client    client.WithWatch
+}
+
+func newPlanCommand(f *Factory) *cobra.Command {
+	o := &planOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show what a NodeJob would do to this cluster, and change nothing",
+		Long: `Show what the NodeJobs of a file would do to this cluster as it is now: which nodes match, in which steps and order,
+which do not and why, what would be cordoned, which pods a drain would evict, and what would block it. Several NodeJobs may
+depend on each other. Nothing is changed: the only write is a dry run, by which the API server checks the file.`,
+		Example: `  kubectl everynode plan -f max-map-count.yaml
+
+  # from a pipe, with all names
+  kustomize build . | kubectl everynode plan -f - -o wide`,
+		Args:              exactArgs(0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, or - for standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	addOutput(cmd, &o.output, outputWide, outputJSON)
+	return cmd
+}
+
+func (o *planOptions) complete() (err error) {
+	if o.file == "" {
+		return Failf(ExitUsage, "which file? plan -f FILE, or plan -f - for standard input")
+	}
+	if err := checkOutput(o.output, outputWide, outputJSON); err != nil {
+		return err
+	}
+	if o.namespace, err = o.Namespace(); err != nil {
+		return err
+	}
+	o.client, err = o.Client()
+	return err
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	jobs, skipped, err := readFile(o.file, o.In)
+	if err != nil {
+		return err
+	}
+	for _, kind := range skipped {
+		o.Tell(text.Toned(text.Dim, "-- left out, since it is no NodeJob: "+kind))
+	}
+	if len(jobs) == 0 {
+		return Failf(ExitNotFound, "there is no NodeJob in %s", o.file)
+	}
+	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
+	if err != nil {
+		return err
+	}
+	plans, err := o.draft(ctx, &seen, jobs)
+	if err != nil {
+		return err
+	}
+	for i := range plans {
+		if err := o.plan(ctx, seen, &plans[i]); err != nil {
+			return err
+		}
+	}
+	return o.show(plans)
+}
+
+// show prints the plans, for people or for programs.
+func (o *planOptions) show(plans []view.Plan) error {
+	if o.output == outputJSON {
+		all := planResult{}
+		for i := range plans {
+			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
+		}
+		b, err := json.MarshalIndent(all, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encoding the plan: %w", err)
+		}
+		return o.write(outputJSON, append(b, '\n'))
+	}
+	var lines []text.Line
+	for i := range plans {
+		if i > 0 {
+			lines = append(lines, nil)
+		}
+		lines = append(lines, plans[i].Lines()...)
+	}
+	return o.Print(lines)
+}
+
+// planResult is what a file would do, for programs.
+type planResult struct {
+	NodeJobs []view.PlanData `json:"nodeJobs"`
+}
+
+// draft is what the NodeJobs of the file would be, each with the revision that it would have. They are added to what is
+// seen, since they may depend on each other.
+func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, jobs []*v1alpha1.NodeJob) ([]view.Plan, error) {
+	plans := make([]view.Plan, 0, len(jobs))
+	for i, job := range jobs {
+		if job.Namespace == "" {
+			job.Namespace = o.namespace
+		}
+		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != outputPeople}
+		job, err := o.dryRun(ctx, job, unmade(i), &v)
+		if err != nil {
+			return nil, err
+		}
+		v.Job = job
+		source, obstacle, err := observe.Source(job, o.fetch(ctx, job, &v))
+		if err != nil {
+			return nil, Explain(err)
+		}
+		asPeer := job.DeepCopy()
+		if v.Obstacle = obstacle; obstacle == nil {
+			v.Revision = task.Revision(&job.Spec, source)
+			asPeer.Status.Revision, asPeer.Status.ObservedGeneration = v.Revision, asPeer.Generation
+		}
+		seen.Jobs = withJob(seen.Jobs, asPeer)
+		plans = append(plans, v)
+	}
+	return plans, nil
+}
+
+// plan is what a NodeJob would do.
+func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Plan) error {
+	pods, err := podsNamed(ctx, o.client, v.Job)
+	if err != nil {
+		return err
+	}
+	in := seen.Input(v.Job, pods)
+	in.Revision = v.Revision
+	if v.Obstacle != nil {
+		in.Obstacle = v.Obstacle
+	}
+	v.Obstacle = in.Obstacle
+	v.Plan = plan.Next(in)
+	return o.drains(ctx, v)
+}
+
+// withJob replaces a NodeJob by what it would be.
+func withJob(jobs []*v1alpha1.NodeJob, job *v1alpha1.NodeJob) []*v1alpha1.NodeJob {
+	others := slices.DeleteFunc(slices.Clone(jobs), func(j *v1alpha1.NodeJob) bool { return j.Namespace == job.Namespace && j.Name == job.Name })
+	return append(others, job)
+}
+
+// unmade is the UID of the i-th NodeJob of a file while it is not there.
+func unmade(i int) types.UID { return types.UID(fmt.Sprint("not-made-", i)) }
+
+// dependencyReasons are what the manager may have told of NodeJobs that the file has.
+var dependencyReasons = []string{v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound}
+
+// dryRun has the API server check the NodeJob and fill in what is omitted. A user who may not write gets a plan all
+// the same, of what the file says.
+func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid types.UID, v *view.Plan) (*v1alpha1.NodeJob, error) {
+	var live v1alpha1.NodeJob
+	err := o.client.Get(ctx, client.ObjectKeyFromObject(job), &live)
+	switch {
+	case err == nil:
+		v.Exists, v.Was = true, live.Status.Revision
+	case !apierrors.IsNotFound(err) || notInstalled(err):
+		return nil, Explain(err)
+	}
+	would := job.DeepCopy()
+	if v.Exists {
+		would = live.DeepCopy()
+		would.Spec, would.Annotations, would.Labels = job.Spec, job.Annotations, job.Labels
+		err = o.client.Update(ctx, would, client.DryRunAll)
+	} else {
+		err = o.client.Create(ctx, would, client.DryRunAll)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		v.Notes = append(v.Notes, "not checked by the API server, and without its defaults: "+Explain(err).Error())
+		would = job.DeepCopy()
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return nil, Failf(ExitUsage, "the API server would not take it: %w", err)
+	case err != nil:
+		return nil, Explain(err)
+	}
+	// The plan is that of the manager's first look at it.
+	if would.UID == "" || !v.Exists {
+		would.UID, would.CreationTimestamp, would.Generation = uid, metav1.NewTime(v.Now), 1
+	}
+	if v.Exists {
+		would.UID, would.Status = live.UID, live.Status
+		would.Status.Conditions = slices.DeleteFunc(slices.Clone(live.Status.Conditions), func(c metav1.Condition) bool {
+			return slices.Contains(dependencyReasons, c.Reason)
+		})
+	}
+	return would, nil
+}
+
+// fetch reads what the NodeJob refers to, with the user's own rights.
+func (o *planOptions) fetch(ctx context.Context, job *v1alpha1.NodeJob, v *view.Plan) observe.Fetch {
+	return observe.Fetch{
+		Script: func(_ string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
+			configMap, err := o.configMap(ctx, job.Namespace, ref.Name)
+			if err != nil {
+				return "", false, err
+			}
+			script, ok := configMap.Data[ref.Key]
+			return script, ok, nil
+		},
+		Contents: func() ([]string, *plan.Obstacle, error) { return o.contents(ctx, job, v) },
+	}
+}
+
+// contents are hashes of what rerun.onChangeOf names. A Secret that the user may not read makes the revision a guess.
+func (o *planOptions) contents(ctx context.Context, job *v1alpha1.NodeJob, v *view.Plan) ([]string, *plan.Obstacle, error) {
+	var hashes []string
+	for _, ref := range job.Spec.Rerun.OnChangeOf {
+		hash, err := o.contentHash(ctx, job.Namespace, ref)
+		switch {
+		case apierrors.IsForbidden(err):
+			v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s had changed: %s", ref.Kind, ref.Name, Explain(err)))
+			hash = "not known"
+		case apierrors.IsNotFound(err):
+			return nil, &plan.Obstacle{Reason: map[v1alpha1.ContentKind]string{
+				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
+			}[ref.Kind], Message: fmt.Sprintf("spec.rerun.onChangeOf: %s %s/%s does not exist. Create it first", ref.Kind, job.Namespace, ref.Name)}, nil
+		case err != nil:
+			return nil, nil, err
+		}
+		hashes = append(hashes, hash)
+	}
+	return hashes, nil, nil
+}

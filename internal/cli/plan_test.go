@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// planServer is a stand-in with nodes and NodeJobs, which takes what is a dry run.
+type planServer struct {
+	t     *testing.T
+	nodes []corev1.Node
+	jobs  []v1alpha1.NodeJob
+}
+
+func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, named := strings.CutPrefix(r.URL.Path, pathJobs+"/")
+	switch {
+	case r.Method == http.MethodPost || r.Method == http.MethodPut:
+		var job v1alpha1.NodeJob
+		if err := json.NewDecoder(r.Body).Decode(&job); err != nil || r.URL.Query().Get("dryRun") != "All" {
+			s.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		}
+		if job.UID == "" {
+			job.UID = "anything"
+		}
+		answer(w, job)
+	case r.URL.Path == pathNodes:
+		answer(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	case r.URL.Path == pathPods:
+		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
+		answer(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+	case named:
+		for i := range s.jobs {
+			if s.jobs[i].Name == name {
+				answer(w, s.jobs[i])
+				return
+			}
+		}
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such NodeJob")
+	default:
+		s.t.Errorf("%s %s", r.Method, r.URL)
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+	}
+}
+
+func readyNode(name string) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// fileOf are NodeJobs as a file, each with what it depends on.
+func fileOf(needs ...string) string {
+	var b strings.Builder
+	for i := 0; i < len(needs); i += 2 {
+		fmt.Fprintf(&b, "---\napiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: %s}\nspec: {task: {script: \"true\"}, dependsOn: [%s]}\n", needs[i], needs[i+1])
+	}
+	return b.String()
+}
+
+func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
+	// first has run with what the file has of it, and its manager has not found second.
+	first := aJob("first")
+	first.Status.Revision = task.Revision(&first.Spec, task.Source{Script: "true"})
+	key := v1alpha1.RecordKey("ns", "first")
+	done := readyNode("node-1")
+	done.Labels = map[string]string{key: first.Status.Revision}
+	done.Annotations = map[string]string{key: record.Encode(record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})}
+	stalled := aJob("second")
+	stalled.Spec.DependsOn = []string{"first"}
+	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"}}
+
+	tests := map[string]struct {
+		server planServer
+		file   string
+		// want has, of each NodeJob, why it is stalled and the reasons of its nodes.
+		want []string
+	}{
+		"none of them is there": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
+			[]string{"second: [WaitingForDependency]", "first: [Starting]"}},
+		"the one is done already":       {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
+		"the manager has not found one": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
+		"one is nowhere":                {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
+		"in a circle":                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			tt.server.t = t
+			f, out, errs := against(t, &tt.server)
+			f.In = strings.NewReader(tt.file)
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			var result planResult
+			if err := json.Unmarshal([]byte(out.String()), &result); err != nil {
+				t.Fatalf("%v in %s", err, out)
+			}
+			var got []string
+			for _, job := range result.NodeJobs {
+				line := job.Name + ": "
+				if job.Stalled != nil {
+					line += job.Stalled.Reason + " "
+				}
+				reasons := []string{}
+				for _, node := range job.Nodes {
+					reasons = append(reasons, node.Reason)
+				}
+				got = append(got, line+fmt.Sprint(reasons))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

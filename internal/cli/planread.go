@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// readFile reads the NodeJobs of a file; skipped are the kinds of what else is in it. A field that no NodeJob has is an
+// error: it is most often a field in the wrong place.
+func readFile(name string, in io.Reader) (jobs []*v1alpha1.NodeJob, skipped []string, err error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, nil, Failf(ExitUsage, "%w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	documents := yaml.NewYAMLReader(bufio.NewReader(in))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return jobs, skipped, nil
+		}
+		if err != nil {
+			return nil, nil, Failf(ExitUsage, "reading %s: %w", name, err)
+		}
+		var kind metav1.TypeMeta
+		if err := sigsyaml.Unmarshal(document, &kind); err != nil {
+			return nil, nil, Failf(ExitUsage, "reading %s: %w", name, err)
+		}
+		switch {
+		case kind.Kind == "":
+			continue
+		case kind.Kind != "NodeJob" || kind.APIVersion != v1alpha1.GroupVersion.String():
+			skipped = append(skipped, kind.APIVersion+" "+kind.Kind)
+			continue
+		}
+		job := &v1alpha1.NodeJob{}
+		if err := sigsyaml.UnmarshalStrict(document, job); err != nil {
+			return nil, nil, Failf(ExitUsage, "reading the NodeJob of %s: %w", name, err)
+		}
+		jobs = append(jobs, job)
+	}
+}
+
+func (o *planOptions) configMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	var configMap corev1.ConfigMap
+	err := o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &configMap)
+	return &configMap, err
+}
+
+func (o *planOptions) contentHash(ctx context.Context, namespace string, ref v1alpha1.ContentRef) (string, error) {
+	if ref.Kind == v1alpha1.ContentConfigMap {
+		configMap, err := o.configMap(ctx, namespace, ref.Name)
+		return task.ContentHash("", observe.ConfigMapData(configMap)), err
+	}
+	var secret corev1.Secret
+	err := o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &secret)
+	return task.ContentHash(secret.UID, secret.Data), err
+}
+
+// maxDrainLooks bounds the nodes whose pods are looked at unless all is asked for: each costs a request.
+const maxDrainLooks = 20
+
+// drains looks at what would be evicted from nodes that would be drained, before the task or after a failure.
+func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
+	spec := drainOf(v.Job)
+	if spec == nil {
+		return nil
+	}
+	var budgets []policyv1.PodDisruptionBudget
+	var page policyv1.PodDisruptionBudgetList
+	if err := eachPage(ctx, o.client, &page, func() { budgets = append(budgets, page.Items...) }); err != nil {
+		if CodeOf(err) != ExitForbidden {
+			return err
+		}
+		v.Notes = append(v.Notes, "PodDisruptionBudgets are not in this plan: "+err.Error())
+	}
+	for _, name := range toDrain(v) {
+		if len(v.Drained) == maxDrainLooks && !v.All {
+			v.NotLooked++
+			continue
+		}
+		node, err := o.drained(ctx, name, spec, budgets)
+		if err != nil {
+			return err
+		}
+		v.Drained = append(v.Drained, node)
+	}
+	return nil
+}
+
+// drainOf is how nodes would be drained; nil when none would.
+func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
+	onFailure := job.Spec.OnFailure
+	switch {
+	case job.Spec.Disruption.Drain != nil:
+		return job.Spec.Disruption.Drain
+	case onFailure.Node != v1alpha1.FailedNodeDrain:
+		return nil
+	case onFailure.Drain != nil:
+		return onFailure.Drain
+	}
+	return &v1alpha1.DrainSpec{}
+}
+
+// drained is what a drain of a node would evict now.
+func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainedNode, error) {
+	node := view.DrainedNode{Node: name}
+	err := eachLeaving(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
+		full := pod.Namespace + "/" + pod.Name
+		if why := blockedPod(pod, drain, budgets); why != "" {
+			node.Blocked = append(node.Blocked, view.BlockedPod{Pod: full, Why: why})
+		} else {
+			node.Evicted = append(node.Evicted, full)
+		}
+	})
+	return node, err
+}
+
+// toDrain are the nodes on which the task would run, in the order of the steps.
+func toDrain(v *view.Plan) []string {
+	var names []string
+	for _, step := range v.Plan.Steps {
+		for _, i := range step.Nodes {
+			if s := &v.Plan.Nodes[i]; s.State == plan.Waiting || s.State == plan.Running {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	return names
+}
+
+// blockedPod is why a pod could not be evicted now; "" when it could.
+func blockedPod(pod *corev1.Pod, drain plan.DrainPod, budgets []policyv1.PodDisruptionBudget) string {
+	if drain.Held != "" {
+		return drain.Held
+	}
+	var covers []*policyv1.PodDisruptionBudget
+	for i := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
+		if err == nil && budgets[i].Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			covers = append(covers, &budgets[i])
+		}
+	}
+	switch {
+	case len(covers) > 1:
+		return fmt.Sprintf("PodDisruptionBudgets %s and %s both cover it, and the API server evicts no such pod", covers[0].Name, covers[1].Name)
+	case len(covers) == 0 || covers[0].Status.DisruptionsAllowed > 0:
+		return ""
+	}
+	budget := covers[0]
+	return fmt.Sprintf("PodDisruptionBudget %s allows no disruption now: %d pods are healthy, and %d must be", budget.Name, budget.Status.CurrentHealthy, budget.Status.DesiredHealthy)
+}

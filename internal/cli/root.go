@@ -1,0 +1,125 @@
+// Package cli is kubectl everynode. Everything that it does, it does through the objects of the API, where everyone can
+// see it and where it survives the command.
+//
+//	one file per verb:   flags ──► Complete ──► Validate ──► Run
+//	                                                          │ reads the API, makes a view of it (data)
+//	                                                          ▼
+//	                                     view: view in, lines out (pure) ──► text: lines made safe ──► stdout, or term.Screen
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// Run runs the command line and returns the exit code. It writes errors itself.
+func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	f := NewFactory(streams)
+	rest.SetDefaultWarningHandler(warnings{f})
+	root := NewCommand(f) //nolint:contextcheck // cobra hands the context to each verb
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		err = Explain(err)
+		if !silent(err) {
+			f.Tell(text.Wrap(text.Toned(text.Bad, "error: "), text.Plain, err.Error(), term.Of(f.ErrOut, f.Getenv).Options().Width)...)
+		}
+	}
+	return CodeOf(err)
+}
+
+// NewCommand returns the command with all its verbs.
+func NewCommand(f *Factory) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-everynode",
+		Short: "Run something on every node, watch it, understand it, steer it",
+		Long: `Run something on every node of a cluster, watch it, understand it, steer it.
+
+Everything is done through NodeJobs, so it is visible to everyone and survives this command.`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl everynode"},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              noVerb,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(f.In)
+	root.SetOut(f.Out)
+	root.SetErr(f.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return Failf(ExitUsage, "%w. See: %s --help", err, cmd.CommandPath())
+	})
+	f.Config.AddFlags(root.PersistentFlags())
+	hideRareFlags(root)
+	root.AddGroup(&cobra.Group{ID: groupRead, Title: "See how it is:"}, &cobra.Group{ID: groupDo, Title: "Do something:"})
+	for _, verb := range readingVerbs(f) {
+		verb.GroupID = groupRead
+		root.AddCommand(verb)
+	}
+	for _, verb := range doingVerbs(f) {
+		verb.GroupID = groupDo
+		root.AddCommand(verb)
+	}
+	root.AddCommand(newVersionCommand(f))
+	return root
+}
+
+const (
+	groupRead = "read"
+	groupDo   = "do"
+)
+
+// readingVerbs change nothing.
+func readingVerbs(f *Factory) []*cobra.Command {
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
+}
+
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("there is no verb %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		message += fmt.Sprintf(", but %q", near[0])
+	}
+	return Failf(ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
+}
+
+// hideRareFlags leaves those of kubectl's flags in the help that people use. The others work all the same.
+func hideRareFlags(root *cobra.Command) {
+	for _, name := range []string{
+		"as", "as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate", "client-key", "cluster",
+		"disable-compression", "insecure-skip-tls-verify", "password", "request-timeout", "server", "tls-server-name", "token", "user", "username",
+	} {
+		if flag := root.PersistentFlags().Lookup(name); flag != nil {
+			flag.Hidden = true
+		}
+	}
+}
+
+// exactArgs is for a verb that takes so many names.
+func exactArgs(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Failf(ExitUsage, "%s takes %s, and got %d arguments. See: %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// warnings shows what the API server warns of.
+type warnings struct{ f *Factory }
+
+// HandleWarningHeader is called for each warning.
+func (w warnings) HandleWarningHeader(code int, _ string, message string) {
+	if code == 299 && message != "" {
+		w.f.Tell(text.Toned(text.Warn, "warning: ").With(message))
+	}
+}

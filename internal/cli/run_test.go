@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func TestOutputIsShownByLines(t *testing.T) {
+	long := strings.Repeat("x", maxLineBytes+1)
+	tests := map[string]struct{ pieces, want []string }{
+		"lines in pieces":               {[]string{"a\nb", "c\n", "\n"}, []string{"a", "bc", ""}},
+		"a last line without an end":    {[]string{"a\nb"}, []string{"a", "b"}},
+		"a line without end is cut up":  {[]string{long, "y\n"}, []string{long, "y"}},
+		"nothing":                       {nil, nil},
+		"a character in two pieces":     {[]string{"\xc3", "\xbc\n"}, []string{"ü"}},
+		"what moves the cursor is told": {[]string{"a\x1b[2A\rb\tc\u202ed\r\n"}, []string{`a\x1b[2A\x0db` + "\t" + `c\u202ed`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := newNodeOutput(0)
+			var got []string
+			for _, piece := range tt.pieces {
+				for _, line := range o.add([]byte(piece)) {
+					got = append(got, shown(line))
+				}
+			}
+			for _, line := range o.flush() {
+				got = append(got, shown(line))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheEndOfAnOutputIsKept , in bounded room, and what is cut is counted and still tells outputs apart.
+func TestTheEndOfAnOutputIsKept(t *testing.T) {
+	const room = 100
+	keep := func(first string) (string, int64, string) {
+		o := newNodeOutput(room)
+		o.add([]byte(first))
+		for range 1000 {
+			o.add([]byte("0123456789\n"))
+			if len(o.kept) > 3*room {
+				t.Fatalf("%d bytes are kept", len(o.kept))
+			}
+		}
+		return o.text()
+	}
+	end, cut, sum := keep("a\n")
+	if len(end) > room || int64(len(end))+cut != 11002 || !strings.HasPrefix(end, "0123456789\n") {
+		t.Errorf("%d bytes are kept, and %d cut: %q", len(end), cut, end)
+	}
+	if _, _, other := keep("b\n"); other == sum {
+		t.Error("outputs that differ in what is cut look the same")
+	}
+	if small, big := roomFor(3), roomFor(15000); small != maxOutputBytes || big != minOutputBytes || roomFor(1000)*1000 > maxOutputsBytes {
+		t.Errorf("room for 3 nodes: %d, for 15,000: %d", small, big)
+	}
+}
+
+func TestACommandIsShownAsAShellWouldTakeIt(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"uname -r":                      {"uname", "-r"},
+		`echo '' 'a  b' '$x' 'it'\''s'`: {"echo", "", "a  b", "$x", "it's"},
+		"a --b=c/d.e:f,g@h%i_j+k":       {"a", "--b=c/d.e:f,g@h%i_j+k"},
+		"'ü'":                           {"ü"},
+	} {
+		if got := quoted(argv); got != want {
+			t.Errorf("%q is shown as %s, want %s", argv, got, want)
+		}
+	}
+}
+
+func TestANodeChangeNamesOnlyWhatItChanges(t *testing.T) {
+	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7"}}
+	for want, change := range map[string]nodeChange{
+		`{"metadata":{"labels":{"k":null},"resourceVersion":"7","uid":"u"}}`:      {labels: map[string]*string{"k": nil}},
+		`{"metadata":{"labels":{"k":"v"},"resourceVersion":"7","uid":"u"}}`:       {labels: map[string]*string{"k": new("v")}},
+		`{"metadata":{"annotations":{"k":null},"resourceVersion":"7","uid":"u"}}`: {annotations: map[string]*string{"k": nil}},
+	} {
+		got, err := change.patch(node)
+		if err != nil || string(got) != want {
+			t.Errorf("%s (%v), want %s", got, err, want)
+		}
+	}
+}
+
+func TestWhoKeepsANodeJob(t *testing.T) {
+	for want, job := range map[string]metav1.ObjectMeta{
+		"":                         {Labels: map[string]string{"app.kubernetes.io/managed-by": "somebody"}},
+		"Argo CD":                  {Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "x"}},
+		"Flux (Kustomization a/b)": {Labels: map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "a", "kustomize.toolkit.fluxcd.io/name": "b"}},
+		"Flux (HelmRelease a/b)":   {Labels: map[string]string{"helm.toolkit.fluxcd.io/namespace": "a", "helm.toolkit.fluxcd.io/name": "b"}},
+		"Helm (release r)":         {Annotations: map[string]string{"meta.helm.sh/release-name": "r"}},
+	} {
+		if got := keptBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
+			t.Errorf("it is kept by %q, want %q", got, want)
+		}
+	}
+}
+
+func TestNumbersAndPercentages(t *testing.T) {
+	for value, want := range map[string]bool{"1": true, "100": true, "1%": true, "100%": true, "0": false, "0%": false, "101%": false, "-1": false, "many": false, "0.5%": false, "": false, "5 %": false} {
+		if _, err := numberOrPercent("--x", value, 1); (err == nil) != want {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}

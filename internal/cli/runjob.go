@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	xterm "golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// job is the NodeJob of a run: once, on these nodes and no others, with no second try, and then gone.
+func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
+	no := false
+	seconds := func(d time.Duration) *int32 { return new(int32(d / time.Second)) }
+	steps := []v1alpha1.RolloutStep{{Name: "all"}}
+	if o.canary {
+		steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
+	}
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.namespace, Name: o.name,
+			Labels: map[string]string{"app.kubernetes.io/created-by": "kubectl-everynode-run"},
+		},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeNames: nodes,
+			// Whoever names nodes means them: taints are for what is scheduled.
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
+			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
+			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
+			// A machine that is made anew meanwhile is another one.
+			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
+			StartWithinSeconds:      seconds(o.startWithin),
+			TTLSecondsAfterFinished: seconds(o.keep),
+			KeepPodsSeconds:         *seconds(runKeepPods),
+			DeletionPolicy:          v1alpha1.DeletionForget,
+		},
+	}
+	if o.name == "" {
+		job.GenerateName = "run-"
+	}
+	return job
+}
+
+// targets are the nodes of a run.
+type targets struct {
+	// names of those that are asked to run it.
+	names []string
+	// away are those from which nothing is heard, and why.
+	away map[string]string
+	// recorded are those of names that carry the record of a NodeJob of the run's name.
+	recorded []string
+}
+
+// targets finds the nodes that are meant.
+func (o *runOptions) targets(ctx context.Context) (targets, error) {
+	found := targets{away: map[string]string{}}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return found, Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
+	}
+	var all []string
+	key := v1alpha1.RecordKey(o.namespace, o.name)
+	var page corev1.NodeList
+	err = eachPage(ctx, o.client, &page, func() {
+		for i := range page.Items {
+			node := &page.Items[i]
+			all = append(all, node.Name)
+			if len(o.nodes) > 0 && !slices.Contains(o.nodes, node.Name) {
+				continue
+			}
+			if why := away(node); why != "" {
+				found.away[node.Name] = why
+				continue
+			}
+			found.names = append(found.names, node.Name)
+			if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
+				found.recorded = append(found.recorded, node.Name)
+			}
+		}
+	}, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return found, err
+	}
+	slices.Sort(found.names)
+	slices.Sort(found.recorded)
+	if err := o.checkTargets(found, all); err != nil {
+		return found, err
+	}
+	return found, o.checkRecorded(ctx, found.recorded)
+}
+
+// checkRecorded refuses a name whose records nodes carry: those of a NodeJob that was deleted would be taken for those
+// of the run.
+func (o *runOptions) checkRecorded(ctx context.Context, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	err := o.client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, &v1alpha1.NodeJob{})
+	if err == nil {
+		return Failf(ExitUsage, "there is a NodeJob %s in namespace %s already: give another --name, or none", o.name, o.namespace)
+	}
+	return Failf(ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or take the records off: kubectl label nodes --all %[5]s- && kubectl annotate nodes --all %[5]s-",
+		countNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, v1alpha1.RecordKey(o.namespace, o.name), list(nodes))
+}
+
+func carries(n int) string {
+	if n == 1 {
+		return "carries"
+	}
+	return "carry"
+}
+
+// away is why a node cannot run anything now; "" when it can.
+func away(node *corev1.Node) string {
+	if !node.DeletionTimestamp.IsZero() {
+		return "it is being deleted"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionUnknown {
+			return "nothing is heard from it since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		return ""
+	}
+	return "it has not reported its state yet"
+}
+
+// checkTargets says what of that cannot be meant.
+func (o *runOptions) checkTargets(found targets, all []string) error {
+	var unknown []string
+	for _, name := range o.nodes {
+		if !slices.Contains(all, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(all)
+	switch {
+	case len(unknown) > 0:
+		return Failf(ExitNotFound, "there is no node %s; there are %s", list(unknown), list(nearest(unknown[0], all)))
+	case len(found.names)+len(found.away) == 0 && o.selector != "":
+		return Failf(ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
+	case len(found.names)+len(found.away) == 0:
+		return Failf(ExitNotFound, "the cluster has no nodes")
+	case len(found.names) == 0:
+		return Failf(ExitNodesFailed, "nothing was run: %s", describeAway(found.away))
+	}
+	return nil
+}
+
+func describeAway(away map[string]string) string {
+	var parts []string
+	for _, name := range sortedKeys(away) {
+		parts = append(parts, name+": "+away[name])
+	}
+	if len(parts) > maxNear {
+		return strings.Join(parts[:maxNear], "; ") + fmt.Sprintf("; and %d more", len(parts)-maxNear)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// confirm asks before more than one node is touched.
+func (o *runOptions) confirm(ctx context.Context, found targets) error {
+	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
+	if err != nil {
+		return Failf(ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
+	}
+	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), countNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), list(found.names))
+	if len(found.away) > 0 {
+		o.Tell(text.Toned(text.Warn, "left out: ").With(describeAway(found.away)))
+	}
+	if o.yes || len(found.names) == 1 {
+		return nil
+	}
+	return o.ask(ctx, question, "--yes")
+}
+
+func countNodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// ask asks whoever sits at the terminal. Where nobody does, it refuses, and names the flag that says yes.
+func (f *Factory) ask(ctx context.Context, question, flag string) error {
+	in, ok := f.In.(*os.File)
+	if !ok || !xterm.IsTerminal(int(in.Fd())) {
+		return Failf(ExitDeclined, "%s? Nobody can be asked, since standard input is no terminal: give %s if it is meant", question, flag)
+	}
+	o := term.Of(f.ErrOut, f.Getenv).Options()
+	o.Width = 0 // a question is never cut
+	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Go on? [y/N]").Render(o) + " "))
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is a no
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-answers:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return Failf(ExitDeclined, "nothing was done")
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func TestAStopThatCouldNotBeWrittenIsSaidAndTriedAgain(t *testing.T) {
+	s := &jobServer{uid: "uid-of-another"} // which refuses
+	r := aRun(t, s)
+	if r.signalled(t.Context(), os.Interrupt) {
+		t.Error("the first Ctrl-C ends the command")
+	}
+	if said := r.note(); r.suspended || !strings.HasPrefix(said, "nothing could be stopped, and it is tried again: ") {
+		t.Errorf("it is suspended: %v, and says %q", r.suspended, said)
+	}
+	s.uid = "uid-of-j"
+	if r.lookAround(t.Context()) || !r.suspended || len(s.done) != 1 {
+		t.Errorf("it is suspended: %v, by %v", r.suspended, s.done)
+	}
+	if said := r.note(); !strings.HasPrefix(said, "stopping: nothing new starts") {
+		t.Errorf("it says %q", said)
+	}
+	r.lookAround(t.Context())
+	if len(s.done) != 1 {
+		t.Errorf("it was written again: %v", s.done)
+	}
+	if !r.signalled(t.Context(), os.Interrupt) {
+		t.Error("the second Ctrl-C does not end the command")
+	}
+}
+
+// TestWhatNeverHadItsTurnDoesNotRunLater , when nobody looks any more.
+func TestWhatNeverHadItsTurnDoesNotRunLater(t *testing.T) {
+	s := &jobServer{uid: "uid-of-j"}
+	r := aRun(t, s)
+	r.view.Nodes[0].State, r.view.Nodes[1].State = view.RunSucceeded, view.RunFailed
+	r.leaveNothing(t.Context())
+	if r.suspended {
+		t.Error("it is suspended although no node waits")
+	}
+	r.view.Nodes[1].State = view.RunWaiting
+	r.leaveNothing(t.Context())
+	if !r.suspended {
+		t.Error("it is not suspended")
+	}
+}
+
+// TestAnOutputIsWaitedForWhoseRecordCameFirst : nodes and pods are watched apart.
+func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
+	r := aRun(t, &jobServer{})
+	pods, err := r.Pods("ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.logs = newLogs(pods, r.parts, r.After)
+	for i, pod := range []types.UID{"uid-of-a", ""} { // the second was recorded without a pod
+		r.records[i], r.view.Nodes[i].State = &record.Record{PodUID: pod}, view.RunSucceeded
+	}
+	if r.allRead() {
+		t.Error("all is read before the pod was seen")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is read; the pieces come from here
+	pod := aPod("a", "node-1", corev1.PodSucceeded)
+	r.seePod(ctx, pod, false)
+	if r.allRead() {
+		t.Error("all is read before the log was")
+	}
+	r.seeLog(logPart{pod: pod.UID, data: []byte("said\n")})
+	r.seeLog(logPart{pod: pod.UID, end: true})
+	if !r.allRead() || r.printed.String() != "node-1: said\n" {
+		t.Errorf("all is read: %v, and %q printed", r.allRead(), r.printed.String())
+	}
+	r.last[0], r.logsForbidden = "", errors.New("forbidden")
+	if !r.allRead() {
+		t.Error("it waits for a log that it may not read")
+	}
+}
+
+// failing is a place to write to that takes nothing.
+type failing struct{ err error }
+
+func (w failing) Write([]byte) (int, error) { return 0, w.err }
+
+// TestAFullDiskIsNoSuccess , where a pipe that nobody reads any more is none of our business.
+func TestAFullDiskIsNoSuccess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want int
+	}{"a full disk": {syscall.ENOSPC, ExitError}, "a pipe that nobody reads": {syscall.EPIPE, ExitOK}} {
+		t.Run(name, func(t *testing.T) {
+			r := aRun(t, &jobServer{uid: "uid-of-j"})
+			r.Out = failing{tt.err}
+			for i := range r.view.Nodes {
+				r.view.Nodes[i].State = view.RunSucceeded
+			}
+			r.printLine(0, "said")
+			r.draw()
+			if err := r.end(t.Context(), endOver); CodeOf(err) != tt.want {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
+
+// TestANodeJobThatGoesAfterTheLastNodeIsNoFailure : its time to live may be over, or somebody tidies up.
+func TestANodeJobThatGoesAfterTheLastNodeIsNoFailure(t *testing.T) {
+	r := aRun(t, &jobServer{uid: "uid-of-j"})
+	r.view.Nodes[0].State = view.RunSucceeded
+	if how := r.goneAs(); r.exitCode(how) != ExitGone {
+		t.Errorf("with a node left it ends with %d", r.exitCode(how))
+	}
+	r.view.Nodes[1].State = view.RunSucceeded
+	if how := r.goneAs(); r.exitCode(how) != ExitOK {
+		t.Errorf("with none left it ends with %d", r.exitCode(how))
+	}
+}
+
+// TestAbortWaitsUntilNothingNewStarts : a pass of the manager that had begun before may still start something.
+func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seenAfter int
+		gets      int
+		said      string
+	}{
+		"a manager that looks soon": {3, 3, ""},
+		"no manager":                {1 << 30, heedTries + 1, "No manager has confirmed yet that nothing new starts: look again with status.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gets := 0
+			f, _, errs := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.Path != pathJobs+"/j" {
+					refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+					return
+				}
+				gets++
+				job := aJob("j")
+				if job.Generation = 2; gets >= tt.seenAfter {
+					job.Status.ObservedGeneration = 2
+				}
+				answer(w, job)
+			}))
+			c, err := f.Client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &steering{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
+			if _, err := s.heeded(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
+				t.Errorf("it has looked %d times (%v), and says %q", gets, err, errs)
+			}
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// What a run writes: its NodeJob and no other, also when somebody has deleted that and made one of the same name. And no
+// request takes for ever: while one does, nobody is listened to, not even Ctrl-C.
+const (
+	requestFor = 10 * time.Second
+	createFor  = 30 * time.Second
+)
+
+// create makes the NodeJob.
+func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
+	ctx, cancel := context.WithTimeout(ctx, createFor)
+	defer cancel()
+	err := o.client.Create(ctx, job)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return Failf(ExitUnreachable, "creating the NodeJob: %w. Nobody knows whether it was made: kubectl everynode list -n %s", Explain(err), o.namespace)
+	}
+	return fmt.Errorf("creating the NodeJob: %w", Explain(err))
+}
+
+// suspend keeps what has not begun from beginning.
+func (r *running) suspend(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	changed := r.job.DeepCopy()
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":true}}`, r.job.UID)
+	if err := r.client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		r.stopErr = Explain(err)
+		return
+	}
+	r.suspended = true
+	r.job = changed
+	r.resting = r.atRest()
+}
+
+// deleteJob deletes the NodeJob. That it is gone already is no error.
+func (r *running) deleteJob(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	err := r.client.Delete(ctx, r.job, client.Preconditions{UID: &r.job.UID})
+	if apierrors.IsConflict(err) {
+		return nil // what has its name is another one
+	}
+	return client.IgnoreNotFound(err)
+}

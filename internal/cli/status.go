@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+type statusOptions struct {
+	*Factory
+	key     client.ObjectKey
+	watch   bool
+	timeout time.Duration
+	output  string
+	client  client.WithWatch
+}
+
+var statusFormats = []string{outputWide, outputName, outputJSON, outputYAML}
+
+func newStatusCommand(f *Factory) *cobra.Command {
+	o := &statusOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show how far a NodeJob is, what runs, what failed, what it waits for",
+		Long: `Show how far a NodeJob is: its steps, what runs, what failed with the last lines that it printed, what it waits for
+and until when.
+
+With --watch it goes on until the NodeJob is complete (exit code 0), cannot go on without help (10), or is gone (12). On a
+terminal the view is drawn in place; elsewhere there is one line per change.`,
+		Example: `  kubectl everynode status max-map-count -n node-setup
+
+  # until it is done, in a script
+  kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
+		Args:              exactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until it is complete, stalled or gone")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
+	addOutput(cmd, &o.output, statusFormats...)
+	return cmd
+}
+
+func (o *statusOptions) complete(args []string) error {
+	namespace, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	o.key = client.ObjectKey{Namespace: namespace, Name: args[0]}
+	o.client, err = o.Client()
+	return err
+}
+
+func (o *statusOptions) validate() error {
+	if o.timeout < 0 || (o.timeout > 0 && !o.watch) {
+		return Failf(ExitUsage, "--timeout is for --watch, and not below 0")
+	}
+	return checkOutput(o.output, statusFormats...)
+}
+
+func (o *statusOptions) run(ctx context.Context) error {
+	job, err := GetJob(ctx, o.client, o.key)
+	switch {
+	case err != nil:
+		return err
+	case o.watch:
+		return o.follow(ctx, job)
+	case o.forPrograms():
+		return o.PrintObject(o.output, job)
+	}
+	lines := o.look(ctx, job).Lines()
+	if o.output == outputWide {
+		table, err := o.nodes(ctx, job)
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, nil), table...)
+	}
+	return o.Print(lines)
+}
+
+// nodes is the table of all nodes that the NodeJob is for.
+func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
+	if unseen(job) {
+		return nil, nil
+	}
+	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	in, p, err := planOf(ctx, o.client, seen, job)
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]string, len(p.Nodes))
+	for _, step := range p.Steps {
+		for _, i := range step.Nodes {
+			steps[i] = step.Name
+		}
+	}
+	rows := make([]view.NodeRow, 0, len(p.Nodes))
+	for i := range p.Nodes {
+		if p.Nodes[i].State != plan.Excluded {
+			rows = append(rows, view.NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
+		}
+	}
+	return view.NodeTable(o.Now(), rows), nil
+}
+
+func (o *statusOptions) forPrograms() bool {
+	return o.output != outputPeople && o.output != outputWide
+}
+
+// look makes a view of a NodeJob. That its pods cannot be read is no reason to show nothing.
+func (o *statusOptions) look(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
+	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == outputWide}
+	pods, err := podsOf(ctx, o.client, job, notEnded)
+	if err != nil {
+		s.RunningUnknown = "what runs cannot be seen: " + Explain(err).Error()
+	}
+	s.Running = attemptsOf(pods)
+	return s
+}
+
+// attemptsOf are the attempts that have not ended, those that do not start first, then the oldest.
+func attemptsOf(pods []corev1.Pod) []view.Attempt {
+	var attempts []view.Attempt
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		attempts = append(attempts, attemptOf(pod))
+	}
+	slices.SortFunc(attempts, func(a, b view.Attempt) int {
+		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
+	})
+	return attempts
+}
+
+func attemptOf(pod *corev1.Pod) view.Attempt {
+	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
+	if err != nil {
+		number = 1
+	}
+	a := view.Attempt{Node: pod.Spec.NodeName, Phase: pod.Labels[v1alpha1.PhaseLabel], Number: int32(number), Created: pod.CreationTimestamp.Time}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := status.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			a.Waiting = w.Reason + ": " + cmp.Or(w.Message, status.Image)
+		}
+		if running := status.State.Running; running != nil {
+			a.Started = running.StartedAt.Time
+		}
+	}
+	return a
+}

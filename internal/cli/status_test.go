@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestStatusAsksForNoPodThatHasEnded : a run keeps one on each node for a while.
+func TestStatusAsksForNoPodThatHasEnded(t *testing.T) {
+	asked := ""
+	f, _, errs := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case pathJobs + "/j":
+			answer(w, aJob("j"))
+		case pathPods:
+			asked = r.URL.Query().Get("fieldSelector")
+			answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+		default:
+			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+		}
+	}))
+	if code := command(t, f, "status", "j"); code != ExitOK {
+		t.Errorf("exit code %d, and %s", code, errs)
+	}
+	if want := "status.phase!=Succeeded,status.phase!=Failed"; asked != want {
+		t.Errorf("it asks for pods with %q, want %q", asked, want)
+	}
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// frameInterval is how often a live view is drawn when nothing but time changes.
+const frameInterval = time.Second
+
+// watching is a status that is followed.
+type watching struct {
+	*statusOptions
+	screen *term.Screen
+	last   view.Status
+	// said is the last line that was printed where nothing can be drawn over.
+	said string
+	// away is since when the API server does not answer, and why; zero when it does.
+	away time.Time
+	why  error
+}
+
+// follow shows the NodeJob until it is complete, stalled or gone.
+func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &watching{statusOptions: o}
+	if terminal := o.Terminal(); terminal.Interactive && !o.forPrograms() {
+		w.screen = term.NewScreen(o.Out, terminal)
+	}
+	var deadline <-chan time.Time
+	if o.timeout > 0 {
+		deadline = o.After(o.timeout)
+	}
+	sights := o.Follow(ctx, o.client, job)
+	for {
+		end, err := false, error(nil)
+		select {
+		case sight := <-sights:
+			end, err = w.see(ctx, sight)
+		case <-w.tick():
+			err = w.draw()
+		case <-deadline:
+			err = Failf(ExitTimedOut, "%s is not over after %s; it goes on", o.key, o.timeout)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if end || err != nil {
+			return err
+		}
+	}
+}
+
+// tick tells when it is time to draw what only time has changed; nil where nothing is drawn over.
+func (w *watching) tick() <-chan time.Time {
+	if w.screen == nil {
+		return nil
+	}
+	return w.After(frameInterval)
+}
+
+// see shows what is seen, and is true when there is nothing more to come.
+func (w *watching) see(ctx context.Context, sight Sight) (end bool, err error) {
+	switch {
+	case sight.Gone:
+		return true, Failf(ExitGone, "NodeJob %s was deleted", w.key)
+	case sight.Err != nil:
+		return false, w.lost(sight.Err)
+	}
+	w.away, w.why = time.Time{}, nil
+	if w.forPrograms() {
+		err = w.PrintObject(w.output, sight.Job)
+	} else {
+		w.last = w.look(ctx, sight.Job)
+		err = w.draw()
+	}
+	code := verdict(sight.Job)
+	if err != nil || code == goesOn {
+		return false, err
+	}
+	if err := w.leave(); err != nil {
+		return true, err
+	}
+	return true, Exit(code)
+}
+
+// leave puts the last view in the place of the live one, whole: that may have been too high for the terminal.
+func (w *watching) leave() error {
+	if w.screen == nil {
+		return nil
+	}
+	if err := w.screen.Draw(nil); err != nil {
+		return err
+	}
+	return w.Print(w.last.Lines())
+}
+
+// lost notes that nothing is seen now. One that comes back at once, as when a watch has lasted its time, is not worth
+// a word.
+func (w *watching) lost(err error) error {
+	if w.away.IsZero() {
+		w.away = w.Now()
+		return nil
+	}
+	w.why = err
+	return w.draw()
+}
+
+// goesOn is the verdict on a NodeJob that is neither complete nor stalled.
+const goesOn = -1
+
+// verdict is the exit code for a NodeJob as it is.
+func verdict(job *v1alpha1.NodeJob) int {
+	switch {
+	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
+		return goesOn
+	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
+		return ExitOK
+	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
+		return ExitNodesFailed
+	}
+	return goesOn
+}
+
+// draw shows the last view as it is now.
+func (w *watching) draw() error {
+	if w.forPrograms() {
+		return nil
+	}
+	w.last.Now = w.Now()
+	if w.screen == nil {
+		return w.say()
+	}
+	columns, _ := w.Terminal().Size()
+	w.last.Width = columns
+	var lines []text.Line
+	if w.last.Job != nil {
+		lines = w.last.Lines()
+	}
+	if w.why != nil {
+		lines = append(lines, nil, view.Away(w.last.Now, w.away, w.why.Error()))
+	}
+	return w.screen.Draw(lines)
+}
+
+// say prints one line when something has changed.
+func (w *watching) say() error {
+	var line text.Line
+	if w.why != nil {
+		line = text.Of("the API server does not answer; what was seen last may be old")
+	} else {
+		line = w.last.Summary()
+	}
+	said := text.Print([]text.Line{line}, text.Options{})
+	if said == w.said {
+		return nil
+	}
+	w.said = said
+	return w.Print([]text.Line{append(view.Stamp(w.last.Now), line...)})
+}

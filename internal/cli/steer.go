@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// The steering verbs change what a user could change with kubectl, under the resource version of what they have seen,
+// and say what they have changed. What is so already is left alone: a verb that is repeated does no more.
+
+// steering is a verb at work on a NodeJob.
+type steering struct {
+	*Factory
+	client client.WithWatch
+	key    client.ObjectKey
+}
+
+func (f *Factory) steer(name string) (*steering, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, err
+	}
+	return &steering{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
+}
+
+// maxSteerTries is how often a change is decided anew because something has changed meanwhile. A NodeJob's status is
+// written up to once a second.
+const maxSteerTries = 10
+
+// verdictOf is what a verb has decided: what it changes, in words, or why there is nothing to change.
+type decision struct {
+	did     string
+	nothing string
+	// commit is what belongs into Git instead.
+	commit string
+	// then says what comes of it; "" where that is plain.
+	then string
+}
+
+// change changes the NodeJob as decide says, which is asked again when somebody else was faster.
+func (s *steering) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
+	for try := 1; ; try++ {
+		job, err := GetJob(ctx, s.client, s.key)
+		if err != nil {
+			return err
+		}
+		changed := job.DeepCopy()
+		d, err := decide(changed)
+		if err != nil {
+			return err
+		}
+		if d.nothing != "" {
+			return s.tellNothing(d.nothing)
+		}
+		err = s.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{}))
+		switch {
+		case apierrors.IsConflict(err) && try < maxSteerTries:
+			continue
+		case apierrors.IsConflict(err):
+			return Failf(ExitError, "NodeJob %s changes all the time, and was left alone: try again", s.key)
+		case err != nil:
+			return Explain(err)
+		}
+		return s.tell(job, d)
+	}
+}
+
+func (s *steering) tell(job *v1alpha1.NodeJob, d decision) error {
+	if err := s.Print([]text.Line{text.Of("nodejob "+s.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
+		return err
+	}
+	if d.then != "" {
+		s.tellDim(d.then)
+	}
+	if d.commit != "" {
+		s.tellCommit(job, d.commit)
+	}
+	return nil
+}
+
+func (s *steering) tellNothing(why string) error {
+	return s.Print([]text.Line{text.Of("nodejob " + s.key.Name + ": nothing to change: ").With(why)})
+}
+
+func (s *steering) tellDim(message string) { s.Tell(text.Toned(text.Dim, message)) }
+
+// tellCommit says what belongs into Git, and whose hand will otherwise undo it.
+func (s *steering) tellCommit(job *v1alpha1.NodeJob, commit string) {
+	if owner := keptBy(job); owner != "" {
+		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is kept by " + owner + ", which may set it back. Commit: " + commit))
+		return
+	}
+	s.tellDim("With GitOps, commit this instead: " + commit)
+}
+
+// keptBy names who applies the NodeJob from elsewhere; "" when nobody is known to. Sources: Argo CD, resource tracking;
+// Flux, labels of the kustomize and helm controllers; Helm, the annotations of a release.
+func keptBy(job *v1alpha1.NodeJob) string {
+	l, a := job.Labels, job.Annotations
+	switch {
+	case a["argocd.argoproj.io/tracking-id"] != "":
+		return "Argo CD"
+	case l["kustomize.toolkit.fluxcd.io/name"] != "":
+		return "Flux (Kustomization " + l["kustomize.toolkit.fluxcd.io/namespace"] + "/" + l["kustomize.toolkit.fluxcd.io/name"] + ")"
+	case l["helm.toolkit.fluxcd.io/name"] != "":
+		return "Flux (HelmRelease " + l["helm.toolkit.fluxcd.io/namespace"] + "/" + l["helm.toolkit.fluxcd.io/name"] + ")"
+	case a["meta.helm.sh/release-name"] != "":
+		return "Helm (release " + a["meta.helm.sh/release-name"] + ")"
+	}
+	return ""
+}
+
+func newPromoteCommand(f *Factory) *cobra.Command {
+	var to string
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "promote NAME [--to STEP | --full]",
+		Short: "Let a rollout go on to its next step, to a later one, or to all",
+		Long: `Let a rollout go on to the step after the one it is in, to a later one (--to), or to the last (--full). It sets
+spec.rollout.promoteTo. A soak that is under way is not cut short, and failed nodes still stop it.`,
+		Example:           "  kubectl everynode promote somaxconn -n node-setup\n  kubectl everynode promote somaxconn -n node-setup --to production-eu\n  kubectl everynode promote somaxconn -n node-setup --full",
+		Args:              exactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if to != "" && full {
+				return Failf(ExitUsage, "give --to or --full, not both")
+			}
+			s, err := f.steer(args[0])
+			if err != nil {
+				return err
+			}
+			return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the furthest step that it may reach")
+	cmd.Flags().BoolVar(&full, "full", false, "it may reach the last step")
+	_ = cmd.RegisterFlagCompletionFunc("to", f.completeSteps)
+	return cmd
+}
+
+// promote raises the ceiling of a rollout. Without a step, it is that after the current one, and not after the ceiling:
+// pressed twice, it goes one step only.
+func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
+	steps := stepNames(job)
+	last := len(steps) - 1
+	ceiling := last
+	if job.Spec.Rollout.PromoteTo != "" {
+		ceiling = slices.Index(steps, job.Spec.Rollout.PromoteTo)
+	}
+	at := currentStep(job, steps)
+	target, err := promotionTarget(job, steps, at, to, full)
+	if err != nil {
+		return decision{}, err
+	}
+	switch {
+	case target < ceiling && to != "":
+		return decision{}, Failf(ExitUsage, "it may reach step %s already, and promote does not go back. To hold it: kubectl everynode pause %s -n %s", steps[ceiling], job.Name, job.Namespace)
+	case target <= ceiling:
+		return decision{nothing: fmt.Sprintf("it may reach step %s already, and is in step %s", steps[ceiling], steps[at])}, nil
+	}
+	before := cmp.Or(job.Spec.Rollout.PromoteTo, "(none)")
+	job.Spec.Rollout.PromoteTo = steps[target]
+	d := decision{
+		did:    fmt.Sprintf("promoted: spec.rollout.promoteTo %s -> %s", before, steps[target]),
+		commit: "spec.rollout.promoteTo: " + steps[target],
+	}
+	if target == last {
+		d.then = fmt.Sprintf("The next revision goes through all steps without a halt. To have it halt, set promoteTo: %s in the change that makes it.", steps[max(ceiling, 0)])
+	}
+	return d, nil
+}
+
+// promotionTarget is the step that is meant.
+func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, full bool) (int, error) {
+	last := len(steps) - 1
+	switch {
+	case to != "":
+		target := slices.Index(steps, to)
+		if target < 0 {
+			return 0, Failf(ExitNotFound, "there is no step %s; the steps are %s", to, list(steps))
+		}
+		return target, nil
+	case full:
+		return last, nil
+	case at > 0 && job.Status.ObservedGeneration != job.Generation:
+		// The step may be that of the revision before: a new one begins with the first.
+		return 0, Failf(ExitError, "the manager has not looked at this version of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
+	}
+	return min(at+1, last), nil
+}
+
+// stepNames are the steps, also where the API server has not filled them in.
+func stepNames(job *v1alpha1.NodeJob) []string {
+	names := make([]string, 0, len(job.Spec.Rollout.Steps))
+	for i := range job.Spec.Rollout.Steps {
+		names = append(names, job.Spec.Rollout.Steps[i].Name)
+	}
+	if len(names) == 0 {
+		return []string{"canary", "all"}
+	}
+	return names
+}
+
+// currentStep is the step that the rollout is in: the first when nothing is known.
+func currentStep(job *v1alpha1.NodeJob, steps []string) int {
+	if job.Status.Rollout == nil {
+		return 0
+	}
+	return max(slices.Index(steps, job.Status.Rollout.Step), 0)
+}
+
+func newPauseCommand(f *Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Start nothing new; what runs may end",
+		Long: `Start nothing new: no attempt, no rollback, no drain. What runs may end, and is recorded. It sets spec.suspend.
+To end what runs as well: abort.`,
+		Example:           "  kubectl everynode pause somaxconn -n node-setup",
+		Args:              exactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := f.steer(args[0])
+			if err != nil {
+				return err
+			}
+			return s.change(cmd.Context(), pause)
+		},
+	}
+}
+
+func pause(job *v1alpha1.NodeJob) (decision, error) {
+	if job.Spec.Suspend {
+		return decision{nothing: "it is paused already"}, nil
+	}
+	job.Spec.Suspend = true
+	d := decision{did: "paused: spec.suspend false -> true", commit: "spec.suspend: true"}
+	if n := job.Status.Nodes.Running; n > 0 {
+		d.then = fmt.Sprintf("On %s it runs, and may end. To stop that too: kubectl everynode abort %s -n %s", countNodes(int(n)), job.Name, job.Namespace)
+	}
+	return d, nil
+}
+
+func newResumeCommand(f *Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Go on after pause or abort",
+		Long: `Go on after pause or abort: it takes spec.suspend back. Where spec.startWithinSeconds is over, as for a run that has
+been waiting for too long, it gives it another hour.`,
+		Example:           "  kubectl everynode resume somaxconn -n node-setup",
+		Args:              exactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := f.steer(args[0])
+			if err != nil {
+				return err
+			}
+			return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
+		},
+	}
+}
+
+// moreTime is what resume gives a NodeJob whose time to start is over.
+const moreTime = time.Hour
+
+func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
+	age := now.Sub(job.CreationTimestamp.Time)
+	late := job.Spec.StartWithinSeconds != nil && age >= time.Duration(*job.Spec.StartWithinSeconds)*time.Second
+	if !job.Spec.Suspend && !late {
+		return decision{nothing: "it is not paused"}, nil
+	}
+	var d decision
+	if job.Spec.Suspend {
+		job.Spec.Suspend = false
+		d = decision{did: "resumed: spec.suspend true -> false", commit: "spec.suspend: false"}
+	}
+	if late {
+		before := *job.Spec.StartWithinSeconds
+		after := int32((age + moreTime) / time.Second)
+		job.Spec.StartWithinSeconds = &after
+		more := fmt.Sprintf("spec.startWithinSeconds %d -> %d", before, after)
+		if d.did == "" {
+			d = decision{did: "resumed: " + more, commit: fmt.Sprintf("spec.startWithinSeconds: %d", after)}
+		} else {
+			d.did, d.commit = d.did+", "+more, fmt.Sprintf("%s, spec.startWithinSeconds: %d", d.commit, after)
+		}
+	}
+	return d, nil
+}
+
+// retryAll asks for another try on every node that has failed.
+func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
+	status := &job.Status
+	casualties := status.Rollout != nil && len(status.Rollout.Casualties) > 0
+	if status.Nodes.Failed == 0 && len(status.Failures) == 0 && !casualties {
+		return decision{nothing: "no node has failed"}, nil
+	}
+	value := strconv.FormatInt(now.Unix(), 10)
+	if job.Annotations == nil {
+		job.Annotations = map[string]string{}
+	}
+	job.Annotations[v1alpha1.RetryAnnotation] = value
+	n := max(int(status.Nodes.Failed), len(status.Failures))
+	return decision{
+		did:    fmt.Sprintf("asked for another try on %s: annotation %s=%s", countNodes(n), v1alpha1.RetryAnnotation, value),
+		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value is another try",
+	}, nil
+}

@@ -1,0 +1,123 @@
+package text
+
+import (
+	"strings"
+)
+
+// gap is what separates the columns of a table.
+const gap = 2
+
+// Table lines cells up in columns, of which the last is as wide as it likes. An empty row is an empty line.
+func Table(rows [][]Line) []Line {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], cell.Width())
+		}
+	}
+	lines := make([]Line, 0, len(rows))
+	for _, row := range rows {
+		var line Line
+		for i, cell := range row {
+			line = append(line, cell...)
+			if i < len(row)-1 {
+				line = append(line, Span{Text: strings.Repeat(" ", widths[i]-cell.Width()+gap)})
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Cells makes a table's row of plain texts.
+func Cells(texts ...string) []Line {
+	row := make([]Line, 0, len(texts))
+	for _, t := range texts {
+		row = append(row, Of(t))
+	}
+	return row
+}
+
+// Wrap breaks what follows a head between words, so that no line is wider than the options allow. Lines after the
+// first begin below the text, not below the head. Without a width there is one line.
+func Wrap(head Line, tone Tone, s string, width int) []Line {
+	indent := head.Width()
+	room := width - indent
+	if width <= 0 || room < minRoom {
+		return []Line{head.Tone(tone, s)}
+	}
+	var lines []Line
+	line, used := head, 0
+	for word := range strings.FieldsSeq(Safe(s)) {
+		size := Width(word)
+		if used > 0 && used+1+size > room {
+			lines = append(lines, line)
+			line, used = Of(strings.Repeat(" ", indent)), 0
+		}
+		if used > 0 {
+			word, size = " "+word, size+1
+		}
+		line, used = line.Tone(tone, word), used+size
+	}
+	return append(lines, line)
+}
+
+// minRoom is how narrow a text may be wrapped: below it nobody could read it.
+const minRoom = 20
+
+// Lines are the lines of a text of somebody else's, such as the end of an output.
+func Lines(s string) []string {
+	s = strings.ReplaceAll(strings.TrimRight(s, "\r\n"), "\r\n", "\n")
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(s, "\t", "    "), "\n")
+}
+
+// Part is a part of a bar.
+type Part struct {
+	Count int
+	Mark  byte
+	Tone  Tone
+}
+
+// Bar shows how parts stand to their total. A part that is there shows, however small it is: one failed node of
+// 3,000 must not be rounded away.
+func Bar(columns int, parts ...Part) Line {
+	total := 0
+	for _, p := range parts {
+		total += p.Count
+	}
+	line := Toned(Dim, "[")
+	if total == 0 {
+		return line.With(strings.Repeat(" ", columns)).Tone(Dim, "]")
+	}
+	for i, n := range share(columns, total, parts) {
+		if n > 0 {
+			line = line.Tone(parts[i].Tone, strings.Repeat(string(parts[i].Mark), n))
+		}
+	}
+	return line.Tone(Dim, "]")
+}
+
+// share gives each part that is there one column, and the rest in proportion. What rounding leaves goes to the largest,
+// where nobody misses it.
+func share(columns, total int, parts []Part) []int {
+	left := columns
+	for _, p := range parts {
+		left -= min(p.Count, 1)
+	}
+	widths, rest, largest := make([]int, len(parts)), left, 0
+	for i, p := range parts {
+		extra := p.Count * max(left, 0) / total
+		widths[i] = min(p.Count, 1) + extra
+		if rest -= extra; p.Count > parts[largest].Count {
+			largest = i
+		}
+	}
+	widths[largest] += max(rest, 0)
+	return widths
+}

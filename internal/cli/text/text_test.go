@@ -1,0 +1,107 @@
+package text
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestALineIsMadeSafeAndCut(t *testing.T) {
+	tests := map[string]struct {
+		line Line
+		o    Options
+		want string
+	}{
+		"what fits stays":                          {Of("all of it"), Options{Width: 9}, "all of it"},
+		"what does not fit is cut with a mark":     {Of("all of it"), Options{Width: 8}, "all of …"},
+		"without a width nothing is cut":           {Of(strings.Repeat("x", 500)), Options{}, strings.Repeat("x", 500)},
+		"wide characters take two columns":         {Of("漢字漢字"), Options{Width: 6}, "漢字…"},
+		"a cluster is not split":                   {Of("ab👩‍👩‍👧cd"), Options{Width: 4}, "ab…"},
+		"an escape sequence shows":                 {Of("\x1b[2Jgone"), Options{}, `\x1b[2Jgone`},
+		"a newline begins no line":                 {Of("ok\nnode-9 done\r"), Options{}, `ok\nnode-9 done\x0d`},
+		"a C1 control shows":                       {Of("\u009b2J"), Options{}, `\u009b2J`},
+		"a bidi override shows":                    {Of("\u202eexe.png"), Options{}, `\u202eexe.png`},
+		"what is no UTF-8 shows":                   {Of("\xff\x9b"), Options{}, `\xff\x9b`},
+		"a tone becomes a colour":                  {Toned(Bad, "failed").With(" now"), Options{Colour: true}, "\x1b[31mfailed\x1b[0m now"},
+		"and none without colour":                  {Toned(Bad, "failed").With(" now"), Options{}, "failed now"},
+		"the mark of a cut follows the colour":     {Toned(Bad, "failed").With(" now"), Options{Colour: true, Width: 5}, "\x1b[31mfail\x1b[0m…"},
+		"a colour in the text is text":             {Toned(Good, "\x1b[31mred"), Options{Colour: true}, "\x1b[32m\\x1b[31mred\x1b[0m"},
+		"spaces at the end are left out":           {Of("a   "), Options{}, "a"},
+		"neighbours of the same tone become one":   {Toned(Bad, "a").Tone(Bad, "b"), Options{Colour: true}, "\x1b[31mab\x1b[0m"},
+		"a cut at the end of a span shows the cut": {Of("abc").Tone(Bad, "def"), Options{Width: 4}, "abc…"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, tt.line.Render(tt.o)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzALineIsOneLine gives a line every text: what is printed is one line of the width, and nothing in it moves a cursor.
+func FuzzALineIsOneLine(f *testing.F) {
+	for _, s := range []string{"", "a\x1b]0;title\x07b", "\r\n\t\v\f\b", "漢\u0301\u200d\ufe0f", "\xc3\x28\x9b", "\u2028\u2029\u0085"} {
+		f.Add(s, s, 7)
+	}
+	f.Fuzz(func(t *testing.T, a, b string, width int) {
+		width = max(width%300, 0)
+		got := Of(a).Tone(Bad, b).Render(Options{Width: width})
+		if strings.ContainsFunc(got, func(r rune) bool {
+			return r < ' ' || (0x7f <= r && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == utf8.RuneError && !strings.Contains(a+b, "\ufffd")
+		}) {
+			t.Errorf("%q has a control character", got)
+		}
+		if w := Width(got); width > 0 && w > width {
+			t.Errorf("%q takes %d columns of %d", got, w, width)
+		}
+	})
+}
+
+func TestWrapBreaksBetweenWords(t *testing.T) {
+	head := Toned(Dim, "Status  ")
+	got := Render(Wrap(head, Plain, "a message that is\nlonger than there is room for it", 32), Options{Width: 32})
+	want := []string{
+		`Status  a message that`,
+		`        is\nlonger than there is`,
+		`        room for it`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := len(Wrap(head, Plain, "a message that is longer than there is room for", 0)); got != 1 {
+		t.Errorf("without a width there are %d lines", got)
+	}
+}
+
+func TestABarShowsEveryPart(t *testing.T) {
+	tests := map[string]struct {
+		done, running, waiting, failed int
+		want                           string
+	}{
+		"nothing":                    {0, 0, 0, 0, "[          ]"},
+		"all":                        {7, 0, 0, 0, "[==========]"},
+		"half":                       {5, 0, 5, 0, "[=====.....]"},
+		"one failed of 3,000 shows":  {2999, 0, 0, 1, "[=========!]"},
+		"one of each among 3,000":    {1, 1, 2997, 1, "[=>.......!]"},
+		"all but one is not yet all": {0, 1, 2999, 0, "[>.........]"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Bar(10, Part{tt.done, '=', Good}, Part{tt.running, '>', Active}, Part{tt.waiting, '.', Dim}, Part{tt.failed, '!', Bad}).Render(Options{})
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestATableLinesUpWideCharacters(t *testing.T) {
+	got := Render(Table([][]Line{Cells("NODE", "SAYS"), Cells("漢", "a\x1b"), {Toned(Bad, "node-1"), Of("b")}}), Options{})
+	want := []string{"NODE    SAYS", "漢      a\\x1b", "node-1  b"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// buildVersion is the version of the module, or the commit that it was built from.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown)"
+	}
+	return info.Main.Version
+}
+
+func newVersionCommand(f *Factory) *cobra.Command {
+	var clientOnly bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program and of the manager in the cluster",
+		Example: "  kubectl everynode version\n  kubectl everynode version --client",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows := [][]text.Line{text.Cells("client", buildVersion())}
+			if !clientOnly {
+				rows = append(rows, []text.Line{text.Of("manager"), managerVersion(cmd.Context(), f)})
+			}
+			return f.Print(text.Table(rows))
+		},
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not ask the cluster")
+	return cmd
+}
+
+// managerName is the Deployment of config/manager.
+var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
+
+// managerVersion is the image of the manager. That it cannot be read is no error: few users may.
+func managerVersion(ctx context.Context, f *Factory) text.Line {
+	c, err := f.Client()
+	if err != nil {
+		return text.Toned(text.Dim, "(not known: "+err.Error()+")")
+	}
+	var manager appsv1.Deployment
+	if err := c.Get(ctx, managerName, &manager); err != nil {
+		return text.Toned(text.Dim, "(not known: "+Explain(err).Error()+")")
+	}
+	for _, container := range manager.Spec.Template.Spec.Containers {
+		return text.Of(container.Image)
+	}
+	return text.Toned(text.Dim, "(not known: its Deployment has no container)")
+}

@@ -1,0 +1,198 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+const (
+	key      = "node-setup.everynode.dev/somaxconn"
+	revision = "7d9f2c41"
+)
+
+// nodesOf are so many nodes as the plan reads them.
+func nodesOf(n int, change func(i int, node *plan.Node)) []plan.Node {
+	var all []plan.Node
+	for i := range n {
+		node := plan.Node{
+			Name: fmt.Sprintf("node-%d", i+1), UID: types.UID(fmt.Sprint("uid-", i+1)), Created: before(time.Duration(n-i) * 24 * time.Hour),
+			Labels: map[string]string{"pool": "web"}, Annotations: map[string]string{}, Ready: corev1.ConditionTrue, ReadySince: before(time.Hour),
+			MachineID: fmt.Sprint("machine-", i+1), BootID: "boot",
+		}
+		change(i, &node)
+		all = append(all, node)
+	}
+	return all
+}
+
+// ran puts the record of an attempt on a node.
+func ran(node *plan.Node, change func(*record.Record)) {
+	r := record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: before(10 * time.Minute), FinishedAt: before(9 * time.Minute),
+		ExitCode: new(int32(0)), MachineID: node.MachineID, BootID: node.BootID, PodUID: types.UID("pod-" + node.Name)}
+	change(&r)
+	node.On = record.OnNode{Record: &r, Present: true}
+	if r.Outcome == record.Succeeded {
+		node.On.Label = revision
+	}
+}
+
+// explained asks the planner what it makes of the first node.
+func explained(in plan.Input) Explain {
+	in.Revision, in.Now = revision, now
+	p := plan.Next(in)
+	e := Explain{Job: in.Job, Node: &in.Nodes[0], State: p.Nodes[0], Now: now}
+	for _, pod := range in.Pods {
+		if pod.NodeName == e.Node.Name {
+			e.Pods = append(e.Pods, pod)
+		}
+	}
+	for _, step := range p.Steps {
+		for _, i := range step.Nodes {
+			if i == 0 {
+				e.Step = step.Name
+			}
+		}
+	}
+	return e
+}
+
+func TestEachNodeIsExplained(t *testing.T) {
+	plain := func(int, *plan.Node) {}
+	fresh := func(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+		return job(func(j *v1alpha1.NodeJob) {
+			j.Spec.Rollout.Steps = nil
+			change(j)
+		})
+	}
+	same := func(*v1alpha1.NodeJob) {}
+	first := func(change func(node *plan.Node)) []plan.Node {
+		return nodesOf(3, func(i int, node *plan.Node) {
+			if i == 0 {
+				change(node)
+			}
+		})
+	}
+	tests := map[string]plan.Input{
+		"done-and-published": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				r.Attempts, r.Message, r.Results = 2, "was 128\nis 4096\n", map[string]string{"kernel": "6.1\x1b[2J"}
+			})
+			n.Labels["example.com/kernel"], n.Published = "6.1", record.Published{Labels: map[string]string{"example.com/kernel": key}}
+		})},
+		"done-by-its-label": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.On = record.OnNode{Label: revision, Present: true} })},
+		"not-selected": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}}
+		}), Nodes: nodesOf(3, plain)},
+		"a-taint": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			n.Taints = []corev1.Taint{{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		})},
+		"starts-now":          {Job: fresh(same), Nodes: nodesOf(3, plain)},
+		"a-later-step":        {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Created = before(time.Minute) })},
+		"lost":                {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Ready = corev1.ConditionUnknown })},
+		"suspended":           {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: nodesOf(3, plain)},
+		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob goes on by itself"}},
+		"backs-off": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
+		})},
+		"failed-and-rolled-back": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r) }) })},
+		"of-an-earlier-revision": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" })},
+		"runs-after-a-disruption": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				r.Outcome, r.Attempts, r.Disruptions, r.ExitCode, r.Reason = record.Disrupted, 0, 1, nil, "Disrupted"
+			})
+		}), Pods: []plan.Pod{onNode1(false)}},
+		"a-pod-that-cannot-start":    {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(true)}},
+		"whose-events-are-forbidden": {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
+		"whose-events-are-gone":      {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
+		"whose-record-was-taken-off": {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
+	}
+	told := map[string]func(*Explain){
+		"failed-and-rolled-back": func(e *Explain) {
+			e.Events = []Event{
+				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Note: "attempt 1 failed (TaskFailed, exit code 3), it is tried again: cannot write\n\x1b[2J: try again"},
+				{At: before(15 * time.Minute), Count: 1, Note: "attempt 3 was disrupted and does not count: the pod was deleted while the task ran"},
+				{At: before(9*time.Minute - time.Millisecond), Count: 1, Note: "attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write"},
+				{At: before(8*time.Minute + time.Second), Count: 1, Rollback: true, Note: "attempt 1 of the rollback failed (DeadlineExceeded), it is tried again"},
+			}
+		},
+		"whose-events-are-forbidden": func(e *Explain) {
+			e.EventsUnknown = "jane may not list events in namespace node-setup. The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list events -n node-setup"
+		},
+		"whose-record-was-taken-off": func(e *Explain) {
+			e.Events = []Event{
+				{At: before(25 * time.Minute), Count: 1, Note: "attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write"},
+				{At: before(3 * time.Minute), Count: 1, Note: "attempt 2 failed (TaskFailed, exit code 5), it is tried again: a pod says it, too"},
+			}
+		},
+	}
+	for name, in := range tests {
+		t.Run(name, func(t *testing.T) {
+			in.Job.Status.Revision = revision
+			e := explained(in)
+			if tell := told[name]; tell != nil {
+				tell(&e)
+			}
+			drawn(t, "explain-"+name, func(width int) []text.Line {
+				e.Width = width
+				return e.Lines()
+			})
+			if s := e.Sentence(); !strings.HasPrefix(s, "node-setup/somaxconn ") || !strings.HasSuffix(s, ".") {
+				t.Errorf("no sentence: %q", s)
+			}
+		})
+	}
+}
+
+func failed(r *record.Record, attempts int32) {
+	r.Outcome, r.Attempts, r.ExitCode, r.Reason, r.Message = record.Failed, attempts, new(int32(3)), "TaskFailed", "cannot write\n"
+}
+
+func rolledBack(r *record.Record) {
+	r.Rollback = &record.Rollback{Outcome: record.Succeeded, Attempts: 1, StartedAt: before(8 * time.Minute), FinishedAt: before(8 * time.Minute), ExitCode: new(int32(0)), PodUID: "rollback"}
+}
+
+// kept is a pod whose end was recorded, before the record was taken off.
+func kept(pod plan.Pod) plan.Pod {
+	pod.Name, pod.UID, pod.Attempt, pod.Created, pod.Started = "somaxconn-9876543210", "kept", 2, before(4*time.Minute), before(4*time.Minute)
+	pod.Phase, pod.Finalized, pod.Recorded = corev1.PodFailed, false, true
+	pod.Exit = &plan.Exit{Code: 5, Finished: before(3 * time.Minute), Reported: true, Reason: "TaskFailed", Message: "cannot read\n"}
+	return pod
+}
+
+func onNode1(waits bool) plan.Pod {
+	pod := plan.Pod{Name: "somaxconn-0123456789", UID: "new", NodeName: "node-1", NodeUID: "uid-1", Machine: "machine-1/boot", Runs: task.Task, Revision: revision,
+		Attempt: 1, Created: before(70 * time.Second), Finalized: true, Phase: corev1.PodRunning, Started: before(65 * time.Second)}
+	if waits {
+		pod.Phase, pod.Started, pod.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/tool:1"
+	}
+	return pod
+}
+
+func TestTheTableOfAllNodes(t *testing.T) {
+	in := plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Now: now, Nodes: nodesOf(4, func(i int, n *plan.Node) {
+		switch i {
+		case 0:
+			ran(n, func(*record.Record) {})
+		case 1:
+			ran(n, func(r *record.Record) { failed(r, 4) })
+		}
+	}), Pods: nil}
+	p := plan.Next(in)
+	var rows []NodeRow
+	for i := range p.Nodes {
+		rows = append(rows, NodeRow{State: p.Nodes[i], On: in.Nodes[i].On})
+	}
+	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, rows) })
+}

@@ -1,0 +1,61 @@
+package view
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+var update = flag.Bool("update", false, "write what is drawn to testdata")
+
+// now is when all pictures are drawn.
+var now = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
+
+func before(d time.Duration) time.Time { return now.Add(-d) }
+
+// drawn compares whole pictures: at 80 and 200 columns, in a file, and in colour.
+func drawn(t *testing.T, name string, draw func(width int) []text.Line) {
+	t.Helper()
+	for suffix, o := range map[string]text.Options{
+		"80": {Width: 80}, "200": {Width: 200}, "file": {}, "80-colour": {Width: 80, Colour: true},
+	} {
+		got := text.Print(draw(o.Width), o)
+		for line := range strings.Lines(got) {
+			if width := text.Width(strip(strings.TrimSuffix(line, "\n"))); o.Width > 0 && width > o.Width {
+				t.Errorf("%s at %s: %d columns: %s", name, suffix, width, line)
+			}
+		}
+		path := filepath.Join("testdata", name+"."+suffix+".txt")
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (if it is right: go test ./internal/cli/view -update): -want +got\n%s", path, diff)
+		}
+	}
+}
+
+// strip takes the colours out.
+func strip(s string) string {
+	for {
+		before, after, found := strings.Cut(s, "\x1b[")
+		if !found {
+			return s
+		}
+		_, after, _ = strings.Cut(after, "m")
+		s = before + after
+	}
+}

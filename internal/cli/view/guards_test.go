@@ -1,0 +1,30 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+func TestGuardsAreExplained(t *testing.T) {
+	guard := func(name string, status v1alpha1.NodeGuardStatus) v1alpha1.NodeGuard {
+		return v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: name}, Status: status}
+	}
+	at := func(d time.Duration) metav1.Time { return metav1.NewTime(before(d)) }
+	guards := []v1alpha1.NodeGuard{
+		guard("db", v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{
+			Node: "node-3", AskedBy: "cordoned", AskedSince: at(4 * time.Minute), Deadline: at(-time.Hour), Reason: v1alpha1.ReasonTooManyAway,
+			Message: "1 node is away, of at most 1: node-2 (let go, not back)", Release: "one of them is back",
+		}}}),
+		guard("cache", v1alpha1.NodeGuardStatus{Going: []v1alpha1.GoingNode{{
+			Node: "node-3", Since: at(time.Minute), Reason: v1alpha1.ReasonBreakGlass, Message: "disk on fire\n\x1b[2J",
+		}}}),
+		guard("back-soon", v1alpha1.NodeGuardStatus{Going: []v1alpha1.GoingNode{{Node: "node-3", Since: at(time.Hour), Reason: v1alpha1.ReasonConditionMet, Returning: true}}}),
+		guard("elsewhere", v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "node-1"}}, Going: []v1alpha1.GoingNode{{Node: "node-2"}}}),
+	}
+	drawn(t, "guards", func(width int) []text.Line { return Guards(guards, "node-3", now, width) })
+}

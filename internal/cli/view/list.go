@@ -1,0 +1,71 @@
+package view
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// List is what there is to see of several NodeJobs.
+type List struct {
+	Jobs []v1alpha1.NodeJob
+	// Namespaces is true when they may be of several.
+	Namespaces bool
+	// Wide is true when there is more to say of each.
+	Wide bool
+	Now  time.Time
+}
+
+// listBar is how many columns progress takes in a list.
+const listBar = 12
+
+// Lines draws the list.
+func (l List) Lines() []text.Line {
+	header := text.Cells("NAME", "STATUS", "DONE", "RUNNING", "FAILED", "STEP", "AGE", "PROGRESS")
+	if l.Wide {
+		header = append(header, text.Cells("REVISION", "PROMOTE TO", "MESSAGE")...)
+	}
+	if l.Namespaces {
+		header = append(text.Cells("NAMESPACE"), header...)
+	}
+	rows := [][]text.Line{header}
+	for i := range l.Jobs {
+		rows = append(rows, l.row(&l.Jobs[i]))
+	}
+	return text.Table(rows)
+}
+
+func (l List) row(job *v1alpha1.NodeJob) []text.Line {
+	n, step := job.Status.Nodes, ""
+	if job.Status.Rollout != nil {
+		step = job.Status.Rollout.Step
+	}
+	tone, reason, message := Situation(job)
+	failed := text.Of(number(n.Failed))
+	if n.Failed > 0 {
+		failed = text.Toned(text.Bad, number(n.Failed))
+	}
+	row := []text.Line{
+		text.Of(job.Name), text.Toned(tone, reason), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
+		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), jobBar(n),
+	}
+	if l.Wide {
+		row = append(row, text.Cells(job.Status.Revision, job.Spec.Rollout.PromoteTo, message)...)
+	}
+	if l.Namespaces {
+		row = append(text.Cells(job.Namespace), row...)
+	}
+	return row
+}
+
+func jobBar(n v1alpha1.NodeCounts) text.Line {
+	return text.Bar(listBar,
+		text.Part{Count: int(n.Done), Mark: '=', Tone: text.Good},
+		text.Part{Count: int(n.Running), Mark: '>', Tone: text.Active},
+		text.Part{Count: int(n.Waiting), Mark: '.', Tone: text.Dim},
+		text.Part{Count: int(n.Failed), Mark: '!', Tone: text.Bad})
+}
+
+func number(n int32) string { return strconv.Itoa(int(n)) }

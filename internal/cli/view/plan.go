@@ -1,0 +1,255 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// Plan is what a NodeJob would do to the cluster as it is.
+type Plan struct {
+	Job *v1alpha1.NodeJob
+	// Exists is true when there is one of that name, whose revision is Was.
+	Exists   bool
+	Was      string
+	Revision string
+	// Notes are what could not be found out, and what the reader should know of it.
+	Notes []string
+	// Obstacle is why nothing would run; nil when nothing stands in the way.
+	Obstacle *plan.Obstacle
+	Plan     plan.Plan
+	// Drained are the nodes that would be drained, as far as their pods were looked at; NotLooked is how many were not.
+	Drained   []DrainedNode
+	NotLooked int
+	Now       time.Time
+	Width     int
+	All       bool
+}
+
+// DrainedNode is a node that would be drained.
+type DrainedNode struct {
+	Node string
+	// Evicted are the pods that would be evicted, and Blocked those that could not be now, with why.
+	Evicted []string
+	Blocked []BlockedPod
+}
+
+// BlockedPod is a pod that could not be evicted now.
+type BlockedPod struct{ Pod, Why string }
+
+// maxNames bounds the names that are shown of a group.
+const maxNames = 8
+
+// Lines draws the plan.
+func (p Plan) Lines() []text.Line {
+	lines := []text.Line{label("NodeJob").Tone(text.Strong, p.Job.Namespace+"/"+p.Job.Name).With("  " + p.revision())}
+	lines = append(lines, label("").Tone(text.Dim, "a dry run: nothing has been changed"))
+	for _, note := range p.Notes {
+		lines = append(lines, text.Wrap(label("Note"), text.Warn, note, p.Width)...)
+	}
+	if p.Obstacle != nil {
+		lines = append(lines, text.Wrap(label("Stalled"), text.Bad, p.Obstacle.Reason+": "+p.Obstacle.Message, p.Width)...)
+	}
+	lines = append(lines, text.Wrap(label("Nodes"), text.Plain, p.summary(), p.Width)...)
+	lines = append(lines, nil)
+	lines = append(lines, p.steps()...)
+	if out := p.excluded(); len(out) > 0 {
+		lines = append(append(lines, nil), out...)
+	}
+	if disrupted := p.disruption(); len(disrupted) > 0 {
+		lines = append(append(lines, nil), disrupted...)
+	}
+	return lines
+}
+
+func (p Plan) revision() string {
+	switch {
+	case p.Revision == "":
+		return "revision not known"
+	case !p.Exists:
+		return "revision " + p.Revision + ", new"
+	case p.Was == p.Revision:
+		return "revision " + p.Revision + ", as it is there: nodes that are done stay done"
+	}
+	return "revision " + p.Revision + ", instead of " + p.Was
+}
+
+func (p Plan) count(is func(*plan.NodeState) bool) int {
+	n := 0
+	for i := range p.Plan.Nodes {
+		if is(&p.Plan.Nodes[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p Plan) summary() string {
+	matched := p.count(func(s *plan.NodeState) bool { return s.State != plan.Excluded })
+	done := p.count(func(s *plan.NodeState) bool { return s.State == plan.Done })
+	failed := p.count(func(s *plan.NodeState) bool { return s.State == plan.Failed })
+	line := fmt.Sprintf("%s of %d match", nodes(int32(matched)), len(p.Plan.Nodes))
+	if done > 0 {
+		line += fmt.Sprintf(", of which %d done already", done)
+	}
+	if failed > 0 {
+		line += fmt.Sprintf(", %d failed before", failed)
+	}
+	if matched == 0 {
+		return line
+	}
+	return line + fmt.Sprintf("; at most %d at once", max(p.Plan.Slots, 1))
+}
+
+// steps are the nodes of each step, in the order in which they come.
+func (p Plan) steps() []text.Line {
+	lines := []text.Line{label("Steps")}
+	ceiling := p.ceiling()
+	for k, step := range p.Plan.Steps {
+		head := fmt.Sprintf("  %d %s", k+1, step.Name)
+		lines = append(lines, text.Of("").Tone(text.Strong, head).With("  "+nodes(int32(len(step.Nodes)))).Tone(text.Dim, "  "+p.stepWords(k, ceiling)))
+		names := make([]string, 0, len(step.Nodes))
+		for _, i := range step.Nodes {
+			names = append(names, p.nodeWord(&p.Plan.Nodes[i]))
+		}
+		lines = append(lines, p.names(names)...)
+	}
+	return lines
+}
+
+// nodeWord is a node's name, and what is special about it.
+func (p Plan) nodeWord(s *plan.NodeState) string {
+	switch s.State {
+	case plan.Done, plan.Failed:
+		return s.Name + " (" + strings.ToLower(string(s.State)) + ")"
+	case plan.Running:
+		if s.Reason == v1alpha1.ReasonRunning {
+			return s.Name + " (runs)"
+		}
+		return s.Name + " (first)"
+	case plan.Waiting, plan.Excluded:
+	}
+	switch s.Reason {
+	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting, v1alpha1.ReasonWaitingForDependency, v1alpha1.ReasonBackingOff:
+		return s.Name + " (" + words(s.Reason) + ")"
+	}
+	return s.Name
+}
+
+func (p Plan) names(names []string) []text.Line {
+	if len(names) == 0 {
+		return nil
+	}
+	shown := names
+	if !p.All {
+		shown = names[:min(len(names), maxNames)]
+	}
+	line := strings.Join(shown, ", ")
+	if left := len(names) - len(shown); left > 0 {
+		line += fmt.Sprintf(" and %d more (-o wide)", left)
+	}
+	return text.Wrap(text.Of("      "), text.Plain, line, p.Width)
+}
+
+func (p Plan) ceiling() int {
+	for k, step := range p.Plan.Steps {
+		if step.Name == p.Job.Spec.Rollout.PromoteTo {
+			return k
+		}
+	}
+	return len(p.Plan.Steps) - 1
+}
+
+// stepWords says when a step begins and what follows it.
+func (p Plan) stepWords(k, ceiling int) string {
+	said := "first"
+	switch {
+	case k > ceiling:
+		said = "after somebody promotes it (promoteTo: " + p.Job.Spec.Rollout.PromoteTo + ")"
+	case k > 0:
+		said = "after " + p.Plan.Steps[k-1].Name
+	}
+	if soak := p.Plan.Steps[k].Soak; soak > 0 {
+		said += ", then watched for " + duration.HumanDuration(soak)
+	}
+	return said
+}
+
+// excluded are the nodes that it is not for, by why.
+func (p Plan) excluded() []text.Line {
+	byReason := map[string][]string{}
+	var order []string
+	for i := range p.Plan.Nodes {
+		if s := &p.Plan.Nodes[i]; s.State == plan.Excluded {
+			if byReason[s.Message] == nil {
+				order = append(order, s.Message)
+			}
+			byReason[s.Message] = append(byReason[s.Message], s.Name)
+		}
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	slices.SortFunc(order, func(a, b string) int { return len(byReason[b]) - len(byReason[a]) })
+	lines := []text.Line{label("Not for")}
+	for _, why := range order {
+		lines = append(lines, text.Wrap(text.Of("  "+nodes(int32(len(byReason[why])))+": "), text.Dim, why, p.Width)...)
+		lines = append(lines, p.names(byReason[why])...)
+	}
+	return lines
+}
+
+// disruption says what would be done to the nodes around the task.
+func (p Plan) disruption() []text.Line {
+	spec := p.Job.Spec
+	var lines []text.Line
+	for _, sentence := range []struct {
+		holds bool
+		words string
+	}{
+		{spec.Disruption.Drain != nil, "each node is cordoned and drained before the task"},
+		{spec.Disruption.Drain == nil && spec.Disruption.Cordon, "each node is cordoned before the task, and uncordoned after it"},
+		{spec.Disruption.Reboot == v1alpha1.RebootAlways, "each node is rebooted after the task"},
+		{spec.Disruption.Reboot == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
+		{spec.OnFailure.Node == v1alpha1.FailedNodeCordon, "a node on which every attempt failed is cordoned"},
+		{spec.OnFailure.Node == v1alpha1.FailedNodeDrain, "a node on which every attempt failed is cordoned and drained"},
+		{spec.Rollback != nil, "a node on which every attempt failed is rolled back"},
+	} {
+		if sentence.holds {
+			lines = append(lines, text.Wrap(text.Of("  "), text.Plain, sentence.words, p.Width)...)
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	lines = append([]text.Line{label("Around it")}, lines...)
+	for _, d := range p.Drained {
+		lines = append(lines, p.drained(d)...)
+	}
+	if p.NotLooked > 0 {
+		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not looked at (-o wide)", nodes(int32(p.NotLooked)))))
+	}
+	return lines
+}
+
+func (p Plan) drained(d DrainedNode) []text.Line {
+	head := text.Of("  ").Tone(text.Strong, d.Node)
+	if len(d.Evicted)+len(d.Blocked) == 0 {
+		return []text.Line{head.Tone(text.Dim, "  nothing to evict")}
+	}
+	lines := []text.Line{head}
+	if len(d.Evicted) > 0 {
+		lines = append(lines, text.Wrap(text.Of("    evicts "), text.Plain, strings.Join(d.Evicted, ", "), p.Width)...)
+	}
+	for _, b := range d.Blocked {
+		lines = append(lines, text.Wrap(text.Of("    held by ").Tone(text.Warn, b.Pod+": "), text.Plain, b.Why, p.Width)...)
+	}
+	return lines
+}

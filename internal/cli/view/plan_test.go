@@ -1,0 +1,185 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// withReboots is the plan of a NodeJob that reboots nodes, of which one has a taint, one other labels, and one is lost.
+func withReboots() Plan {
+	reboots := job(func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollout.PromoteTo, j.Spec.NodeSelector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
+		j.Spec.Disruption = v1alpha1.DisruptionSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+	})
+	small := nodesOf(5, func(i int, n *plan.Node) {
+		switch i {
+		case 2:
+			n.Taints = []corev1.Taint{{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		case 3:
+			n.Labels = nil
+		case 4:
+			n.Ready = corev1.ConditionUnknown
+		}
+	})
+	return Plan{
+		Job: reboots, Plan: plan.Next(plan.Input{Job: reboots, Revision: revision, Nodes: small, Now: now}), Revision: revision,
+		Drained: []DrainedNode{
+			{Node: "node-1", Evicted: []string{"shop/web-1", "shop/web-2"}, Blocked: []BlockedPod{{"shop/db-0", "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"}}},
+			{Node: "node-2"},
+		},
+	}
+}
+
+func TestThePlanOfAFile(t *testing.T) {
+	large := nodesOf(3000, func(i int, n *plan.Node) {
+		n.Name = fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/250, i%250)
+		if i%10 == 0 {
+			ran(n, func(*record.Record) {})
+		}
+	})
+	tests := map[string]Plan{
+		"with-reboots": withReboots(),
+		"three-thousand-nodes": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
+			Exists: true, Was: "0ldc0de", Revision: revision, Notes: []string{"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup."}},
+		"that-cannot-work": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
+			Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob goes on by itself"}},
+	}
+	for name, p := range tests {
+		t.Run(name, func(t *testing.T) {
+			p.Now = now
+			drawn(t, "plan-"+name, func(width int) []text.Line {
+				p.Width = width
+				return p.Lines()
+			})
+		})
+	}
+}
+
+// TestThePlanForPrograms is its shape, which must stay.
+func TestThePlanForPrograms(t *testing.T) {
+	stalled := withReboots()
+	stalled.Exists, stalled.Was, stalled.Notes = true, "0ldc0de", []string{"a note"}
+	stalled.Obstacle = &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "there is none"}
+	stalled.Plan, stalled.Drained = plan.Plan{}, nil
+	for name, tt := range map[string]struct {
+		plan Plan
+		want string
+	}{
+		"with reboots": {withReboots(), `{
+  "namespace": "node-setup",
+  "name": "somaxconn",
+  "exists": false,
+  "revision": "7d9f2c41",
+  "atOnce": 1,
+  "steps": [
+    {
+      "name": "canary",
+      "soakSeconds": 600,
+      "nodes": [
+        "node-1"
+      ]
+    },
+    {
+      "name": "all",
+      "awaitsPromotion": true,
+      "nodes": [
+        "node-2",
+        "node-5"
+      ]
+    }
+  ],
+  "nodes": [
+    {
+      "node": "node-1",
+      "state": "Waiting",
+      "reason": "WaitingForBudget",
+      "message": "1 nodes are not Ready, cordoned or at work, and disruption.maxUnavailable allows 1",
+      "step": "canary"
+    },
+    {
+      "node": "node-2",
+      "state": "Waiting",
+      "reason": "WaitingForStep",
+      "message": "it is in step all, and the rollout is in step canary",
+      "step": "all"
+    },
+    {
+      "node": "node-3",
+      "state": "Excluded",
+      "reason": "UntoleratedTaint",
+      "message": "it has the taint gpu=true:NoSchedule"
+    },
+    {
+      "node": "node-4",
+      "state": "Excluded",
+      "reason": "NotSelected",
+      "message": "spec.nodeSelector does not match its labels"
+    },
+    {
+      "node": "node-5",
+      "state": "Waiting",
+      "reason": "NodeLost",
+      "message": "nothing is heard from the node (Ready=Unknown)",
+      "step": "all"
+    }
+  ],
+  "drains": [
+    {
+      "node": "node-1",
+      "evicts": [
+        "shop/web-1",
+        "shop/web-2"
+      ],
+      "blocked": [
+        {
+          "pod": "shop/db-0",
+          "why": "PodDisruptionBudget db allows no disruption now: 2 pods are healthy, and 2 must be"
+        }
+      ]
+    },
+    {
+      "node": "node-2"
+    }
+  ]
+}`},
+		"that cannot work": {stalled, `{
+  "namespace": "node-setup",
+  "name": "somaxconn",
+  "exists": true,
+  "revision": "7d9f2c41",
+  "was": "0ldc0de",
+  "notes": [
+    "a note"
+  ],
+  "stalled": {
+    "reason": "ConfigMapNotFound",
+    "message": "there is none"
+  },
+  "atOnce": 1,
+  "steps": [],
+  "nodes": []
+}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := json.MarshalIndent(tt.plan.Data(), "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

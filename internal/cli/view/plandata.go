@@ -1,0 +1,96 @@
+package view
+
+import "time"
+
+// PlanData is a plan for programs. docs/cli.md has its fields: what is there stays as it is.
+type PlanData struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Exists is true when there is one of that name, whose revision is Was.
+	Exists   bool   `json:"exists"`
+	Revision string `json:"revision,omitempty"`
+	Was      string `json:"was,omitempty"`
+	// Notes are what could not be found out.
+	Notes []string `json:"notes,omitempty"`
+	// Stalled is why nothing would run; nil when nothing stands in the way.
+	Stalled *StalledData `json:"stalled,omitempty"`
+	// AtOnce is on how many nodes it would run at once.
+	AtOnce int         `json:"atOnce"`
+	Steps  []StepData  `json:"steps"`
+	Nodes  []NodeData  `json:"nodes"`
+	Drains []DrainData `json:"drains,omitempty"`
+}
+
+// StalledData is what keeps a NodeJob from running anywhere.
+type StalledData struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// StepData is a step of the rollout, with its nodes in the order in which they come.
+type StepData struct {
+	Name string `json:"name"`
+	// AwaitsPromotion is true for a step that somebody has to let it reach.
+	AwaitsPromotion bool     `json:"awaitsPromotion,omitempty"`
+	SoakSeconds     int64    `json:"soakSeconds,omitempty"`
+	Nodes           []string `json:"nodes"`
+}
+
+// NodeData is what the NodeJob would do on a node.
+type NodeData struct {
+	Node    string `json:"node"`
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	Step    string `json:"step,omitempty"`
+}
+
+// DrainData is a node that would be drained.
+type DrainData struct {
+	Node    string        `json:"node"`
+	Evicts  []string      `json:"evicts,omitempty"`
+	Blocked []BlockedData `json:"blocked,omitempty"`
+}
+
+// BlockedData is a pod that could not be evicted now.
+type BlockedData struct {
+	Pod string `json:"pod"`
+	Why string `json:"why"`
+}
+
+// Data is the plan for programs.
+func (p Plan) Data() PlanData {
+	d := PlanData{
+		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, Was: p.Was, Notes: p.Notes,
+		AtOnce: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
+	}
+	if p.Obstacle != nil {
+		d.Stalled = &StalledData{p.Obstacle.Reason, p.Obstacle.Message}
+	}
+	for i := range p.Plan.Nodes {
+		s := &p.Plan.Nodes[i]
+		d.Nodes = append(d.Nodes, NodeData{Node: s.Name, State: string(s.State), Reason: s.Reason, Message: s.Message})
+	}
+	for k := range p.Plan.Steps {
+		d.Steps = append(d.Steps, p.stepData(k, d.Nodes))
+	}
+	for _, drained := range p.Drained {
+		drain := DrainData{Node: drained.Node, Evicts: drained.Evicted}
+		for _, b := range drained.Blocked {
+			drain.Blocked = append(drain.Blocked, BlockedData(b))
+		}
+		d.Drains = append(d.Drains, drain)
+	}
+	return d
+}
+
+// stepData is the k-th step, which its nodes are told of.
+func (p Plan) stepData(k int, nodes []NodeData) StepData {
+	step := &p.Plan.Steps[k]
+	d := StepData{Name: step.Name, AwaitsPromotion: k > p.ceiling(), SoakSeconds: int64(step.Soak / time.Second), Nodes: make([]string, 0, len(step.Nodes))}
+	for _, i := range step.Nodes {
+		nodes[i].Step = step.Name
+		d.Nodes = append(d.Nodes, nodes[i].Node)
+	}
+	return d
+}

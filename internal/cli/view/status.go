@@ -1,0 +1,299 @@
+// Package view draws: data in, lines out. It reads no clock, no terminal and no cluster (a linter keeps it so), so every
+// picture is a test of a whole output. What is long for a human being is bounded, whatever the size of the cluster.
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// Status is what there is to see of a NodeJob.
+type Status struct {
+	Job *v1alpha1.NodeJob
+	// Running are the attempts that run, in the order in which they are shown.
+	Running []Attempt
+	// RunningUnknown is why nobody knows what runs; "" when it is known.
+	RunningUnknown string
+	Now            time.Time
+	// Width is how many columns there are; 0 for as many as it takes.
+	Width int
+	// All is true when nothing is left out.
+	All bool
+}
+
+// Attempt is a pod that has not ended.
+type Attempt struct {
+	Node string
+	// Phase is task, rollback, reboot or verify.
+	Phase  string
+	Number int32
+	// Created is when the pod was made; Started when its container began, zero when it has not.
+	Created, Started time.Time
+	// Waiting is why it has not started, as far as the kubelet says.
+	Waiting string
+}
+
+// Bounds of what is shown unless all is asked for.
+const (
+	maxRunning  = 10
+	maxSaid     = 3 // lines of the end of an output
+	labelColumn = 10
+	barColumns  = 24
+	narrowBar   = 14 // on a terminal of 80 columns
+	wideEnough  = 100
+)
+
+// Lines draws the status.
+func (s Status) Lines() []text.Line {
+	sections := [][]text.Line{s.head(), s.steps(), s.drains(), s.running(), s.failures()}
+	var lines []text.Line
+	for _, section := range sections {
+		if len(section) == 0 {
+			continue
+		}
+		if len(lines) > 0 {
+			lines = append(lines, nil)
+		}
+		lines = append(lines, section...)
+	}
+	return lines
+}
+
+// label begins a line of the head.
+func label(name string) text.Line {
+	return text.Toned(text.Dim, fmt.Sprintf("%-*s", labelColumn, name))
+}
+
+func (s Status) wrapped(name string, tone text.Tone, message string) []text.Line {
+	return text.Wrap(label(name), tone, message, s.Width)
+}
+
+// head says what it is and how it stands.
+func (s Status) head() []text.Line {
+	job := s.Job
+	name := label("NodeJob").Tone(text.Strong, job.Namespace+"/"+job.Name)
+	if job.Status.Revision != "" {
+		name = name.Tone(text.Dim, "  revision ").With(job.Status.Revision)
+	}
+	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
+	tone, reason, message := Situation(job)
+	lines = append(lines, label("Status").Tone(tone, reason))
+	lines = append(lines, s.wrapped("", text.Plain, message)...)
+	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue {
+		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
+	}
+	if n := job.Status.Nodes; n.Matched > 0 {
+		lines = append(lines, label("Nodes").With(counts(n)))
+	}
+	if gate := job.Status.Gate; gate != nil {
+		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, nodes(gate.Closed))))
+		if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionGateEnforced); c != nil && c.Status != metav1.ConditionTrue {
+			lines = append(lines, s.wrapped("", text.Warn, c.Message)...)
+		}
+	}
+	return lines
+}
+
+// Situation is how a NodeJob stands, in a word and in a sentence.
+func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
+	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(job.Status.Conditions, kind) }
+	complete := find(v1alpha1.ConditionComplete)
+	switch {
+	case !job.DeletionTimestamp.IsZero():
+		return text.Warn, "Deleting", deleting(job)
+	case complete == nil:
+		return text.Warn, "NotSeen", "no manager has looked at it yet. Does one run? kubectl -n everynode-system get deployment everynode-manager"
+	case job.Status.ObservedGeneration != job.Generation:
+		return text.Warn, "NotSeen", "no manager has looked at the last change of its spec yet; what follows is older"
+	}
+	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
+	for kind, tone := range tones { // of which at most one is True
+		if c := find(kind); c != nil && c.Status == metav1.ConditionTrue {
+			return tone, c.Reason, c.Message
+		}
+	}
+	return text.Warn, complete.Reason, complete.Message
+}
+
+func deleting(job *v1alpha1.NodeJob) string {
+	message := "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
+		if c := meta.FindStatusCondition(job.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return message + ": " + c.Message
+		}
+	}
+	return message
+}
+
+func counts(n v1alpha1.NodeCounts) string {
+	parts := []string{fmt.Sprintf("%d done", n.Done)}
+	for _, p := range []struct {
+		n    int32
+		what string
+	}{{n.Running, "running"}, {n.Waiting, "waiting"}, {n.Failed, "failed"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	line := fmt.Sprintf("%d, of which %s", n.Matched, strings.Join(parts, ", "))
+	var undone []string
+	if n.RolledBack > 0 {
+		undone = append(undone, fmt.Sprintf("%d rolled back", n.RolledBack))
+	}
+	if n.RollbackFailed > 0 {
+		undone = append(undone, fmt.Sprintf("on %d the rollback failed as well", n.RollbackFailed))
+	}
+	if len(undone) > 0 {
+		line += " (" + strings.Join(undone, ", ") + ")"
+	}
+	return line
+}
+
+func nodes(n int32) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// drains are the nodes that are being drained, and what holds them up.
+func (s Status) drains() []text.Line {
+	var lines []text.Line
+	for i := range s.Job.Status.Drains {
+		d := &s.Job.Status.Drains[i]
+		lines = append(lines, label("Draining").With(d.Node).Tone(text.Dim,
+			fmt.Sprintf("  since %s, pods still to leave: %d, %s", ago(s.Now, d.Since.Time), d.Pods, until(s.Now, d.Deadline.Time))))
+		for _, b := range d.Blocked {
+			lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, s.Width)...)
+		}
+	}
+	return lines
+}
+
+// running are the attempts that run.
+func (s Status) running() []text.Line {
+	if s.RunningUnknown != "" {
+		return s.wrapped("Running", text.Warn, s.RunningUnknown)
+	}
+	if len(s.Running) == 0 {
+		return nil
+	}
+	shown := s.Running
+	if !s.All {
+		shown = shown[:min(len(shown), maxRunning)]
+	}
+	rows := [][]text.Line{{label("Running"), text.Toned(text.Dim, "ATTEMPT"), text.Toned(text.Dim, "FOR"), text.Toned(text.Dim, "")}}
+	for _, a := range shown {
+		rows = append(rows, []text.Line{text.Toned(text.Active, "  "+a.Node), text.Of(a.name()), text.Of(ago(s.Now, a.Created)), a.note(s.Now)})
+	}
+	lines := text.Table(rows)
+	if left := len(s.Running) - len(shown); left > 0 {
+		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %d more: -o wide shows all", left)))
+	}
+	return lines
+}
+
+// name of an attempt: its number, and what it is of unless that is the task.
+func (a Attempt) name() string {
+	if a.Phase == "" || a.Phase == "task" {
+		return fmt.Sprint(a.Number)
+	}
+	return fmt.Sprintf("%d (%s)", a.Number, a.Phase)
+}
+
+func (a Attempt) note(now time.Time) text.Line {
+	switch {
+	case a.Waiting != "":
+		return text.Toned(text.Warn, a.Waiting)
+	case a.Started.IsZero() && now.Sub(a.Created) > 30*time.Second:
+		return text.Toned(text.Warn, "its container has not started yet")
+	case a.Started.IsZero():
+		return text.Toned(text.Dim, "starting")
+	}
+	return nil
+}
+
+// failures are the nodes on which the last attempt failed, those that are not tried again first.
+func (s Status) failures() []text.Line {
+	var lines []text.Line
+	final := int32(0)
+	for i := range s.Job.Status.Failures {
+		f := &s.Job.Status.Failures[i]
+		if !f.Retrying {
+			final++
+		}
+		lines = append(lines, s.failure(f)...)
+	}
+	if more := s.Job.Status.Nodes.Failed - final; more > 0 && final > 0 {
+		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %d more: -o wide shows all", more)))
+	}
+	lines = append(lines, s.casualties()...)
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]text.Line{label("Failed")}, lines...)
+}
+
+func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
+	tone, next := text.Bad, "not tried again"
+	if f.Retrying {
+		tone, next = text.Warn, "will be tried again"
+	}
+	said := []string{f.Reason}
+	if f.ExitCode != nil {
+		said = append(said, fmt.Sprintf("exit code %d", *f.ExitCode))
+	}
+	said = append(said, plural(f.Attempts, "attempt"), ago(s.Now, f.FinishedAt.Time)+" ago", next)
+	for _, more := range []string{f.Rollback, f.SetAside} {
+		if more != "" {
+			said = append(said, more)
+		}
+	}
+	lines := []text.Line{text.Of("  ").Tone(tone, f.Node)}
+	lines = append(lines, text.Wrap(text.Of("    "), text.Plain, strings.Join(said, ", "), s.Width)...)
+	lines = append(lines, s.said(f.Message)...)
+	if f.RollbackMessage != "" {
+		lines = append(lines, text.Toned(text.Bad, "    rollback:"))
+		lines = append(lines, s.said(f.RollbackMessage)...)
+	}
+	return lines
+}
+
+// said is the end of what somebody's task printed.
+func (s Status) said(message string) []text.Line {
+	said := text.Lines(message)
+	if !s.All && len(said) > maxSaid {
+		said = said[len(said)-maxSaid:]
+	}
+	lines := make([]text.Line, 0, len(said))
+	for _, line := range said {
+		lines = append(lines, text.Toned(text.Dim, "    | ").With(line))
+	}
+	return lines
+}
+
+// casualties are nodes that count as failed although no record says so.
+func (s Status) casualties() []text.Line {
+	if s.Job.Status.Rollout == nil {
+		return nil
+	}
+	var lines []text.Line
+	for _, c := range s.Job.Status.Rollout.Casualties {
+		lines = append(lines, text.Of("  ").Tone(text.Bad, c.Node).With(fmt.Sprintf("  counts as failed: %s, %s ago", c.Reason, ago(s.Now, c.At.Time))))
+	}
+	return lines
+}
+
+func plural(n int32, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

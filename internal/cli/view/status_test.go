@@ -1,0 +1,154 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+func job(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+	j := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "node-setup", Name: "somaxconn", Generation: 2, CreationTimestamp: metav1.NewTime(before(3 * time.Hour))},
+		Spec: v1alpha1.NodeJobSpec{Rollout: v1alpha1.RolloutSpec{Steps: []v1alpha1.RolloutStep{
+			{Name: "canary", SoakSeconds: 600}, {Name: "staging"}, {Name: "all"},
+		}}},
+		Status: v1alpha1.NodeJobStatus{ObservedGeneration: 2, Revision: "7d9f2c41"},
+	}
+	change(j)
+	return j
+}
+
+// stands sets the one condition that is True.
+func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
+	for _, k := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		c := metav1.Condition{Type: k, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+		if k == kind {
+			c.Status = metav1.ConditionTrue
+		}
+		j.Status.Conditions = append(j.Status.Conditions, c)
+	}
+}
+
+func at(d time.Duration) metav1.Time { return metav1.NewTime(before(d)) }
+
+func rollout(j *v1alpha1.NodeJob, step string, steps ...v1alpha1.StepStatus) {
+	j.Status.Rollout = &v1alpha1.RolloutStatus{Step: step, StepStartedAt: at(4 * time.Minute), Steps: steps}
+}
+
+func TestStatusAsPeopleSeeIt(t *testing.T) {
+	tests := map[string]Status{
+		"done-everywhere": {Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
+			rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
+			j.Status.Rollout.ProvenAt = at(time.Hour)
+		})},
+		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Waiting: 2}
+			j.Spec.Rollout.PromoteTo = "staging"
+			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
+			j.Status.Rollout.SoakingSince = at(3 * time.Minute)
+		})},
+		"three-thousand-nodes-of-which-some-fail": thousands(),
+		"stopped-with-hostile-output": {Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded,
+				"the rollout has stopped: 1 node failed, and rollout.maxFailures is 0 (node-1: TaskFailed, exit code 1: done). Correct the task")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
+			j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
+				Message: "the rollback failed as well on 1 node (node-1). See what state they are in"})
+			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
+			j.Status.Failures = []v1alpha1.NodeFailure{{
+				Node: "node-1", Attempts: 4, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(2 * time.Minute), Rollback: "RollbackFailed", SetAside: "Drained",
+				Message:         "first\nwriting\x1b[2J\x1b[H all is well\rReally\ttrue\n\u202egnp.exe\u202c\u200b " + strings.Repeat("wide 漢字 ", 30) + "\n",
+				RollbackMessage: "sysctl: cannot stat /proc/sys/net\n",
+			}}
+			j.Status.Drains = []v1alpha1.NodeDrain{{Node: "node-3", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(9 * time.Minute)), Pods: 2,
+				Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}}}}
+		})},
+		"no-manager": {Job: job(func(j *v1alpha1.NodeJob) { j.Status = v1alpha1.NodeJobStatus{} })},
+		"gate-and-a-pod-that-does-not-start": {
+			Job: job(func(j *v1alpha1.NodeJob) {
+				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonPodNotStarting, "on 1 node the pod does not start (node-2: ImagePullBackOff: image registry.example/tool:1). Check the image's name")
+				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Running: 2}
+				j.Status.Gate = &v1alpha1.GateStatus{Key: "node-setup.everynode.dev/somaxconn", Effect: v1alpha1.GateNoSchedule, Closed: 2}
+				j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionFalse,
+					Message: "there is no MutatingAdmissionPolicy everynode-gate: apply config/gate. The manager taints a node a moment after its creation"})
+				rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 2})
+			}),
+			Running: []Attempt{
+				{Node: "node-2", Number: 2, Created: before(95 * time.Second), Waiting: "ImagePullBackOff: image registry.example/tool:1"},
+				{Node: "node-3", Phase: "rollback", Number: 1, Created: before(40 * time.Second)},
+				{Node: "node-4", Phase: "task", Number: 1, Created: before(4 * time.Second), Started: before(3 * time.Second)},
+			},
+		},
+		"being-deleted-and-pods-forbidden": {
+			Job: job(func(j *v1alpha1.NodeJob) {
+				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")
+				deleted := at(time.Minute)
+				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollBack
+				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Running: 1, Waiting: 1}
+			}),
+			RunningUnknown: "what runs cannot be seen: jane may not list pods in namespace node-setup",
+		},
+	}
+	for name, s := range tests {
+		t.Run(name, func(t *testing.T) {
+			s.Now = now
+			drawn(t, "status-"+name, func(width int) []text.Line {
+				s.Width = width
+				return s.Lines()
+			})
+		})
+	}
+}
+
+// thousands is a rollout in the middle of 3,000 nodes.
+func thousands() Status {
+	s := Status{Job: job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1203 of 3000 nodes are done, 14 failed, 300 running; waiting: 1483 WaitingForSlot (ip-10-0-4-17.eu-west-1.compute.internal, …)")
+		j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3000, Done: 1203, Running: 300, Waiting: 1483, Failed: 14, RolledBack: 12}
+		rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 100, Done: 99, Failed: 1},
+			v1alpha1.StepStatus{Name: "all", Nodes: 2899, Done: 1103, Failed: 13})
+		for i := range 10 {
+			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprintf("ip-10-0-7-%d.eu-west-1.compute.internal", i), Attempts: 4, ExitCode: new(int32(3)),
+				Retrying: i > 7, Reason: "VerifyFailed", FinishedAt: at(time.Duration(i) * time.Minute), Rollback: "RolledBack", Message: fmt.Sprintf("expected 4096\ngot %d\n", i)})
+		}
+		j.Status.Rollout.Casualties = []v1alpha1.Casualty{{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonDeletedNotReady, At: at(time.Hour)}}
+	})}
+	for i := range 300 {
+		s.Running = append(s.Running, Attempt{Node: fmt.Sprintf("ip-10-0-5-%d.eu-west-1.compute.internal", i), Number: 1, Created: before(time.Duration(300-i) * time.Second), Started: before(time.Second)})
+	}
+	return s
+}
+
+func TestAListAsPeopleSeeIt(t *testing.T) {
+	big := thousands().Job
+	small := job(func(j *v1alpha1.NodeJob) {
+		stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
+		j.Name, j.Status.Nodes = "max-map-count", v1alpha1.NodeCounts{Matched: 3, Done: 3}
+	})
+	fresh := job(func(j *v1alpha1.NodeJob) {
+		j.Name, j.Namespace, j.Status = "facts", "default", v1alpha1.NodeJobStatus{}
+	})
+	jobs := []v1alpha1.NodeJob{*fresh, *small, *big}
+	drawn(t, "list", func(int) []text.Line { return List{Jobs: jobs, Namespaces: true, Now: now}.Lines() })
+	drawn(t, "list-wide", func(int) []text.Line { return List{Jobs: jobs[1:], Wide: true, Now: now}.Lines() })
+}
+
+func TestAllIsShownWhenItIsAskedFor(t *testing.T) {
+	s := thousands()
+	s.Now, s.All = now, true
+	printed := text.Print(s.Lines(), text.Options{})
+	for _, want := range []string{"ip-10-0-5-0.", "ip-10-0-5-299."} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("%s is not in it", want)
+		}
+	}
+}

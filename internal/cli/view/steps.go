@@ -1,0 +1,128 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// steps is the tree of the rollout: what has passed, where it is, what comes.
+func (s Status) steps() []text.Line {
+	rollout := s.Job.Status.Rollout
+	if rollout == nil || len(rollout.Steps) == 0 {
+		return nil
+	}
+	current := s.currentStep()
+	lines := []text.Line{label("Steps")}
+	rows := make([][]text.Line, 0, len(rollout.Steps))
+	for i, step := range rollout.Steps {
+		tone, word := s.stepState(i, current)
+		rows = append(rows, []text.Line{
+			text.Of("  ").Tone(tone, step.Name),
+			s.stepBar(step, i == current),
+			text.Of(stepCounts(step)),
+			text.Toned(tone, word),
+		})
+	}
+	return append(lines, text.Table(rows)...)
+}
+
+func (s Status) currentStep() int {
+	for i, step := range s.Job.Status.Rollout.Steps {
+		if step.Name == s.Job.Status.Rollout.Step {
+			return i
+		}
+	}
+	return 0
+}
+
+// stepBar has a mark for each state, so that nothing is told by colour alone.
+func (s Status) stepBar(step v1alpha1.StepStatus, current bool) text.Line {
+	running := int32(0)
+	if left := step.Nodes - step.Done - step.Failed; current && left > 0 {
+		running = min(s.Job.Status.Nodes.Running, left)
+	}
+	columns := barColumns
+	if s.Width > 0 && s.Width < wideEnough {
+		columns = narrowBar
+	}
+	return text.Bar(columns,
+		text.Part{Count: int(step.Done), Mark: '=', Tone: text.Good},
+		text.Part{Count: int(running), Mark: '>', Tone: text.Active},
+		text.Part{Count: int(max(step.Nodes-step.Done-step.Failed-running, 0)), Mark: '.', Tone: text.Dim},
+		text.Part{Count: int(step.Failed), Mark: '!', Tone: text.Bad})
+}
+
+func stepCounts(step v1alpha1.StepStatus) string {
+	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
+	if step.Failed > 0 {
+		line += fmt.Sprintf(", %d failed", step.Failed)
+	}
+	return line
+}
+
+// stepState says what a step does or waits for, and until when.
+func (s Status) stepState(i, current int) (text.Tone, string) {
+	rollout := s.Job.Status.Rollout
+	switch {
+	case i < current, !rollout.ProvenAt.IsZero() && i < len(rollout.Steps):
+		return text.Good, s.passed(i)
+	case i > current:
+		return text.Dim, s.later(i)
+	}
+	tone, reason, _ := Situation(s.Job)
+	switch {
+	case !rollout.SoakingSince.IsZero() && rollout.SoakedAt.IsZero():
+		soak := time.Duration(s.soakSeconds(i)) * time.Second
+		return text.Active, "soaks " + until(s.Now, rollout.SoakingSince.Add(soak))
+	case reason == v1alpha1.ReasonInProgress && !rollout.StepStartedAt.IsZero():
+		return text.Active, "for " + ago(s.Now, rollout.StepStartedAt.Time)
+	}
+	return tone, reason
+}
+
+// passed says of a step that is passed since when the revision is proven, where that is known.
+func (s Status) passed(i int) string {
+	rollout := s.Job.Status.Rollout
+	if i == len(rollout.Steps)-1 && !rollout.ProvenAt.IsZero() {
+		return "passed " + clock(s.Now, rollout.ProvenAt.Time)
+	}
+	return "passed"
+}
+
+// later says what a step that is to come waits for.
+func (s Status) later(i int) string {
+	spec := s.Job.Spec.Rollout
+	words := []string{"waits for " + s.Job.Status.Rollout.Steps[i-1].Name}
+	if ceiling := s.stepIndex(spec.PromoteTo); spec.PromoteTo != "" && ceiling >= 0 && i > ceiling {
+		words = []string{"waits for promotion (promoteTo: " + spec.PromoteTo + ")"}
+	}
+	if soak := s.soakSeconds(i); soak > 0 {
+		words = append(words, "then soaks "+duration.HumanDuration(time.Duration(soak)*time.Second))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (s Status) stepIndex(name string) int {
+	for i, step := range s.Job.Status.Rollout.Steps {
+		if step.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// soakSeconds of a step, as the spec has it now.
+func (s Status) soakSeconds(i int) int32 {
+	for _, step := range s.Job.Spec.Rollout.Steps {
+		if step.Name == s.Job.Status.Rollout.Steps[i].Name {
+			return step.SoakSeconds
+		}
+	}
+	return 0
+}

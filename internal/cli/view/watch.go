@@ -1,0 +1,27 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// Summary is the status in one line, which changes when something has and not with time.
+func (s Status) Summary() text.Line {
+	job := s.Job
+	tone, reason, message := Situation(job)
+	line := text.Of(job.Namespace+"/"+job.Name+"  ").Tone(tone, reason)
+	if rollout := job.Status.Rollout; rollout != nil && rollout.Step != "" {
+		line = line.With("  step " + rollout.Step)
+	}
+	return line.With("  " + message)
+}
+
+// Stamp begins a line with when it was printed.
+func Stamp(now time.Time) text.Line { return text.Toned(text.Dim, now.UTC().Format("15:04:05Z  ")) }
+
+// Away says that nothing is seen now, below a view that may be old.
+func Away(now, since time.Time, why string) text.Line {
+	return text.Toned(text.Bad, fmt.Sprintf("The API server has not answered for %s; this is what was seen last: ", ago(now, since))).With(why)
+}

@@ -1,0 +1,414 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// times are what differs from run to run in what is printed.
+var times = regexp.MustCompile(`\d\d:\d\d:\d\d( UTC|Z)|\b(\d+[dhms])+( ago)?\b|\([a-z0-9-]+-[0-9a-f]{10}\)|revision [0-9a-z]+|\[[=>.! ]+\]`)
+
+// timeless is a printed text without them.
+func timeless(s string) string {
+	return times.ReplaceAllStringFunc(s, func(m string) string {
+		switch {
+		case strings.HasPrefix(m, "revision"):
+			return "revision REV"
+		case strings.HasPrefix(m, "("):
+			return "(POD)"
+		case strings.HasPrefix(m, "["):
+			return "[BAR]"
+		case strings.HasSuffix(m, "ago"):
+			return "AGO"
+		case strings.Contains(m, ":"):
+			return "TIME"
+		}
+		return "SPAN"
+	})
+}
+
+// viewer is the role everynode-view, as it is installed.
+func viewer(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	content, err := os.ReadFile("../../config/rbac/user_roles.yaml")
+	must(t, err)
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		must(t, err)
+		var role rbacv1.ClusterRole
+		must(t, yaml.Unmarshal(document, &role))
+		if role.Name == "everynode-view" {
+			return role.Rules
+		}
+	}
+}
+
+// TestWhatTheReadingVerbsTell plays a rollout that fails, and reads it as a user who may read and no more.
+func TestWhatTheReadingVerbsTell(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, interceptor.Funcs{})
+	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
+		w.node(name)
+	}
+	w.job("works", func(s *v1alpha1.NodeJobSpec) {
+		s.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}}
+	})
+	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
+		w.end(w.podOn(name), 0, string(outcome.Outcome{Message: "fine\x1b[2J", Results: map[string]string{"kernel": "6.1"}}.Encode()))
+		w.done("works", name)
+	}
+	w.job("fails", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollout = v1alpha1.RolloutSpec{}
+		s.Retry.Limit = new(int32(0))
+	})
+	w.end(w.podOn("reading-1"), 3, string(outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: "one\ntwo\x1b[2J\n"}.Encode()))
+	w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
+	w.noPods()
+	config := w.kubeconfigOf(viewer(t)...)
+	tests := map[string]struct {
+		args []string
+		code int
+		out  string
+		err  string
+	}{
+		"the status of what is done": {[]string{"status", "works"}, 0, `NodeJob   NAMESPACE/works  revision REV  created AGO
+Status    AllNodesDone
+          3 of 3 nodes are done
+Nodes     3, of which 3 done
+
+Steps
+  all  [BAR]  3 of 3 done  passed TIME
+`, ""},
+		"the list of both": {[]string{"list"}, 0, `NAME   STATUS               DONE  RUNNING  FAILED  STEP    AGE  PROGRESS
+fails  MaxFailuresExceeded  0/3   0        1       canary  SPAN   [BAR]
+works  AllNodesDone         3/3   0        0       all     SPAN   [BAR]
+`, ""},
+		"names": {[]string{"list", "-o", "name"}, 0, "nodejob.everynode.dev/fails\nnodejob.everynode.dev/works\n", ""},
+		"why it is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works is done on reading-2 since TIME (AGO).
+
+State     Done, step all
+Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
+          | fine\x1b[2J
+Results   kernel=6.1
+Published label example.com/kernel=6.1
+Next      it runs again after a change of the task, or kubectl everynode -n NAMESPACE rerun works reading-2
+`, ""},
+		"why it has not run": {[]string{"explain", "fails", "reading-2"}, 0, `NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
+
+State     Waiting, MaxFailuresExceeded, step canary
+Next      correct the task, or have it tried again on the nodes that failed with: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
+`, ""},
+		"the logs of pods that are gone": {[]string{"logs", "fails", "--failed"}, 0, "reading-1 | one\nreading-1 | two\\x1b[2J\n", "-- 1 pod is gone; the last lines that are on record:\n"},
+		"all that concerns a node":       {[]string{"explain", "reading-3"}, 0, "", ""},
+		"a NodeJob that is not there":    {[]string{"status", "work"}, 3, "", "error: there is no NodeJob work in namespace NAMESPACE; there are works, fails\n"},
+		"a node that is not there":       {[]string{"explain", "works", "reading-9"}, 3, "", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := w.everynode(config, tt.args...)
+			got.out, got.err = timeless(got.out), timeless(got.err)
+			switch name {
+			case "all that concerns a node": // other tests may have NodeJobs
+				wantText(t, got.out, "NAMESPACE/fails has not run on reading-3 yet: ", "NAMESPACE/works is done on reading-3 since TIME (AGO).\n")
+			case "a node that is not there":
+				wantText(t, got.err, "error: there is no node reading-9; there are reading-")
+			default:
+				wantTold(t, strings.Join(tt.args, " "), told{tt.code, tt.out, tt.err}, got)
+			}
+		})
+	}
+}
+
+func TestWhatIsForbiddenIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.node("forbidden-1")
+	w.job("seen", nil)
+	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}})
+	user := "user-NAMESPACE"
+	role := " The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list "
+	wantTold(t, "explain", told{4, "", "error: " + user + " may not list nodes in the whole cluster." + role + "nodes\n"}, w.everynode(config, "explain", "forbidden-1"))
+	wantTold(t, "logs", told{4, "", "error: " + user + " may not list pods in namespace NAMESPACE." + role + "pods -n NAMESPACE\n"}, w.everynode(config, "logs", "seen"))
+	if got := w.everynode(config, "status", "seen"); got.code != 0 || !strings.Contains(got.out, "what runs cannot be seen: "+user+" may not list pods") {
+		t.Errorf("status: %+v", got)
+	}
+}
+
+// watched is a status that is followed, in this process.
+type watched struct {
+	mu   sync.Mutex
+	out  bytes.Buffer
+	code chan int
+}
+
+func (s *watched) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(p)
+}
+
+func (s *watched) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+func (w *world) watch(config string, args ...string) *watched {
+	s := &watched{code: make(chan int, 1)}
+	go func() {
+		s.code <- cli.Run(w.ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s}, append([]string{"status", "--watch", "--kubeconfig", config, "-n", w.namespace}, args...))
+	}()
+	return s
+}
+
+func (w *world) says(s *watched, text string) {
+	w.t.Helper()
+	w.eventually("it says "+text, func() error {
+		if !strings.Contains(s.String(), text) {
+			return errors.New(s.String())
+		}
+		return nil
+	})
+}
+
+// breakable stands before the API server, and can go away.
+type breakable struct {
+	mu       sync.Mutex
+	listener net.Listener
+	open     []net.Conn
+	broken   bool
+}
+
+func newBreakable(t *testing.T, to string) *breakable {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	b := &breakable{listener: listener}
+	t.Cleanup(func() { _ = listener.Close(); b.set(true) })
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			out, err := net.Dial("tcp", to)
+			if b.broken || err != nil {
+				_ = in.Close()
+			} else {
+				b.open = append(b.open, in, out)
+				go func() { _, _ = io.Copy(in, out) }()
+				go func() { _, _ = io.Copy(out, in) }()
+			}
+			b.mu.Unlock()
+		}
+	}()
+	return b
+}
+
+func (b *breakable) set(broken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = broken
+	for _, c := range b.open {
+		_ = c.Close()
+	}
+	b.open = nil
+}
+
+func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, interceptor.Funcs{})
+	w.node("watched-1")
+	w.job("watched", nil)
+	pod := w.podOn("watched-1")
+	config := w.kubeconfigOf()
+	content, err := os.ReadFile(config)
+	must(t, err)
+	address := regexp.MustCompile(`https://([0-9.:]+)`).FindStringSubmatch(string(content))
+	proxy := newBreakable(t, address[1])
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(broken, bytes.ReplaceAll(content, []byte(address[1]), []byte(proxy.listener.Addr().String())), 0o600))
+
+	done, gone := w.watch(broken, "watched"), w.watch(broken, "watched", "-o", "json")
+	w.says(done, "InProgress")
+	w.says(gone, `"kind": "NodeJob"`)
+	proxy.set(true)
+	w.says(done, "the API server does not answer; what was seen last may be old")
+	w.end(pod, 0, "")
+	w.done("watched", "watched-1")
+	proxy.set(false)
+	if code := <-done.code; code != 0 || !strings.Contains(done.String(), "AllNodesDone") {
+		t.Errorf("exit code %d after\n%s", code, done)
+	}
+	<-gone.code
+
+	w.job("deleted", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	end := w.watch(config, "deleted")
+	w.says(end, "Suspended")
+	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "deleted"}}))
+	if code := <-end.code; code != 12 || !strings.Contains(end.String(), "error: NodeJob "+w.namespace+"/deleted was deleted") {
+		t.Errorf("exit code %d after\n%s", code, end)
+	}
+}
+
+// TestAPlanChangesNothing asks the API server's own audit, of a cluster that has not installed Everynode at first.
+func TestAPlanChangesNothing(t *testing.T) {
+	folder := t.TempDir()
+	audit, policy := filepath.Join(folder, "audit.log"), filepath.Join(folder, "policy.yaml")
+	must(t, os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600))
+	second := &envtest.Environment{Scheme: scheme}
+	second.ControlPlane.GetAPIServer().Configure().Append("audit-log-path", audit).Append("audit-policy-file", policy)
+	cfg, err := second.Start()
+	must(t, err)
+	t.Cleanup(func() { must(t, second.Stop()) })
+	user, err := second.AddUser(envtest.User{Name: "planner", Groups: []string{"system:masters"}}, nil)
+	must(t, err)
+	content, err := user.KubeConfig()
+	must(t, err)
+	config := filepath.Join(folder, "kubeconfig")
+	must(t, os.WriteFile(config, content, 0o600))
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	must(t, err)
+	w := &world{t: t, ctx: t.Context(), namespace: "default"}
+
+	for _, verb := range [][]string{{"list"}, {"status", "any"}, {"explain", "any", "any"}} {
+		if got := w.everynode(config, verb...); got.code != 5 || !strings.HasPrefix(got.err, "error: this cluster does not know NodeJobs: Everynode is not installed there.") {
+			t.Errorf("%v without a CRD: %+v", verb, got)
+		}
+	}
+	_, err = envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/everynode.dev_nodejobs.yaml"}, ErrorIfPathMissing: true, Scheme: scheme})
+	must(t, err)
+	shop(t, c)
+	file := filepath.Join(folder, "job.yaml")
+	must(t, os.WriteFile(file, []byte(planned), 0o600))
+	got := w.everynode(config, "plan", "-f", file)
+	want := `NodeJob   NAMESPACE/reboots  revision REV, new
+          a dry run: nothing has been changed
+Nodes     3 nodes of 4 match; at most 1 at once
+
+Steps
+  1 canary  1 node  first, then watched for SPAN
+      plan-1 (first)
+  2 all  2 nodes  after somebody promotes it (promoteTo: canary)
+      plan-2, plan-3
+
+Not for
+  1 node: it has the taint gpu=true:NoSchedule
+      plan-4
+
+Around it
+  each node is cordoned and drained before the task
+  each node is rebooted after the task
+  plan-1
+    evicts NAMESPACE/web
+    held by NAMESPACE/db: PodDisruptionBudget db allows no disruption now: 0 pods are healthy, and 0 must be
+    held by NAMESPACE/single: it has no controller that would make it again: delete it if nobody needs it
+  plan-2  nothing to evict
+  plan-3  nothing to evict
+`
+	got.out = timeless(got.out)
+	wantTold(t, "plan", told{0, want, "-- left out, since it is no NodeJob: v1 ConfigMap\n"}, got)
+
+	content, err = os.ReadFile(audit)
+	must(t, err)
+	writes := writesOf(t, content, "kubectl-everynode/")
+	if want := []string{"create /apis/everynode.dev/v1alpha1/namespaces/default/nodejobs?dryRun=All"}; !slices.Equal(want, writes) {
+		t.Errorf("it wrote %q, not only the dry run %q", writes, want)
+	}
+}
+
+// writesOf are the requests of a user agent that are no reads.
+func writesOf(t *testing.T, audit []byte, agent string) []string {
+	t.Helper()
+	var writes []string
+	reads := 0
+	for line := range strings.Lines(string(audit)) {
+		var event struct{ Verb, RequestURI, UserAgent string }
+		must(t, json.Unmarshal([]byte(line), &event))
+		switch {
+		case !strings.HasPrefix(event.UserAgent, agent):
+		case event.Verb == "get" || event.Verb == "list" || event.Verb == "watch":
+			reads++
+		default:
+			uri, _, _ := strings.Cut(event.RequestURI, "&")
+			writes = append(writes, event.Verb+" "+uri)
+		}
+	}
+	if reads == 0 {
+		t.Error("the audit has nothing of the command line")
+	}
+	return writes
+}
+
+const planned = `apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: reboots}
+spec:
+  task: {script: "true"}
+  rollout:
+    promoteTo: canary
+    steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}]
+  disruption: {reboot: Always, drain: {}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: other}
+`
+
+// shop is a cluster of four nodes with some pods on the first.
+func shop(t *testing.T, c client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	for i := range 4 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("plan-%d", i+1)}}
+		if i == 3 {
+			node.Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		must(t, c.Create(ctx, node))
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		must(t, c.Status().Update(ctx, node))
+	}
+	for _, name := range []string{"db", "single", "web"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": name}},
+			Spec:       corev1.PodSpec{NodeName: "plan-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		if name != "single" {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
+		}
+		must(t, c.Create(ctx, pod))
+	}
+	must(t, c.Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+	}))
+}

@@ -1,0 +1,166 @@
+package api_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+)
+
+func TestARunThatCannotBegin(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	w.node("begin-1")
+	w.node("begin-2")
+	lost := w.node("begin-3")
+	lost.Status.Conditions[0].Status = corev1.ConditionUnknown
+	must(t, admin.Status().Update(w.ctx, lost))
+	script := filepath.Join(t.TempDir(), "script")
+	must(t, os.WriteFile(script, []byte("a\x00b"), 0o600))
+	tests := map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no node":                            {[]string{"run", "--", "true"}, cli.ExitUsage, "on which nodes?"},
+		"two ways to name them":              {[]string{"run", "begin-1", "--all", "--", "true"}, cli.ExitUsage, "only one of them"},
+		"no command":                         {[]string{"run", "begin-1"}, cli.ExitUsage, "run what?"},
+		"an unknown node":                    {[]string{"run", "begin-9", "--", "true"}, cli.ExitNotFound, "there is no node begin-9; there are begin-1"},
+		"labels that no node has":            {[]string{"run", "-l", "no=such", "--", "true"}, cli.ExitNotFound, "no node has the labels -l no=such"},
+		"a selector that is none":            {[]string{"run", "-l", "a in b", "--", "true"}, cli.ExitUsage, "is no selector"},
+		"two nodes, and nobody to ask":       {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "give --yes if it is meant"},
+		"a node from which nothing is heard": {[]string{"run", "begin-3", "--", "true"}, cli.ExitNodesFailed, "nothing was run: begin-3: nothing is heard from it since"},
+		"an argument that is no text":        {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cli.ExitUsage, "argument 1 of the command is no UTF-8"},
+		"a script that is no text":           {[]string{"run", "begin-1", "-f", script}, cli.ExitUsage, "is no text in UTF-8"},
+		"a script that is not there":         {[]string{"run", "begin-1", "-f", script + "x"}, cli.ExitUsage, "no such file"},
+		"half a percent":                     {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cli.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
+		"a timeout of nothing":               {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cli.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
+		"a name that is none":                {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cli.ExitError, "Invalid value"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := w.everynode(config, tt.args...); got.code != tt.code || !strings.Contains(got.err, tt.want) || got.out != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	var jobs v1alpha1.NodeJobList
+	must(t, admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)))
+	if len(jobs.Items) > 0 {
+		t.Errorf("%s was made all the same", jobs.Items[0].Name)
+	}
+}
+
+// TestARunWithoutLogs , as where they may not be read or the pod is gone already, shows what is on record.
+func TestARunWithoutLogs(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	w.node("record-1")
+	w.node("record-2")
+	ended := make(chan told)
+	go func() {
+		ended <- w.everynode(config, "run", "record-1", "record-2", "--yes", "--name", "logless", "--max-concurrent", "100%", "--", "true")
+	}()
+	w.end(w.podOn("record-1"), 0, `{"exitCode":0,"message":"all of it\nin two lines"}`)
+	w.end(w.podOn("record-2"), 3, `{"exitCode":3,"reason":"TaskFailed","message":"…only the end"}`)
+	got := <-ended
+	if got.code != cli.ExitNodesFailed || got.out != "record-1: all of it\nrecord-1: in two lines\nrecord-2: …only the end\n" {
+		t.Errorf("%+v", got)
+	}
+	wantText(t, got.err, "1 of 2 succeeded, 1 failed", "record-2: the log could not be read", "at most 1024 bytes")
+}
+
+// TestARunWithoutAManager says that nothing picks it up, and can be stopped.
+func TestARunWithoutAManager(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	w.node("nobody-1")
+	ended := make(chan told)
+	go func() { ended <- w.everynode(config, "run", "nobody-1", "--name", "nobody", "--", "true") }()
+	job := &v1alpha1.NodeJob{}
+	w.eventually("the NodeJob is there", func() error {
+		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "nobody"}, job)
+	})
+	select {
+	case got := <-ended:
+		t.Fatalf("it has ended: %+v", got)
+	case <-time.After(8 * time.Second): // it says so after five
+	}
+	must(t, admin.Delete(w.ctx, job))
+	got := <-ended
+	if got.code != cli.ExitGone {
+		t.Errorf("exit code %d", got.code)
+	}
+	wantText(t, got.err, "no manager has picked the NodeJob up yet. Does one run? kubectl -n everynode-system get deployment everynode-manager", "the NodeJob was deleted")
+	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
+		t.Errorf("it is there: %v", err)
+	}
+}
+
+// TestARunTakesNoOldRecordForItsOwn : a NodeJob of its name was deleted, and its records stayed.
+func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	w.node("old-1")
+	w.node("old-2")
+	job := w.job("old", func(s *v1alpha1.NodeJobSpec) {
+		s.NodeNames, s.DeletionPolicy = []string{"old-1"}, v1alpha1.DeletionRetain
+	})
+	w.end(w.podOn("old-1"), 0, "")
+	w.done("old", "old-1")
+	args := []string{"run", "old-1", "old-2", "--yes", "--max-concurrent", "100%", "--name", "old", "--", "true"}
+	got := w.everynode(config, args...)
+	wantTold(t, "run while it is there", told{cli.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"}, got)
+	must(t, admin.Delete(w.ctx, job))
+	w.gone(job)
+	got = w.everynode(config, args...)
+	const key = "NAMESPACE.everynode.dev/old"
+	wantTold(t, "run when it is gone", told{cli.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
+		"It would be taken for that of this run. Give another --name, or none; or take the records off: kubectl label nodes --all " + key + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
+	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
+		t.Errorf("it was made all the same: %v", err)
+	}
+	// On a node without a record nothing is in the way; and what the message says clears it.
+	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-1"}},
+		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%[1]q:null},"annotations":{%[1]q:null}}}`, v1alpha1.RecordKey(w.namespace, "old")))))
+	ended := make(chan told)
+	go func() { ended <- w.everynode(config, args...) }()
+	for _, node := range []string{"old-1", "old-2"} {
+		w.end(w.podOn(node), 0, "")
+	}
+	if got := <-ended; got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAnotherNodeJobOfTheSameNameIsNotTouched by what a run writes: it names the UID, and the API server minds it.
+func TestAnotherNodeJobOfTheSameNameIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	job := w.job("named", nil)
+	if err := admin.Patch(w.ctx, w.draft("named"), mergePatch(`{"metadata":{"uid":"another"},"spec":{"suspend":true}}`)); err == nil {
+		t.Error("a patch with the UID of another one was carried out")
+	}
+	if err := admin.Delete(w.ctx, job, client.Preconditions{UID: new(types.UID("another"))}); !apierrors.IsConflict(err) {
+		t.Errorf("deleting one with the UID of another: %v", err)
+	}
+	if live := w.live("named"); live.Spec.Suspend || !live.DeletionTimestamp.IsZero() {
+		t.Errorf("it was changed: %+v", live)
+	}
+	must(t, admin.Patch(w.ctx, w.draft("named"), mergePatch(fmt.Sprintf(`{"metadata":{"uid":%q},"spec":{"suspend":true}}`, job.UID))))
+	if !w.live("named").Spec.Suspend {
+		t.Error("a patch with its own UID was not carried out")
+	}
+}

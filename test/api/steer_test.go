@@ -1,0 +1,367 @@
+package api_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// told is what a verb of the command line printed, and how it ended.
+type told struct {
+	code     int
+	out, err string
+}
+
+// kubeconfigOf is a file with the kubeconfig of a user who may do what a role allows, and no more; of an admin
+// without a role.
+func (w *world) kubeconfigOf(rules ...rbacv1.PolicyRule) string {
+	w.t.Helper()
+	name, groups := "user-"+w.namespace, []string{"system:masters"}
+	if len(rules) > 0 {
+		groups = nil
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+		}
+		must(w.t, admin.Create(w.ctx, role))
+		must(w.t, admin.Create(w.ctx, binding))
+	}
+	user, err := env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	must(w.t, err)
+	content, err := user.KubeConfig()
+	must(w.t, err)
+	path := filepath.Join(w.t.TempDir(), "kubeconfig")
+	must(w.t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+// everynode runs a verb of the command line in this process.
+func (w *world) everynode(kubeconfig string, args ...string) told {
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	flags := []string{"--kubeconfig", kubeconfig, "-n", w.namespace}
+	code := cli.Run(w.ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}, append(args[:1:1], append(flags, args[1:]...)...))
+	plain := strings.NewReplacer(w.namespace, "NAMESPACE")
+	return told{code, plain.Replace(out.String()), plain.Replace(errs.String())}
+}
+
+func wantTold(t *testing.T, what string, want, got told) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// threeSteps has a rollout stop at its first step.
+func threeSteps(s *v1alpha1.NodeJobSpec) {
+	s.Rollout.Steps = []v1alpha1.RolloutStep{
+		{Name: "canary", Nodes: number(1)}, {Name: "quarter", Nodes: percent("25%")}, {Name: "all"},
+	}
+	s.Rollout.PromoteTo = "canary"
+}
+
+func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	w.job("steps", threeSteps)
+	const commit = "With GitOps, commit this instead: spec.rollout.promoteTo: "
+	wantTold(t, "promote", told{0, "nodejob steps: promoted: spec.rollout.promoteTo canary -> quarter\n", commit + "quarter\n"}, w.everynode(config, "promote", "steps"))
+	wantTold(t, "promote again", told{0, "nodejob steps: nothing to change: it may reach step quarter already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps"))
+	wantTold(t, "promote to a step that is not there", told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"}, w.everynode(config, "promote", "steps", "--to", "nowhere"))
+	wantTold(t, "promote backwards", told{2, "", "error: it may reach step quarter already, and promote does not go back. To hold it: kubectl everynode pause steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
+	wantTold(t, "promote in full", told{0, "nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
+		"The next revision goes through all steps without a halt. To have it halt, set promoteTo: quarter in the change that makes it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
+	wantTold(t, "promote in full again", told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps", "--full"))
+	if got := w.live("steps").Spec.Rollout.PromoteTo; got != "all" {
+		t.Errorf("promoteTo is %s", got)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	w.job("paused", func(s *v1alpha1.NodeJobSpec) { s.StartWithinSeconds = new(int32(1)) })
+	wantTold(t, "pause", told{0, "nodejob paused: paused: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "pause", "paused"))
+	wantTold(t, "pause again", told{0, "nodejob paused: nothing to change: it is paused already\n", ""}, w.everynode(config, "pause", "paused"))
+	w.eventually("its time is over", func() error {
+		if time.Since(w.live("paused").CreationTimestamp.Time) < time.Second {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	got := w.everynode(config, "resume", "paused")
+	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob paused: resumed: spec.suspend true -> false, spec.startWithinSeconds 1 -> 36") {
+		t.Errorf("resume: %+v", got)
+	}
+	wantTold(t, "resume again", told{0, "nodejob paused: nothing to change: it is not paused\n", ""}, w.everynode(config, "resume", "paused"))
+	if live := w.live("paused"); live.Spec.Suspend || *live.Spec.StartWithinSeconds < 3600 {
+		t.Errorf("it is %+v", live.Spec)
+	}
+}
+
+// TestWhoKeepsANodeJobIsNamed , since that sets back what is changed by hand.
+func TestWhoKeepsANodeJobIsNamed(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	job := w.draft("kept")
+	job.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "nodes", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
+	must(t, admin.Create(w.ctx, job))
+	wantTold(t, "pause", told{0, "nodejob kept: paused: spec.suspend false -> true\n",
+		"note: this NodeJob is kept by Flux (Kustomization flux-system/nodes), which may set it back. Commit: spec.suspend: true\n"}, w.everynode(config, "pause", "kept"))
+}
+
+func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	for _, name := range []string{"steer-1", "steer-2", "steer-3"} {
+		must(t, admin.Patch(w.ctx, w.node(name), mergePatch(`{"metadata":{"annotations":{"test":"stays"}}}`)))
+	}
+	w.job("steered", func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.Rollout.MaxConcurrent = percent("100%")
+	})
+	key := "NAMESPACE.everynode.dev/steered"
+	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
+	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
+	third := w.podOn("steer-3")
+	w.done("steered", "steer-1")
+	w.condition("steered", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonInProgress)
+	w.eventually("the failure is in the status", func() error {
+		if n := w.live("steered").Status.Nodes; n.Failed != 1 || n.Done != 1 {
+			return fmt.Errorf("the counts are %+v", n)
+		}
+		return nil
+	})
+	onNodes := "Nothing of this belongs into Git: it is on the nodes.\n"
+	wantTold(t, "retry on nodes", told{0, "node steer-1: nothing to change: it is done there; rerun runs it again\n" +
+		"node steer-2: is tried again from the beginning: annotation " + key + " taken off\n" +
+		"node steer-3: nothing to change: it has not run there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
+	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
+	w.eventually("it has failed again", func() error {
+		if on := w.recordOn("steered", "steer-2"); on.Record == nil || on.Record.Outcome != record.Failed {
+			return fmt.Errorf("it carries %+v", on)
+		}
+		return nil
+	})
+	revision := w.live("steered").Status.Revision
+	got := w.everynode(config, "skip", "steered", "steer-2", "steer-9")
+	if got.code != 3 || got.out != "node steer-2: counts as done without a run: label "+key+"="+revision+"\n" || !strings.HasPrefix(got.err, "node steer-9: there is no node steer-9; there are steer-") {
+		t.Errorf("skip: %+v", got)
+	}
+	got = w.everynode(config, "skip", "steered", "steer-2")
+	if got.code != 0 || got.out != "node steer-2: nothing to change: it counts as done with revision "+revision+" already\n" {
+		t.Errorf("skip again: %+v", got)
+	}
+	got = w.everynode(config, "rerun", "steered")
+	if got.code != 7 || !strings.HasPrefix(got.err, "error: Run NAMESPACE/steered again on 2 nodes: steer-1, steer-2? Nobody can be asked") {
+		t.Errorf("rerun of all: %+v", got)
+	}
+	got = w.everynode(config, "rerun", "steered", "steer-1", "steer-3")
+	if got.code != 0 || got.out != "node steer-1: runs again: label "+key+" taken off\nnode steer-3: nothing to change: it is not done there, and runs anyway when its turn comes\n" {
+		t.Errorf("rerun: %+v", got)
+	}
+	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
+	w.done("steered", "steer-1")
+
+	for _, name := range []string{"steer-1", "steer-2", "steer-3"} {
+		var live corev1.Node
+		must(t, admin.Get(w.ctx, client.ObjectKey{Name: name}, &live))
+		if live.Labels["world"] != w.namespace || live.Annotations["test"] != "stays" {
+			t.Errorf("%s has lost what is not the NodeJob's: %v %v", name, live.Labels, live.Annotations)
+		}
+	}
+	wantTold(t, "abort", told{0, "nodejob steered: paused: spec.suspend false -> true\nnode steer-3: what runs there is ended\n",
+		"On 1 node it runs, and may end. To stop that too: kubectl everynode abort steered -n NAMESPACE\nWith GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
+	w.eventually("the pod is being deleted", func() error {
+		var live corev1.Pod
+		err := admin.Get(w.ctx, client.ObjectKeyFromObject(third), &live)
+		if err == nil && live.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("it is not")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	got = w.everynode(config, "abort", "steered", "--rollback", "--yes")
+	if got.code != 2 || !strings.Contains(got.err, "has no spec.rollback: nobody has said how it is undone") {
+		t.Errorf("abort --rollback: %+v", got)
+	}
+}
+
+func TestRetryOfAllThatFailed(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	w.node("again-1")
+	w.job("again", func(s *v1alpha1.NodeJobSpec) { s.Retry.Limit = new(int32(0)) })
+	first := w.podOn("again-1")
+	wantTold(t, "retry where nothing failed", told{0, "nodejob again: nothing to change: no node has failed\n", ""}, w.everynode(config, "retry", "again"))
+	w.end(first, 3, `{"exitCode":3}`)
+	w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
+	got := w.everynode(config, "retry", "again", "--failed")
+	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob again: asked for another try on 1 node: annotation everynode.dev/retry=") {
+		t.Errorf("retry: %+v", got)
+	}
+	w.end(w.podOn("again-1"), 0, `{"exitCode":0}`)
+	w.done("again", "again-1")
+}
+
+func TestAbortWithRollback(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	w.node("undo-1")
+	job := w.job("undo", func(s *v1alpha1.NodeJobSpec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
+	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
+	w.done("undo", "undo-1")
+	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")
+	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> RollBack\nnodejob undo: is being rolled back, and is gone when that is done\n" {
+		t.Errorf("abort --rollback: %+v", got)
+	}
+	pod := w.podOn("undo-1")
+	if pod.Labels[v1alpha1.PhaseLabel] != "rollback" {
+		t.Errorf("the pod is for the %s", pod.Labels[v1alpha1.PhaseLabel])
+	}
+	wantTold(t, "abort --rollback again", told{0, "nodejob undo: nothing to change: it is being rolled back already\n", ""}, w.everynode(config, "abort", "undo", "--rollback"))
+	w.end(pod, 0, `{"exitCode":0}`)
+	w.gone(job)
+}
+
+// TestAVerbDecidesAnewWhenSomethingHasChanged : the status is written all the time, and what a verb does must not
+// fail by that, nor write over it.
+func TestAVerbDecidesAnewWhenSomethingHasChanged(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	w.job("busy", threeSteps)
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			patch := mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, n))
+			if err := admin.Patch(w.ctx, w.draft("busy"), patch); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 10 {
+		for _, verb := range []string{"pause", "resume"} {
+			if got := w.everynode(config, verb, "busy"); got.code != 0 || strings.Contains(got.out, "nothing to change") {
+				t.Errorf("%s: %+v", verb, got)
+			}
+		}
+	}
+	close(stop)
+	writing.Wait()
+}
+
+func TestVerbsSayWhatTheyLack(t *testing.T) {
+	w := newWorld(t)
+	viewer := w.kubeconfigOf(
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}})
+	w.job("seen", threeSteps)
+	w.node("seen-1")
+	for _, args := range [][]string{{"promote", "seen"}, {"pause", "seen"}} {
+		got := w.everynode(viewer, args...)
+		if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	got := w.everynode(viewer, "run", "seen-1", "--", "true")
+	if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not create nodejobs.everynode.dev in namespace NAMESPACE") {
+		t.Errorf("run: %+v", got)
+	}
+	if live := w.live("seen"); live.Spec.Suspend || live.Spec.Rollout.PromoteTo != "canary" {
+		t.Errorf("something was changed: %+v", live.Spec)
+	}
+	for _, verb := range [][]string{{"promote", "no"}, {"pause", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
+		if got := w.everynode(viewer, verb...); got.code != cli.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
+			t.Errorf("%v: %+v", verb, got)
+		}
+	}
+}
+
+// TestManifestsAreAccepted : what create writes is taken by the API server as it is.
+func TestManifestsAreAccepted(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	dir := t.TempDir()
+	certificate := filepath.Join(dir, "ca.pem")
+	content, err := os.ReadFile("../../recipes/ca-certificate-system.yaml")
+	must(t, err)
+	begin, end := "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+	pem := string(content[bytes.Index(content, []byte(begin)) : bytes.Index(content, []byte(end))+len(end)])
+	must(t, os.WriteFile(certificate, []byte(strings.ReplaceAll(pem, "        ", "")+"\n"), 0o600))
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, []byte("$(NAME) $HOME `id` 'x' \"y\"\n\ttab \n"), 0o600))
+	binary := filepath.Join(dir, "binary")
+	must(t, os.WriteFile(binary, []byte{0, 1, 2, 0xff}, 0o600))
+	script := filepath.Join(dir, "script")
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho '---'\n---\n"), 0o600))
+	tests := map[string][]string{
+		"a kernel setting":                {"sysctl", "vm.max_map_count", "262144"},
+		"one for some nodes, one first":   {"sysctl", "net.core.somaxconn", "16384", "-l", "pool in (web,db),!old", "--promote-to", "canary", "--max-concurrent", "5%", "--name", "some"},
+		"a certificate of a registry":     {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
+		"a certificate of all":            {"ca-certificate", "all-ca", "--cert", certificate},
+		"a certificate that is asked for": {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
+		"a file":                          {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
+		"a file that is no text":          {"file", "/etc/binary", "--from", binary},
+		"a script":                        {"script", "tune", "-f", script, "--verify", script, "--rollback", script, "--on-reboot"},
+	}
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := w.everynode(config, append([]string{"create"}, args...)...)
+			if got.code != 0 || got.err != "" {
+				t.Fatalf("%+v", got)
+			}
+			path := filepath.Join(t.TempDir(), "manifest.yaml")
+			must(t, os.WriteFile(path, []byte(strings.ReplaceAll(got.out, "NAMESPACE", w.namespace)), 0o600))
+			inner := *w
+			inner.t = t
+			if _, jobs := inner.accept(path, "ConfigMap"); len(jobs) != 1 {
+				t.Errorf("%d NodeJobs are in\n%s", len(jobs), got.out)
+			}
+		})
+	}
+	for name, args := range map[string][]string{
+		"no setting":                  {"sysctl", "vm max", "1"},
+		"a setting with a path":       {"sysctl", "vm.max/../x", "1"},
+		"no number":                   {"sysctl", "vm.max_map_count", "many"},
+		"no certificate":              {"ca-certificate", "x", "--cert", file},
+		"a registry that is an image": {"ca-certificate", "x", "--cert", certificate, "--registry", "registry.example/app"},
+		"half a path":                 {"file", "etc/x", "--from", file},
+		"a path that forges":          {"file", "/etc/x\nkind: Pod", "--from", file},
+		"a mode that is none":         {"file", "/etc/x", "--from", file, "--mode", "rwx"},
+		"an empty script":             {"script", "x", "-f", os.DevNull},
+		"a name that is none":         {"script", "X_y", "-f", script},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cli.ExitUsage || got.out != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
