@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/e2e/install"
 )
 
 // breakAndMend rolls a script out that fails, shows that it spreads no further, and corrects it.
@@ -28,26 +27,23 @@ func (d *demo) breakAndMend(ctx context.Context) error {
 	if err := d.client.Patch(ctx, broken, client.MergeFrom(&job)); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, stopped); err != nil {
+	if err := d.watch(ctx, name.Name, stopped); err != nil {
+		return err
+	}
+	fmt.Println("\nThe status says what happened, and what to do. The node is set aside, the others are as they were:")
+	if err := d.everynode(ctx, "status", name.Name, "-n", jobsNamespace, "-o", "wide"); err != nil {
 		return err
 	}
 	if err := d.client.Get(ctx, name, &job); err != nil {
 		return err
 	}
-	stalled := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
-	fmt.Printf("\nIts status says what happened, and what to do:\n%s\n\nThe node is set aside, the others are as they were:\n", stalled.Message)
-	out, err := install.Kubectl(ctx, d.cluster, "", "get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"))
-	if err != nil {
-		return err
-	}
-	fmt.Println(out)
 	d.say("the script is corrected")
 	mended := job.DeepCopy()
 	mended.Spec.Task.Script = strings.Replace(broken.Spec.Task.Script, "rm ", "rm -f ", 1)
 	if err := d.client.Patch(ctx, mended, client.MergeFrom(&job)); err != nil {
 		return err
 	}
-	return d.watch(ctx, done(4))
+	return d.watch(ctx, name.Name, done(4))
 }
 
 // stopped is true when a rollout has stopped and its failed node is rolled back.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,8 @@ type demo struct {
 	root    string
 	cluster *cluster.Cluster
 	client  client.Client
+	// tools is the folder of kubectl-everynode.
+	tools string
 }
 
 // run tells the story in its order.
@@ -45,14 +48,14 @@ func (d *demo) run(ctx context.Context) error {
 	if _, err := install.Kubectl(ctx, d.cluster, "", "apply", "-k", filepath.Join(d.root, "config", "samples")); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, done(3)); err != nil {
+	if err := d.watch(ctx, "registry-ca", done(3)); err != nil {
 		return err
 	}
 	d.say("a fourth node joins; nobody tells Everynode")
 	if err := d.cluster.Join(ctx, cluster.NodeOptions{Name: "node-4", Simulated: !d.cluster.Real()}); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, done(4)); err != nil {
+	if err := d.watch(ctx, "max-map-count", done(4)); err != nil {
 		return err
 	}
 	if err := d.cluster.WaitReady(ctx, "node-4"); err != nil {
@@ -60,6 +63,9 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	if d.cluster.Real() { // a simulated node never fails
 		if err := d.breakAndMend(ctx); err != nil {
+			return err
+		}
+		if err := d.runOnce(ctx); err != nil {
 			return err
 		}
 	}
@@ -79,7 +85,11 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		images, err = install.Build(groupCtx, d.root)
+		if images, err = install.Build(groupCtx, d.root); err != nil {
+			return err
+		}
+		d.tools = filepath.Join(d.root, "bin")
+		_, err = install.Plugin(groupCtx, d.root, d.tools)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -101,82 +111,98 @@ func (d *demo) start(ctx context.Context) error {
 	return err
 }
 
-// watch prints a line for each change of a NodeJob until it is over.
-func (d *demo) watch(ctx context.Context, over func([]v1alpha1.NodeJob) bool) error {
+// everynode is a command of the plugin. It prints on what the demo has, a terminal or not.
+func (d *demo) everynode(ctx context.Context, args ...string) error {
+	shown := slices.Clone(args)
+	for i, arg := range shown {
+		if strings.Contains(arg, " ") {
+			shown[i] = "'" + arg + "'" // none has a quote in it
+		}
+	}
+	fmt.Printf("\n$ kubectl everynode %s\n", strings.Join(shown, " "))
+	cmd := exec.CommandContext(ctx, d.cluster.Kubectl(), append([]string{"everynode"}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig(), "PATH="+d.tools+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() >= 10 {
+		return nil // what it shows has failed, and not the command
+	}
+	return err
+}
+
+// watch shows a NodeJob with the plugin until all is over.
+func (d *demo) watch(ctx context.Context, name string, over func([]v1alpha1.NodeJob) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	shown := map[string]string{}
 	for {
 		var jobs v1alpha1.NodeJobList
 		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listing NodeJobs: %w", err)
 		}
-		d.showProgress(jobs.Items, shown)
 		if over(jobs.Items) {
-			return nil
+			return d.everynode(ctx, "list", "-n", jobsNamespace)
+		}
+		if moves(jobs.Items, name) {
+			if err := d.everynode(ctx, "status", name, "-n", jobsNamespace, "--watch"); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the nodes (%v): %w", slices.Sorted(maps.Values(shown)), ctx.Err())
+			return fmt.Errorf("waiting for the nodes: %w", ctx.Err())
 		case <-ticker.C:
 		}
 	}
 }
 
-// showProgress prints what is not shown yet.
-func (d *demo) showProgress(jobs []v1alpha1.NodeJob, shown map[string]string) {
-	for i := range jobs {
-		job := &jobs[i]
-		n := job.Status.Nodes
-		if line := progress(job); n.Matched > 0 && shown[job.Name] != line {
-			shown[job.Name] = line
-			d.say("%s", line)
-		}
-	}
+// moves is true while there is something to see of a NodeJob.
+func moves(jobs []v1alpha1.NodeJob, name string) bool {
+	return slices.ContainsFunc(jobs, func(job v1alpha1.NodeJob) bool {
+		return job.Name == name && meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionReconciling)
+	})
 }
 
-func progress(job *v1alpha1.NodeJob) string {
-	n := job.Status.Nodes
-	bar := strings.Repeat("#", int(n.Done)) + strings.Repeat(">", int(n.Running)) + strings.Repeat(".", int(n.Waiting)) + strings.Repeat("!", int(n.Failed))
-	parts := []string{fmt.Sprintf("%-14s [%s] %d of %d done", job.Name, bar, n.Done, n.Matched)}
-	for _, f := range job.Status.Failures {
-		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", f.Node, f.Reason, strings.ReplaceAll(f.Message, "\n", " | "), f.Rollback)))
-	}
-	return strings.Join(parts, "; ")
+// runOnce runs a command on all nodes, as Ansible users know it.
+func (d *demo) runOnce(ctx context.Context) error {
+	d.say("one command on all nodes, once")
+	return d.everynode(ctx, "run", "--all", "--yes", "--rm", "--fold", "-n", jobsNamespace, "--", "sh", "-c", "uname -sr; sysctl vm.max_map_count")
 }
 
 // show prints what is there now, and what to try.
 func (d *demo) show(ctx context.Context) error {
-	fmt.Println("\nEach node carries a label per NodeJob, with the revision that it is done with:")
-	out, err := install.Kubectl(ctx, d.cluster, "", "get", "nodes",
-		"-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"), "-L", v1alpha1.RecordKey(jobsNamespace, "registry-ca"))
-	if err != nil {
+	d.say("why has a task run on a node, or not?")
+	if err := d.everynode(ctx, "explain", "node-4"); err != nil {
 		return err
 	}
-	fmt.Print(out)
-	fmt.Println("\nand an annotation of the same key with what happened there. On node-4:")
-	key := strings.ReplaceAll(v1alpha1.RecordKey(jobsNamespace, "registry-ca"), ".", `\.`)
-	if out, err = install.Kubectl(ctx, d.cluster, "", "get", "node", "node-4", "-o", "jsonpath={.metadata.annotations."+key+"}"); err != nil {
+	if err := d.everynode(ctx, "explain", "registry-ca", "node-4", "-n", jobsNamespace); err != nil {
 		return err
 	}
-	fmt.Println(out)
-	if out, err = install.Kubectl(ctx, d.cluster, "", "get", "nodejobs,pods", "-n", jobsNamespace); err != nil {
-		return err
+	fmt.Println("\nEach node carries a label per NodeJob, with the revision that it is done with, and nothing else is left behind:")
+	for _, args := range [][]string{
+		{"get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"), "-L", v1alpha1.RecordKey(jobsNamespace, "registry-ca")},
+		{"get", "pods", "-n", jobsNamespace},
+	} {
+		out, err := install.Kubectl(ctx, d.cluster, "", args...)
+		if err != nil {
+			return err
+		}
+		fmt.Print(out)
 	}
-	fmt.Printf("\nNothing is left behind but the NodeJobs themselves:\n%s", out)
 	fmt.Printf(`
 The demo took %.0f s. The cluster runs on. Try:
 
-  export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl get nodejobs -A
-  kubectl label node node-2 %s-      # it runs there again, at once
-  kubectl get events -n %s --watch
-  kubectl edit nodejob max-map-count -n %s  # another script is another revision
+  export KUBECONFIG=%s PATH=%s:%s:$PATH
+  kubectl everynode list -A
+  kubectl everynode rerun max-map-count node-2 -n %[5]s    # it runs there again, at once
+  kubectl everynode status max-map-count -n %[5]s --watch
+  kubectl everynode run --all -n %[5]s -- uptime
+  kubectl everynode plan -f recipes/kernel-setting.yaml
+  kubectl edit nodejob max-map-count -n %[5]s             # another script is another revision
 
-`, time.Since(d.began).Seconds(), d.cluster.Kubeconfig(), filepath.Dir(d.cluster.Kubectl()),
-		v1alpha1.RecordKey(jobsNamespace, "max-map-count"), jobsNamespace, jobsNamespace)
+`, time.Since(d.began).Seconds(), d.cluster.Kubeconfig(), filepath.Dir(d.cluster.Kubectl()), d.tools, jobsNamespace)
 	if d.cluster.Real() {
 		fmt.Println("  go -C local run ./cmd/everynode-local join node-5 --name " + clusterName)
 	}
@@ -184,6 +210,6 @@ The demo took %.0f s. The cluster runs on. Try:
 	return nil
 }
 
-func (d *demo) say(format string, args ...any) {
-	fmt.Printf("%5.1fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+func (d *demo) say(what string) {
+	fmt.Printf("\n%5.1fs  %s\n", time.Since(d.began).Seconds(), what)
 }

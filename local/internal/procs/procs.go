@@ -28,7 +28,7 @@ func Identify(pid int) (Record, error) {
 	return Record{PID: pid, Start: start, Boot: bootID()}, nil
 }
 
-// Alive says whether that very process still runs; a zombie does not.
+// Alive says whether that very process still runs; a zombie with no other thread does not.
 func (r Record) Alive() bool {
 	if r.PID <= 1 {
 		return false

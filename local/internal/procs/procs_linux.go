@@ -21,7 +21,9 @@ func startTime(pid int) (string, error) {
 	if end < 0 || len(fields) < 20 {
 		return "", fmt.Errorf("reading /proc/%d/stat: unexpected form", pid)
 	}
-	if fields[0] == "Z" || fields[0] == "X" {
+	// A process that is killed is a zombie as soon as its first thread has ended. The others hold what it has open, such as
+	// the port that it listens on, until they have ended too.
+	if threads := fields[17]; fields[0] == "X" || (fields[0] == "Z" && (threads == "0" || threads == "1")) {
 		return "", os.ErrProcessDone
 	}
 	return fields[19], nil

@@ -1,0 +1,57 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+)
+
+// TestR22_TheAPIServerIsAwayInMidRun : what runs goes on, and ends while nobody can be told. Nothing of its output is
+// lost or shown twice. It breaks what all tests share, so it runs alone.
+func TestR22_TheAPIServerIsAwayInMidRun(t *testing.T) {
+	w := newWorld(t)
+	at := w.terminal("run", "node-2", "--", "sh", "-c", "echo begun; "+w.hold()+"; echo over")
+	at.await("node-2: begun")
+	w.began("node-2")
+	must(t, real.StopAPIServer(w.ctx))
+	at.await("the API server does not answer")
+	w.letGo("node-2")
+	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
+	must(t, real.StartAPIServer(w.ctx))
+	got := at.end()
+	if got.code != 0 {
+		t.Errorf("exit code %d", got.code)
+	}
+	wantText(t, got.out, "1 of 1 succeeded in SECONDS")
+	for _, line := range []string{"node-2: begun\n", "node-2: over\n"} {
+		if n := strings.Count(got.out, line); n != 1 {
+			t.Errorf("%q is shown %d times:\n%s", line, n, got.out)
+		}
+	}
+	w.wantRan("node-2", 1)
+}
+
+// TestR22_ANodeIsLostInMidRun : it has failed once its time is over, and the others are none the worse.
+func TestR22_ANodeIsLostInMidRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	node := w.join(cluster.NodeOptions{})
+	at := w.terminal("run", node, "node-2", "--yes", "--max-concurrent", "100%", "--timeout", "25s", "--",
+		"sh", "-c", fmt.Sprintf(`[ "$EVERYNODE_NODE_NAME" = %s ] || { echo fine; exit 0; }; echo begun; sleep 300`, node))
+	at.await(node + ": begun")
+	at.await("node-2: fine")
+	must(t, real.StopKubelet(w.ctx, node))
+	must(t, real.KillRuntime(w.ctx, node))
+	got := at.end()
+	if got.code != 10 {
+		t.Errorf("exit code %d", got.code)
+	}
+	wantText(t, got.out, "1 of 2 succeeded, 1 failed in SECONDS", "failed      "+node+": "+v1alpha1.ReasonNodeLost)
+	if rec := w.on(w.runJob().Name, node).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeLost {
+		t.Errorf("the record is %+v", rec)
+	}
+}
