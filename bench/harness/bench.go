@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,7 +64,7 @@ func (k kind) String() string {
 func (b *Bench) kinds() []kind {
 	var kinds []kind
 	for _, mode := range []report.Mode{report.Existing, report.Join} {
-		for _, s := range []report.Subject{report.Floor, report.DaemonSet, report.Everynode, report.Gated, report.Default} {
+		for _, s := range []report.Subject{report.Floor, report.Recorded, report.DaemonSet, report.Everynode, report.Gated, report.Default} {
 			if s == report.Gated && mode == report.Existing {
 				continue // a gate is for nodes that join
 			}
@@ -278,7 +279,7 @@ func (w *world) untilComplete(ctx context.Context, s contender, run *report.Run,
 const countedIdle = 30 * time.Second
 
 func (b *Bench) idleLength(run *report.Run) time.Duration {
-	if run.Mode != report.Existing || run.Subject == report.Gated || run.Subject == report.Default {
+	if run.Mode != report.Existing || slices.Contains([]report.Subject{report.Recorded, report.Gated, report.Default}, run.Subject) {
 		return 0 // at rest they are as the others
 	}
 	switch {

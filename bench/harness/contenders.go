@@ -36,7 +36,7 @@ type contender interface {
 // doneLabel is on a node that is done.
 func doneLabel(s report.Subject) string {
 	switch s {
-	case report.Floor:
+	case report.Floor, report.Recorded:
 		return subject.FloorLabel
 	case report.DaemonSet:
 		return subject.ConfiguredLabel
@@ -47,8 +47,8 @@ func doneLabel(s report.Subject) string {
 
 func (w *world) contender(s report.Subject) contender {
 	switch s {
-	case report.Floor:
-		return &floor{world: w}
+	case report.Floor, report.Recorded:
+		return &floor{world: w, recorded: s == report.Recorded}
 	case report.DaemonSet:
 		return &daemonset{world: w}
 	default:
@@ -86,11 +86,12 @@ func (w *world) helper(ctx context.Context, name string, args ...string) (*proce
 
 type floor struct {
 	*world
-	program *process
+	recorded bool
+	program  *process
 }
 
 func (f *floor) prepare(ctx context.Context) (err error) {
-	f.program, err = f.helper(ctx, "floor", fmt.Sprint(f.Nodes))
+	f.program, err = f.helper(ctx, "floor", fmt.Sprint(f.Nodes), fmt.Sprint(f.recorded))
 	return err
 }
 

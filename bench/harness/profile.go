@@ -7,54 +7,70 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/everynode/everynode/bench/report"
 )
 
-// startProfile profiles the manager until the returned function is called, where that was asked for. What goes
-// wrong with it is said, and spoils nothing else.
+// profileSeconds is the length of a profile. It is fixed when it begins; one that is cut off is none.
+const profileSeconds = 20
+
+// startProfile profiles the API server, and the manager where there is one, until the returned function is called,
+// where that was asked for. What goes wrong with it is said, and spoils nothing else.
 func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func()) {
-	_, ours := w.contender(run.Subject).(*everynode)
-	if !w.Profile || !ours || run.Counted || run.Pair > 0 {
+	if !w.Profile || run.Counted || run.Pair > 0 {
 		return func() {}
 	}
 	name := strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-")
-	// The length of a profile is fixed when it begins; one that is cut off is none.
-	const seconds = 20
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.fetch(ctx, fmt.Sprintf("profile?seconds=%d", seconds), name+"-cpu.pprof")
-	}()
+	_, ours := w.contender(run.Subject).(*everynode)
+	var profiles sync.WaitGroup
+	profiles.Go(func() {
+		w.fetch(name+"-apiserver-cpu.pprof", func() ([]byte, error) { return w.ofAPIServer(ctx) })
+	})
+	if ours {
+		profiles.Go(func() {
+			w.fetch(name+"-cpu.pprof", func() ([]byte, error) { return ofManager(ctx, fmt.Sprintf("profile?seconds=%d", profileSeconds)) })
+		})
+	}
 	return func() {
-		<-done
-		w.fetch(ctx, "allocs", name+"-allocs.pprof")
-		w.fetch(ctx, "heap", name+"-heap.pprof")
+		profiles.Wait()
+		if !ours {
+			return
+		}
+		for _, what := range []string{"allocs", "heap"} {
+			w.fetch(name+"-"+what+".pprof", func() ([]byte, error) { return ofManager(ctx, what) })
+		}
 	}
 }
 
-func (w *world) fetch(ctx context.Context, what, file string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	err := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress+"/debug/pprof/"+what, http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		data, err := io.ReadAll(response.Body)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(w.Out, file), data, 0o600)
-	}()
+func (w *world) fetch(file string, get func() ([]byte, error)) {
+	data, err := get()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(w.Out, file), data, 0o600)
+	}
 	if err != nil {
 		w.say("      no profile %s: %v", file, err)
 	}
+}
+
+func (w *world) ofAPIServer(ctx context.Context) ([]byte, error) {
+	return w.client.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(profileSeconds)).DoRaw(ctx)
+}
+
+func ofManager(ctx context.Context, what string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress+"/debug/pprof/"+what, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }

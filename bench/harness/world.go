@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -115,6 +116,9 @@ func (w *world) connect(ctx context.Context) error {
 	if err := w.warmUp(ctx); err != nil {
 		return err
 	}
+	if err := w.widenWatches(ctx); err != nil {
+		return err
+	}
 	watching, stop := context.WithCancel(ctx)
 	w.stopWatching = stop
 	return w.tracker.start(watching, w.client)
@@ -131,6 +135,40 @@ func (w *world) warmUp(ctx context.Context) error {
 	}
 	return w.cluster.Remove(ctx, name)
 }
+
+// widenWatches has the API server give watches of pods about the room that they have in a cluster of this size. It
+// keeps as many events for a slow watch as there were in a second of late, but at least 10, and closes a watch
+// that is further behind. One that has just started has seen none, so any burst would close all watches: that of the simulator, too,
+// which then plays anew what it has played. Watches that are there already are closed in the course of it, and opened anew.
+// Source: suggestedWatchChannelSize of k8s.io/apiserver/pkg/storage/cacher.
+func (w *world) widenWatches(ctx context.Context) error {
+	pods := w.client.CoreV1().Pods(metav1.NamespaceDefault)
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range joinWorkers {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("changes-%d", i)}, Spec: corev1.PodSpec{
+			SchedulerName: "none", Containers: []corev1.Container{{Name: "none", Image: "registry.local/none"}},
+		}}
+		group.Go(func() error {
+			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("creating a pod to change: %w", err)
+			}
+			for i := range podChanges / joinWorkers {
+				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench":"%d"}}}`, i)
+				if _, err := pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					return fmt.Errorf("changing a pod: %w", err)
+				}
+			}
+			if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				return fmt.Errorf("deleting the pod that was changed: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// podChanges make room for 55 events in a watch of pods: the history, which grows by doubling, over 75 seconds.
+const podChanges = 4160
 
 func (w *world) down(ctx context.Context) error {
 	if w.stopWatching != nil {

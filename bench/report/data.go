@@ -46,6 +46,7 @@ type Subject string
 // The subjects, in the order of the report.
 const (
 	Floor     Subject = "floor"
+	Recorded  Subject = "floor-recorded"
 	DaemonSet Subject = "daemonset"
 	Everynode Subject = "everynode"
 	Gated     Subject = "everynode-gate"
@@ -144,7 +145,7 @@ func sum(by map[string]float64, names ...string) float64 {
 // agents are the clients that are the subject's own, by the names they have in ClientCounts.
 func (s Subject) agents() []string {
 	switch s {
-	case Floor:
+	case Floor, Recorded:
 		return []string{"everynode-bench-floor"}
 	case DaemonSet:
 		return []string{"kube-controller-manager: daemon-set-controller"}

@@ -68,7 +68,7 @@ func (w *writer) of(s Subject, mode Mode, counted bool) []Run {
 	return runs
 }
 
-var subjects = []Subject{Floor, DaemonSet, Everynode, Gated, Default}
+var subjects = []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default}
 
 func (w *writer) mode(mode Mode) {
 	var walls, times, memory, cpu, requests [][]string
@@ -289,9 +289,11 @@ func (w *writer) simulator() {
 	var rows [][]string
 	row := func(name string, runs []Run) {
 		between := func(from, to int) string {
-			return fmt.Sprintf("%.2f / %.2f",
-				middle(runs, from, to, 50),
-				middle(runs, from, to, 99))
+			half, most := middle(runs, from, to, 50), middle(runs, from, to, 99)
+			if math.IsNaN(half) {
+				return "–" // a pod of the DaemonSet does not end
+			}
+			return fmt.Sprintf("%.2f / %.2f", half, most)
 		}
 		share := figures(runs, func(r *Run) float64 {
 			return 100 * r.Cost.CPU[Simulator] / r.Cost.Seconds / float64(max(w.Machine.Cores, 1))

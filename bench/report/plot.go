@@ -20,7 +20,7 @@ const (
 
 // colours are told apart also by those who see fewer of them (Okabe and Ito's palette).
 var colours = map[Subject]string{
-	Floor: "#000000", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7",
+	Floor: "#000000", Recorded: "#999999", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7",
 }
 
 // Plot shows in SVG what part of the nodes is done after how many seconds, in the run of each subject whose wall time is
@@ -37,7 +37,7 @@ func Plot(r *Report) string {
 	for _, s := range subjects {
 		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
 			x, height-20, x+24, height-20, colours[s], x+30, height-16, s)
-		x += 170
+		x += 152
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

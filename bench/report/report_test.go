@@ -62,6 +62,11 @@ func run(s Subject, mode Mode, pair int, cost float64) Run {
 		joined = 1
 	}
 	r.Nodes = rows(joined, wall/4)
+	if s == DaemonSet {
+		for _, row := range r.Nodes {
+			row[Ended] = 0 // never seen
+		}
+	}
 	if s == Everynode && mode == Existing {
 		r.Idle = &Idle{Cost: Cost{Seconds: 30, CPU: map[string]float64{Own: 0.1, "kube-apiserver": 1}}}
 	}

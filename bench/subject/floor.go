@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -34,6 +32,12 @@ const (
 	metadata = protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 )
 
+// The label and the prefix of the name that the pods of all floor programs have.
+const (
+	floorLabel, floorLabelValue = "bench", "floor"
+	floorPrefix                 = "floor-"
+)
+
 // Floor does the least that can be done over the API to run something once on each of a number of nodes, and know
 // that: create a pod that is bound to the node, patch the node when it has ended, delete the pod. It has
 // no retries, no limits, no status, and forgets all when it ends. In its favour: protobuf throughout, answers cut to
@@ -41,18 +45,24 @@ const (
 // when all are known, and no authorization to be looked up, since it is the administrator.
 type Floor struct {
 	client rest.Interface
+	writes floorWrites
 	nodes  int
 	// create and finish are the nodes that each of the two halves is due on.
 	create, finish chan string
 }
 
-// NewFloor is for that many nodes.
-func NewFloor(config *rest.Config, nodes int) (*Floor, error) {
+// NewFloor is for that many nodes. A recorded one makes the writes of the manager, with what is in them.
+func NewFloor(config *rest.Config, nodes int, recorded bool) (*Floor, error) {
 	client, err := clients(config, "everynode-bench-floor")
 	if err != nil {
 		return nil, err
 	}
-	return &Floor{client: client.CoreV1().RESTClient(), nodes: nodes, create: make(chan string, nodes), finish: make(chan string, nodes)}, nil
+	f := &Floor{client: client.CoreV1().RESTClient(), nodes: nodes, create: make(chan string, nodes), finish: make(chan string, nodes)}
+	f.writes = least{f.client}
+	if recorded {
+		f.writes = durable{f.client}
+	}
+	return f, nil
 }
 
 func clients(config *rest.Config, agent string) (kubernetes.Interface, error) {
@@ -126,26 +136,11 @@ func (f *Floor) work(ctx context.Context, todo *sync.WaitGroup) error {
 	}
 }
 
-func (f *Floor) start(ctx context.Context, node string) error {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "floor-" + node, Namespace: Namespace, Labels: map[string]string{"bench": "floor"}},
-		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers:  []corev1.Container{{Name: "task", Image: "registry.local/task"}},
-		},
-	}
-	return f.client.Post().Namespace(Namespace).Resource("pods").SetHeader("Accept", metadata).Body(pod).Do(ctx).Error()
-}
+func (f *Floor) start(ctx context.Context, node string) error { return f.writes.start(ctx, node) }
 
 func (f *Floor) end(ctx context.Context, node string, todo *sync.WaitGroup) error {
 	defer todo.Done()
-	patch := []byte(`{"metadata":{"labels":{"` + FloorLabel + `":"done"}}}`)
-	err := f.client.Patch(types.MergePatchType).Resource("nodes").Name(node).SetHeader("Accept", metadata).Body(patch).Do(ctx).Error()
-	if err != nil {
-		return err
-	}
-	return f.client.Delete().Namespace(Namespace).Resource("pods").Name("floor-"+node).SetHeader("Accept", metadata).Do(ctx).Error()
+	return f.writes.end(ctx, node)
 }
 
 // watchNodes hands on each node once, when it is Ready: kwok 0.8 loses pods that are bound earlier.
@@ -177,8 +172,8 @@ func ready(node *corev1.Node) bool {
 // watchPods hands on the node of each pod that has succeeded. The API server picks them out.
 func (f *Floor) watchPods(ctx context.Context) error {
 	known := map[string]bool{}
-	err := follow(ctx, f.client, "pods", "bench=floor", "status.phase=Succeeded", func(o runtime.Object) bool {
-		node := strings.TrimPrefix(o.(*corev1.Pod).Name, "floor-")
+	err := follow(ctx, f.client, "pods", floorLabel+"="+floorLabelValue, "status.phase=Succeeded", func(o runtime.Object) bool {
+		node := strings.TrimPrefix(o.(*corev1.Pod).Name, floorPrefix)
 		if !known[node] {
 			known[node] = true
 			f.finish <- node

@@ -46,6 +46,8 @@ func run(ctx context.Context, args []string) error {
 			return labeler(ctx)
 		case "render":
 			return render(args[1:])
+		case "cli":
+			return commandLine(ctx, args[1:])
 		}
 	}
 	return bench(ctx, args)
@@ -56,8 +58,12 @@ func config() (*rest.Config, error) {
 }
 
 func floor(ctx context.Context, args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: everynode-bench floor NODES")
+	if len(args) != 2 {
+		return errors.New("usage: everynode-bench floor NODES RECORDED")
+	}
+	recorded, err := strconv.ParseBool(args[1])
+	if err != nil {
+		return err
 	}
 	nodes, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -67,7 +73,7 @@ func floor(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	f, err := subject.NewFloor(c, nodes)
+	f, err := subject.NewFloor(c, nodes, recorded)
 	if err != nil {
 		return err
 	}
@@ -132,6 +138,31 @@ func bench(ctx context.Context, args []string) error {
 	r.Command = command(&b, only)
 	r.Commit = commit(ctx, b.Root)
 	return errors.Join(err, write(b.Out, r))
+}
+
+// commandLine measures whole runs of the command line, and prints a table of them.
+func commandLine(ctx context.Context, args []string) (err error) {
+	b := harness.Bench{Progress: os.Stderr}
+	set := flag.NewFlagSet("everynode-bench cli", flag.ContinueOnError)
+	set.IntVar(&b.Nodes, "nodes", 1000, "nodes of each run")
+	set.IntVar(&b.Pairs, "pairs", 3, "how many runs")
+	if err := set.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if set.NArg() > 0 || b.Nodes < 1 || b.Pairs < 1 {
+		return fmt.Errorf("unexpected arguments %q", args)
+	}
+	if b.Root, err = root(); err != nil {
+		return err
+	}
+	runs, err := b.CommandLine(ctx)
+	if len(runs) > 0 {
+		fmt.Print(report.CommandLineMarkdown(b.Nodes, runs))
+	}
+	return err
 }
 
 func prepare(b *harness.Bench, only string) (err error) {
