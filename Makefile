@@ -49,9 +49,14 @@ bench: ## Measure what Everynode costs, beside the least that is possible (N, PA
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
 
+.PHONY: bench-cli
+bench-cli: ## Measure a whole run of the command line, with the manager and simulated nodes (N, PAIRS).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	"$$program/everynode-bench" cli -nodes=$(N) -pairs=$(PAIRS)
+
 .PHONY: bench-go
-bench-go: ## Measure the planner and a pass of the controller by themselves.
-	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller
+bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
+	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller ./cmd/kubectl-everynode
 
 ##@ Develop
 
@@ -87,12 +92,12 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
-	go test -timeout=30m ./internal/plan -histories=$(HISTORIES)
+	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m ./internal/plan
 	go -C bench test ./...
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
-	go test -v -count=1 -timeout=40m ./test/mutants
+	go test -v -timeout=40m ./test/mutants
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server.
