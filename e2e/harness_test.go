@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,16 @@ func (w *world) tell() {
 	} {
 		out, err := install.Kubectl(w.ctx, real, "", args...)
 		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, err)
+	}
+	var nodes corev1.NodeList
+	if err := admin.List(w.ctx, &nodes); err != nil {
+		w.t.Log(err)
+	}
+	for _, node := range nodes.Items {
+		ready := func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue }
+		if !slices.ContainsFunc(node.Status.Conditions, ready) {
+			w.t.Log(real.NodeLogs(node.Name))
+		}
 	}
 }
 

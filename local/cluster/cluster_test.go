@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,7 @@ func TestRealNodes(t *testing.T) {
 		{"a silent kubelet makes its node unknown", testStopKubelet},
 		{"a reboot gives a new boot", testReboot},
 		{"a node rebooted from inside comes back", testRebootFromInside},
+		{"a node that cannot boot yet tries again", testBootsLater},
 		{"a new image gives a new machine", testReimage},
 		{"simulated nodes can be silenced rebooted and removed", testSimulated},
 		{"the API server restarts", testRestartAPIServer},
@@ -301,6 +303,31 @@ func testRebootFromInside(t *testing.T, c *cluster.Cluster, client kubernetes.In
 		}
 		return ""
 	})
+}
+
+// testBootsLater has something of the last boot in the way of the next one for a while.
+func testBootsLater(t *testing.T, c *cluster.Cluster, _ kubernetes.Interface) {
+	dir := filepath.Join(c.Dir(), "nodes", "node-1")
+	inTheWay := filepath.Join(dir, "boot_id")
+	if err := errors.Join(os.Remove(inTheWay), os.Mkdir(inTheWay, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	back := make(chan error, 1)
+	go func() { back <- c.RebootReady(ctx, "node-1") }()
+	eventually(t, time.Minute, func() string {
+		if log, err := os.ReadFile(filepath.Join(dir, "logs", "keeper.log")); err != nil || !strings.Contains(string(log), "booting, try 1 of") {
+			return fmt.Sprintf("the node did not try to boot: %v, %s", err, log)
+		}
+		return ""
+	})
+	if err := os.Remove(inTheWay); err != nil {
+		t.Error(err)
+	}
+	if err := <-back; err != nil {
+		t.Error(err)
+	}
 }
 
 func testReimage(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) {

@@ -283,13 +283,22 @@ func (c *Cluster) nodeFailure(name string) error {
 	return fmt.Errorf("the keeper of node %s ended", name)
 }
 
+// NodeLogs is the ends of a real node's logs, for whoever wants to know why it is not Ready; nothing of another node.
+func (c *Cluster) NodeLogs(name string) string {
+	if !c.isReal(name) {
+		return ""
+	}
+	var ends strings.Builder
+	for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
+		fmt.Fprintf(&ends, "\n%s: %s", name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
+	}
+	return ends.String()
+}
+
 // withNodeLogs adds the ends of a real node's logs to an error.
 func (c *Cluster) withNodeLogs(err error, name string) error {
-	if !c.isReal(name) {
-		return err
-	}
-	for _, log := range []string{"keeper.log", "containerd.log", "kubelet.log"} {
-		err = fmt.Errorf("%w\n%s: %s", err, name, logTail(filepath.Join(c.nodeDir(name), nodespec.LogDir, log)))
+	if logs := c.NodeLogs(name); logs != "" {
+		return fmt.Errorf("%w%s", err, logs)
 	}
 	return err
 }

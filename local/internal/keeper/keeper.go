@@ -81,31 +81,67 @@ func (k *keeper) answer(request nodespec.Request) nodespec.Response {
 	return nodespec.Response{Error: "the node did not start; see " + filepath.Join(k.spec.Dir, nodespec.LogDir, "keeper.log")}
 }
 
-// keep runs the node, one boot after the other.
+// running is a node that has been switched on.
+type running struct {
+	bootID  string
+	process *os.Process
+	ended   <-chan syscall.WaitStatus
+}
+
+// maxBoots is how often in a row a node that was up before is tried to boot again, bootPause apart: what the last
+// boot leaves in the kernel, a link or a control group, goes some time after its last process.
+const (
+	maxBoots  = 10
+	bootPause = time.Second
+)
+
+var errGaveUp = errors.New("the node's process 1 gave up")
+
+// keep runs the node, one boot after the other. Who makes the node hears at once that it cannot boot.
 func (k *keeper) keep() error {
-	var reply chan string
-	for {
-		id, ended, process, err := k.boot()
+	node, err := k.boot()
+	if err != nil {
+		return err
+	}
+	gaveUp := 0
+	for first := true; ; first = false {
+		reply, err := k.untilNextBoot(node)
+		if err == nil {
+			gaveUp = 0
+		} else if gaveUp++; first || gaveUp == maxBoots {
+			return err
+		} else {
+			time.Sleep(bootPause)
+		}
+		node, err = k.bootAgain()
 		if reply != nil {
-			reply <- id
+			reply <- node.bootID
 		}
 		if err != nil {
-			return err
-		}
-		if reply, err = k.untilNextBoot(ended, process); err != nil {
 			return err
 		}
 	}
 }
 
+func (k *keeper) bootAgain() (running, error) {
+	for try := 1; ; try++ {
+		node, err := k.boot()
+		if err == nil || try == maxBoots {
+			return node, err
+		}
+		log.Printf("booting, try %d of %d: %v", try, maxBoots, err)
+		time.Sleep(bootPause)
+	}
+}
+
 // untilNextBoot returns when the node has ended and is to start again, with the channel of who asked
-// for that; nil when the node itself did.
-func (k *keeper) untilNextBoot(ended <-chan syscall.WaitStatus, process *os.Process) (reply chan string, err error) {
+// for that; nil when the node itself did. An error is errGaveUp.
+func (k *keeper) untilNextBoot(node running) (reply chan string, err error) {
 	select {
-	case status := <-ended:
+	case status := <-node.ended:
 		log.Printf("the node ended: %v", status)
 		if status.Exited() && status.ExitStatus() != 0 {
-			return nil, errors.New("the node's process 1 gave up")
+			return nil, errGaveUp
 		}
 		// The kernel shows reboot(2) from inside as the end of process 1 by SIGHUP for a restart
 		// and by SIGINT for a halt. What is off stays off until someone asks for a boot.
@@ -114,31 +150,31 @@ func (k *keeper) untilNextBoot(ended <-chan syscall.WaitStatus, process *os.Proc
 		}
 		return nil, nil
 	case reply := <-k.requests:
-		if err := process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := node.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			log.Printf("ending the node: %v", err)
 		}
-		<-ended
+		<-node.ended
 		return reply, nil
 	}
 }
 
 // boot starts the node's process 1 with a new boot ID.
-func (k *keeper) boot() (string, <-chan syscall.WaitStatus, *os.Process, error) {
+func (k *keeper) boot() (running, error) {
 	if err := cgroups.Clear(k.spec.Cgroup, clearLimit); err != nil {
-		return "", nil, nil, err
+		return running{}, err
 	}
 	id := newUUID()
 	if err := os.WriteFile(filepath.Join(k.spec.Dir, nodespec.BootIDFile), []byte(id+"\n"), 0o444); err != nil {
-		return "", nil, nil, fmt.Errorf("writing the boot ID: %w", err)
+		return running{}, fmt.Errorf("writing the boot ID: %w", err)
 	}
 	socket, err := k.listener.File()
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("handing the socket over: %w", err)
+		return running{}, fmt.Errorf("handing the socket over: %w", err)
 	}
 	defer socket.Close()
 	theirs, ours, err := os.Pipe()
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("making the keeper's pipe: %w", err)
+		return running{}, fmt.Errorf("making the keeper's pipe: %w", err)
 	}
 	defer theirs.Close()
 	cmd := exec.Command("/proc/self/exe", "init", k.spec.Dir)
@@ -147,7 +183,7 @@ func (k *keeper) boot() (string, <-chan syscall.WaitStatus, *os.Process, error) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
-		return "", nil, nil, fmt.Errorf("starting the node's process 1: %w", err)
+		return running{}, fmt.Errorf("starting the node's process 1: %w", err)
 	}
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() {
@@ -159,9 +195,9 @@ func (k *keeper) boot() (string, <-chan syscall.WaitStatus, *os.Process, error) 
 	if err := k.connect(cmd.Process.Pid, ours); err != nil {
 		_ = cmd.Process.Kill()
 		<-ended
-		return "", nil, nil, err
+		return running{}, err
 	}
-	return id, ended, cmd.Process, nil
+	return running{bootID: id, process: cmd.Process, ended: ended}, nil
 }
 
 // connect records the node, plugs its network in and lets it go on.

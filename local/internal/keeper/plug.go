@@ -3,7 +3,9 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 
@@ -15,7 +17,8 @@ import (
 // node's last process, which may be later than this.
 func plug(spec *nodespec.Spec, pid int) error {
 	if old, err := netlink.LinkByName(spec.HostLink); err == nil {
-		if err := netlink.LinkDel(old); err != nil {
+		// The kernel may have been faster.
+		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, syscall.ENODEV) {
 			return fmt.Errorf("removing the link of the last boot: %w", err)
 		}
 	}
