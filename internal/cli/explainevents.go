@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // attemptReasons are those of events that tell how an attempt ended.
@@ -24,8 +24,9 @@ func attemptEvents(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, 
 	err := eachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			e := &page.Items[i]
-			if e.Related != nil && e.Related.Kind == "Node" && e.Related.UID == node.UID && slices.Contains(attemptReasons, e.Reason) {
-				told = append(told, toldBy(e, job, node.Name))
+			ended, ok := record.ParseEnded(e.Message)
+			if ok && e.Related != nil && e.Related.Kind == "Node" && e.Related.UID == node.UID && slices.Contains(attemptReasons, e.Reason) {
+				told = append(told, toldBy(e, ended))
 			}
 		}
 		page = corev1.EventList{}
@@ -34,14 +35,12 @@ func attemptEvents(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, 
 	return told, err
 }
 
-// toldBy is an event without what its reader knows: the manager's names which NodeJob and which node it is about.
-func toldBy(e *corev1.Event, job *v1alpha1.NodeJob, node string) view.Event {
+func toldBy(e *corev1.Event, ended record.Ended) view.Event {
 	at := e.EventTime.Time
 	if at.IsZero() {
 		at = cmp.Or(e.FirstTimestamp, e.LastTimestamp).Time
 	}
-	note := strings.TrimPrefix(e.Message, "NodeJob "+job.Namespace+"/"+job.Name+" on ")
-	told := view.Event{At: at, Until: at, Count: 1, Rollback: e.Action == "Rollback", Note: strings.TrimPrefix(note, "node "+node+": ")}
+	told := view.Event{At: at, Until: at, Count: 1, Ended: ended}
 	if e.Series != nil {
 		told.Count, told.Until = e.Series.Count, e.Series.LastObservedTime.Time
 	}

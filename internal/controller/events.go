@@ -41,15 +41,15 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 		}
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
-			fmt.Sprintf("node %s: attempt %d was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rec.Message))
+			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Attempt: a.Pod.Attempt, How: disrupted, Said: rec.Message}))
 	case record.Rebooting: // see above
 	case record.Failed:
-		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
+		reason, next := v1alpha1.ReasonAttemptFailed, "tried again"
 		if a.Final {
-			reason, what = v1alpha1.ReasonRetriesExhausted, "it is not tried again"
+			reason, next = v1alpha1.ReasonRetriesExhausted, "not tried again"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
-			fmt.Sprintf("attempt %d failed (%s%s), %s%s", rec.Attempts, rec.Reason, exitCode(rec.ExitCode), what, said(rec.Message)))
+			record.Ended{Attempt: rec.Attempts, How: failed(rec.Reason, rec.ExitCode), Next: next, Said: said(rec.Message)}.String())
 	}
 }
 
@@ -63,32 +63,29 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonRolledBack, actionRollback, "the rollback has succeeded")
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
-			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count: %s", a.Node, a.Pod.Attempt, rb.Message))
+			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Rollback: true, Attempt: a.Pod.Attempt, How: disrupted, Said: rb.Message}))
 	case record.Rebooting: // no rollback reboots
 	case record.Failed:
-		reason, what := v1alpha1.ReasonAttemptFailed, "it is tried again"
+		reason, next := v1alpha1.ReasonAttemptFailed, "tried again"
 		if a.Final {
-			reason, what = v1alpha1.ReasonRollbackFailed, "it is not tried again, and nobody knows what state the node is in"
+			reason, next = v1alpha1.ReasonRollbackFailed, "not tried again, and nobody knows what state the node is in"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
-			fmt.Sprintf("attempt %d of the rollback failed (%s%s), %s%s", rb.Attempts, rb.Reason, exitCode(rb.ExitCode), what, said(rb.Message)))
+			record.Ended{Rollback: true, Attempt: rb.Attempts, How: failed(rb.Reason, rb.ExitCode), Next: next, Said: said(rb.Message)}.String())
 	}
 }
 
-// said is what the attempt printed last, if anything.
-func said(message string) string {
-	if message == "" {
-		return ""
-	}
-	return ": " + outcome.Clean(message, 512)
-}
+const disrupted = "was disrupted and does not count"
 
-func exitCode(code *int32) string {
+func failed(reason string, code *int32) string {
 	if code == nil {
-		return ""
+		return fmt.Sprintf("failed (%s)", reason)
 	}
-	return fmt.Sprintf(", exit code %d", *code)
+	return fmt.Sprintf("failed (%s, exit code %d)", reason, *code)
 }
+
+// said is as much of what the attempt printed last as an event has room for.
+func said(message string) string { return outcome.Clean(message, 512) }
 
 // quiet are the marks that belong to a run which goes as it should: they have no events, as a success has none.
 var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished}

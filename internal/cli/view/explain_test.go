@@ -121,10 +121,10 @@ func TestEachNodeIsExplained(t *testing.T) {
 	told := map[string]func(*Explain){
 		"failed-and-rolled-back": func(e *Explain) {
 			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Note: "attempt 1 failed (TaskFailed, exit code 3), it is tried again: cannot write\n\x1b[2J: try again"},
-				{At: before(15 * time.Minute), Count: 1, Note: "attempt 3 was disrupted and does not count: the pod was deleted while the task ran"},
-				{At: before(9*time.Minute - time.Millisecond), Count: 1, Note: "attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write"},
-				{At: before(8*time.Minute + time.Second), Count: 1, Rollback: true, Note: "attempt 1 of the rollback failed (DeadlineExceeded), it is tried again"},
+				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Ended: ended("attempt 1 failed (TaskFailed, exit code 3), it is tried again: cannot write\n\x1b[2J: try again")},
+				{At: before(15 * time.Minute), Count: 1, Ended: ended("attempt 3 was disrupted and does not count: the pod was deleted while the task ran")},
+				{At: before(9*time.Minute - time.Millisecond), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write")},
+				{At: before(8*time.Minute + time.Second), Count: 1, Ended: ended("attempt 1 of the rollback failed (DeadlineExceeded), it is tried again")},
 			}
 		},
 		"whose-events-are-forbidden": func(e *Explain) {
@@ -132,8 +132,8 @@ func TestEachNodeIsExplained(t *testing.T) {
 		},
 		"whose-record-was-taken-off": func(e *Explain) {
 			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 1, Note: "attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write"},
-				{At: before(3 * time.Minute), Count: 1, Note: "attempt 2 failed (TaskFailed, exit code 5), it is tried again: a pod says it, too"},
+				{At: before(25 * time.Minute), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write")},
+				{At: before(3 * time.Minute), Count: 1, Ended: ended("attempt 2 failed (TaskFailed, exit code 5), it is tried again: a pod says it, too")},
 			}
 		},
 	}
@@ -153,6 +153,11 @@ func TestEachNodeIsExplained(t *testing.T) {
 			}
 		})
 	}
+}
+
+func ended(note string) record.Ended {
+	e, _ := record.ParseEnded(note)
+	return e
 }
 
 func failed(r *record.Record, attempts int32) {

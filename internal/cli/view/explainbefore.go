@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/text"
@@ -18,9 +17,7 @@ type Event struct {
 	// Count is how many there were of the kind, the last at Until: a cluster keeps the words of the first.
 	Count int32
 	Until time.Time
-	// Rollback is true for an attempt of the rollback.
-	Rollback bool
-	Note     string
+	record.Ended
 }
 
 // before is what is known of the attempts before the last.
@@ -47,7 +44,7 @@ func (e Explain) earlier(rec *record.Record) []Event {
 	var earlier []Event
 	for _, event := range e.Events {
 		byPod := slices.ContainsFunc(e.Pods, func(p plan.Pod) bool {
-			return p.Exit != nil && event.Rollback == (p.Runs == task.Rollback) && strings.HasPrefix(event.Note, fmt.Sprintf("attempt %d ", p.Attempt))
+			return p.Exit != nil && event.Rollback == (p.Runs == task.Rollback) && event.Attempt == p.Attempt
 		})
 		if last := lastEnd(rec, event.Rollback); !byPod && (last.IsZero() || event.At.Before(last)) {
 			earlier = append(earlier, event)
@@ -71,9 +68,9 @@ func lastEnd(rec *record.Record, rollback bool) time.Time {
 
 // tell is an event as a sentence, and what the attempt printed.
 func (e Explain) tell(event Event) (sentence, printed string) {
-	sentence, next, found := strings.Cut(event.Note, ", it is ")
-	if found {
-		_, printed, _ = strings.Cut(next, ": ")
+	sentence, printed = event.Sentence(), event.Said
+	if event.Next == "" && printed != "" { // the manager's words, not the task's
+		sentence, printed = sentence+": "+printed, ""
 	}
 	sentence += fmt.Sprintf(", at %s (%s ago)", clock(e.Now, event.At), ago(e.Now, event.At))
 	if event.Count > 1 {
