@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,7 +58,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	if followed[pod.UID] || pod.Status.Phase == corev1.PodPending {
 		return
 	}
-	f := follower{logsOptions: o, pod: pod}
+	f := follower{logsOptions: o, pod: pod, log: logTail{pods: o.pods, pod: pod.Name, container: containerOf(pod), lines: o.tail}}
 	if group.TryGo(func() error { return f.follow(ctx) }) {
 		followed[pod.UID] = true
 	}
@@ -100,27 +97,18 @@ func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]co
 	return o.thatFailed(pods, records), nil
 }
 
-// follower prints the log of a pod as it comes, however often it has to be opened for that. What was printed is known by
-// the times that the kubelet gives to lines: a log may be rotated meanwhile, so that counting is no help.
+// follower prints the log of a pod as it comes.
 type follower struct {
 	*logsOptions
 	pod *corev1.Pod
-	// last is the time of the last line that was printed, and same how many lines of that time were.
-	last time.Time
-	same int
-	// skip is true until a log that was opened again has come to where it had broken off; again counts the lines of
-	// the last time that are still to come once more.
-	skip  bool
-	again int
-	// rest is a line whose end has not come.
-	rest string
+	log logTail
 }
 
 // follow ends with the log. One that cannot be read is no reason to stop with the others.
 func (f *follower) follow(ctx context.Context) error {
 	for try := 1; ; try++ {
 		ended := hasEnded(f.pod)
-		printed, err := f.read(ctx)
+		printed, err := f.log.read(ctx, f.print)
 		if printed {
 			try = 1
 		}
@@ -153,7 +141,7 @@ func isLasting(err error) bool {
 
 // finish says what is missing of a log, if something is. That nobody answers, or that no logs may be read, ends all.
 func (f *follower) finish(err error) error {
-	f.flush()
+	f.log.flush(f.print)
 	var answer apierrors.APIStatus
 	switch code := CodeOf(Explain(err)); {
 	case err == nil:
@@ -188,71 +176,6 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// read prints what comes after the lines that were printed already, until the log ends, or breaks off.
-func (f *follower) read(ctx context.Context) (printed bool, err error) {
-	options := &corev1.PodLogOptions{Container: containerOf(f.pod), Follow: true, Timestamps: true}
-	if !f.last.IsZero() {
-		options.SinceTime = new(metav1.NewTime(f.last)) // which is told in whole seconds
-	} else if f.tail >= 0 {
-		options.TailLines = &f.tail
-	}
-	f.skip, f.again, f.rest = !f.last.IsZero(), f.same, ""
-	stream, err := f.pods.GetLogs(f.pod.Name, options).Stream(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = stream.Close() }()
-	r := bufio.NewReaderSize(stream, maxLine)
-	begins, fresh := true, true
-	for {
-		piece, err := r.ReadSlice('\n')
-		line := strings.TrimSuffix(string(piece), "\n")
-		switch {
-		case errors.Is(err, io.EOF):
-			f.rest = line
-			return printed, nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return printed, err // half a line comes again
-		case begins:
-			line, fresh = f.take(line)
-		}
-		if fresh {
-			f.line(f.pod.Spec.NodeName, spaced(line))
-			printed = true
-		}
-		begins = err == nil // one that is longer than the buffer comes in pieces
-	}
-}
-
-// flush prints a last line that has no end.
-func (f *follower) flush() {
-	if line, fresh := f.take(f.rest); fresh && line != "" {
-		f.line(f.pod.Spec.NodeName, spaced(line))
-	}
-}
-
-// take takes the time off a line, and is false for a line that was printed already.
-func (f *follower) take(stamped string) (line string, fresh bool) {
-	stamp, line, _ := strings.Cut(stamped, " ")
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if err != nil {
-		return stamped, true
-	}
-	if f.skip {
-		switch {
-		case at.Before(f.last):
-			return "", false
-		case at.Equal(f.last) && f.again > 0:
-			f.again--
-			return "", false
-		}
-		f.skip = false
-	}
-	switch at.Compare(f.last) {
-	case 1:
-		f.last, f.same = at, 1
-	case 0:
-		f.same++
-	}
-	return line, true
+func (f *follower) print(piece string, _ bool) {
+	f.line(f.pod.Spec.NodeName, spaced(strings.TrimSuffix(piece, "\n")))
 }

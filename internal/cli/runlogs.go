@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
@@ -145,12 +144,12 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 		return err
 	}
 	defer giveBack()
-	var read int64
+	log := logTail{pods: l.pods, pod: name, container: task.ContainerName, lines: -1}
+	defer log.flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
 	var tries logAttempts
 	for {
-		before := read
-		err := l.readOnce(ctx, name, uid, &read)
-		if read > before {
+		progress, err := l.readOnce(ctx, &log, uid)
+		if progress {
 			tries = logAttempts{}
 		}
 		if tries.count(err); ctx.Err() != nil || tries.isFinal(err) {
@@ -190,41 +189,27 @@ func (a *logAttempts) isFinal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.away >= logAwayTries))
 }
 
-// readOnce sends what comes after the bytes that were read already.
-func (l *logs) readOnce(ctx context.Context, name string, uid types.UID, read *int64) error {
-	stream, err := l.pods.GetLogs(name, &corev1.PodLogOptions{Container: task.ContainerName, Follow: true}).Stream(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stream.Close() }()
-	if _, err := io.CopyN(io.Discard, stream, *read); errors.Is(err, io.EOF) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	buffer := make([]byte, logChunk)
-	for {
-		n, err := stream.Read(buffer)
-		if n > 0 {
-			*read += int64(n)
-			if !l.send(ctx, logPart{pod: uid, data: append([]byte(nil), buffer[:n]...)}) {
-				return ctx.Err()
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+// readOnce sends what a log has that was not sent, many lines at once where there are many.
+func (l *logs) readOnce(ctx context.Context, log *logTail, uid types.UID) (progress bool, err error) {
+	var ready []byte
+	send := func() {
+		if len(ready) > 0 {
+			l.send(ctx, logPart{pod: uid, data: ready})
+			ready = nil
 		}
 	}
+	defer send()
+	return log.read(ctx, func(piece string, more bool) {
+		if ready = append(ready, piece...); !more || len(ready) >= logChunk {
+			send()
+		}
+	})
 }
 
-func (l *logs) send(ctx context.Context, part logPart) bool {
+// send is in vain when nobody wants it any more.
+func (l *logs) send(ctx context.Context, part logPart) {
 	select {
 	case l.parts <- part:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

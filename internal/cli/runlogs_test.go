@@ -34,12 +34,12 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 			r := aRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				switch n := opened.Add(1); {
 				case n == 1:
-					_, _ = io.WriteString(w, "one\n")
+					_, _ = io.WriteString(w, at(0, "one")+"\n")
 					breakOff(w)
 				case n <= away+1:
 					tt.refusal(w)
 				default:
-					_, _ = io.WriteString(w, "one\ntwo\n")
+					_, _ = io.WriteString(w, at(0, "one")+"\n"+at(1, "two")+"\n")
 				}
 			}))
 			pods, err := r.Pods("ns")

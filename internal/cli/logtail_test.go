@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestALogThatIsOpenedAgainIsReadOn has the answers that a kubelet gives to each opening of one log. All but the last break off.
+func TestALogThatIsOpenedAgainIsReadOn(t *testing.T) {
+	long, other := strings.Repeat("0123456789", 3*maxLine/10), strings.Repeat("abcdefghij", 3*maxLine/10)
+	tests := map[string]struct {
+		answers []string
+		want    string
+	}{
+		"in one go":              {[]string{at(0, "one\n") + at(0, "two\n")}, "one\ntwo\n"},
+		"between two lines":      {[]string{at(0, "one\n"), at(0, "one\n") + at(1, "two\n")}, "one\ntwo\n"},
+		"in the middle of one":   {[]string{at(0, "one\n") + at(1, "tw"), at(0, "one\n") + at(1, "two\n")}, "one\ntwo\n"},
+		"lines of the same time": {[]string{at(0, "a\n") + at(0, "a\n"), at(0, "a\n") + at(0, "a\n") + at(0, "a\n") + at(0, "b\n")}, "a\na\na\nb\n"},
+		"a log that was rotated": {[]string{at(0, "one\n") + at(1000, "two\n"), at(1000, "two\n") + at(1001, "three\n")}, "one\ntwo\nthree\n"},
+		"and has lost lines":     {[]string{at(0, "one\n") + at(1000, "two\n"), at(1005, "three\n")}, "one\ntwo\nthree\n"},
+		"no newline at the end":  {[]string{at(0, "one\n") + at(1, "tw"), at(0, "one\n") + at(1, "two")}, "one\ntwo"},
+		"a long line":            {[]string{at(0, long+"\n") + at(1, "two\n")}, long + "\ntwo\n"},
+		"in a long line":         {[]string{at(0, "one\n") + at(1, long[:2*maxLine]), at(0, "one\n") + at(1, long+"\n") + at(2, "two\n")}, "one\n" + long + "\ntwo\n"},
+		"twice in a long line": {
+			[]string{at(0, "one\n") + at(0, long[:2*maxLine]), at(0, "one\n") + at(0, long[:maxLine]), at(0, "one\n") + at(0, long+"\n") + at(0, "two\n")},
+			"one\n" + long + "\ntwo\n",
+		},
+		"in the second of two long lines": {
+			[]string{at(0, long+"\n") + at(0, other[:2*maxLine]), at(0, long+"\n") + at(0, other+"\n")}, long + "\n" + other + "\n",
+		},
+		"a long line without an end": {[]string{at(0, long[:2*maxLine]), at(0, long)}, long},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			opened := 0
+			r := aRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, tt.answers[opened])
+				if opened++; opened < len(tt.answers) {
+					breakOff(w)
+				}
+			}))
+			pods, err := r.Pods("ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			hand := func(piece string, _ bool) { got.WriteString(piece) }
+			log := logTail{pods: pods, pod: "p", lines: -1}
+			for i := range tt.answers {
+				if _, err := log.read(t.Context(), hand); (err == nil) != (i == len(tt.answers)-1) {
+					t.Errorf("opened for the %d. time it ends with %v", i+1, err)
+				}
+			}
+			log.flush(hand)
+			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
+				t.Errorf("-want +got\n%.2000s", diff)
+			}
+		})
+	}
+}
