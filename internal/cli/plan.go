@@ -35,7 +35,7 @@ func newPlanCommand(f *Factory) *cobra.Command {
 		Short: "Show what a NodeJob would do to this cluster, and change nothing",
 		Long: `Show what the NodeJobs of a file would do to this cluster as it is now: which nodes match, in which steps and order,
 which do not and why, what would be cordoned, which pods a drain would evict, and what would block it. Several NodeJobs may
-depend on each other. Nothing is changed: the only write is a dry run, by which the API server checks the file.`,
+depend on each other, and name ConfigMaps and Secrets of the file. Nothing is changed: the only write is a dry run, by which the API server checks the file.`,
 		Example: `  kubectl everynode plan -f max-map-count.yaml
 
   # from a pipe, with all names
@@ -49,7 +49,7 @@ depend on each other. Nothing is changed: the only write is a dry run, by which 
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, or - for standard input")
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, and the ConfigMaps and Secrets that they name; - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	addOutput(cmd, &o.output, outputWide, outputJSON)
 	return cmd
@@ -70,21 +70,21 @@ func (o *planOptions) complete() (err error) {
 }
 
 func (o *planOptions) run(ctx context.Context) error {
-	jobs, skipped, err := readFile(o.file, o.In)
+	file, err := readFile(o.file, o.In, o.namespace)
 	if err != nil {
 		return err
 	}
-	for _, kind := range skipped {
-		o.Tell(text.Toned(text.Dim, "-- left out, since it is no NodeJob: "+kind))
+	for _, kind := range file.skipped {
+		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
 	}
-	if len(jobs) == 0 {
+	if len(file.jobs) == 0 {
 		return Failf(ExitNotFound, "there is no NodeJob in %s", o.file)
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
 	if err != nil {
 		return err
 	}
-	plans, err := o.draft(ctx, &seen, jobs)
+	plans, err := o.draft(ctx, &seen, file)
 	if err != nil {
 		return err
 	}
@@ -126,19 +126,16 @@ type planResult struct {
 
 // draft is what the NodeJobs of the file would be, each with the revision that it would have. They are added to what is
 // seen, since they may depend on each other.
-func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, jobs []*v1alpha1.NodeJob) ([]view.Plan, error) {
-	plans := make([]view.Plan, 0, len(jobs))
-	for i, job := range jobs {
-		if job.Namespace == "" {
-			job.Namespace = o.namespace
-		}
+func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *planFile) ([]view.Plan, error) {
+	plans := make([]view.Plan, 0, len(file.jobs))
+	for i, job := range file.jobs {
 		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != outputPeople}
 		job, err := o.dryRun(ctx, job, unmade(i), &v)
 		if err != nil {
 			return nil, err
 		}
 		v.Job = job
-		source, obstacle, err := observe.Source(job, o.fetch(ctx, job, &v))
+		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
 			return nil, Explain(err)
 		}
@@ -222,38 +219,53 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	return would, nil
 }
 
-// fetch reads what the NodeJob refers to, with the user's own rights.
-func (o *planOptions) fetch(ctx context.Context, job *v1alpha1.NodeJob, v *view.Plan) observe.Fetch {
+// fetch reads what the NodeJob refers to, from the file, or with the user's own rights.
+func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) observe.Fetch {
 	return observe.Fetch{
 		Script: func(_ string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
-			configMap, err := o.configMap(ctx, job.Namespace, ref.Name)
+			configMap, err := o.configMap(ctx, file, client.ObjectKey{Namespace: v.Job.Namespace, Name: ref.Name})
 			if err != nil {
 				return "", false, err
 			}
 			script, ok := configMap.Data[ref.Key]
 			return script, ok, nil
 		},
-		Contents: func() ([]string, *plan.Obstacle, error) { return o.contents(ctx, job, v) },
+		Contents: func() ([]string, *plan.Obstacle, error) { return o.contents(ctx, file, v) },
 	}
 }
 
-// contents are hashes of what rerun.onChangeOf names. A Secret that the user may not read makes the revision a guess.
-func (o *planOptions) contents(ctx context.Context, job *v1alpha1.NodeJob, v *view.Plan) ([]string, *plan.Obstacle, error) {
+// contents are hashes of what rerun.onChangeOf names. A Secret that the user may not read, or that is to be made,
+// makes the revision a guess.
+func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *plan.Obstacle, error) {
+	guess := func(as string, ref v1alpha1.ContentRef, why any) {
+		v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", ref.Kind, ref.Name, as, why))
+	}
 	var hashes []string
-	for _, ref := range job.Spec.Rerun.OnChangeOf {
-		hash, err := o.contentHash(ctx, job.Namespace, ref)
+	for _, ref := range v.Job.Spec.Rerun.OnChangeOf {
+		hash, guessed, err := o.contentHash(ctx, file, client.ObjectKey{Namespace: v.Job.Namespace, Name: ref.Name}, ref.Kind)
 		switch {
 		case apierrors.IsForbidden(err):
-			v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s had changed: %s", ref.Kind, ref.Name, Explain(err)))
+			guess("had changed", ref, Explain(err))
 			hash = "not known"
 		case apierrors.IsNotFound(err):
 			return nil, &plan.Obstacle{Reason: map[v1alpha1.ContentKind]string{
 				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
-			}[ref.Kind], Message: fmt.Sprintf("spec.rerun.onChangeOf: %s %s/%s does not exist. Create it first", ref.Kind, job.Namespace, ref.Name)}, nil
+			}[ref.Kind], Message: fmt.Sprintf("spec.rerun.onChangeOf: %s %s/%s does not exist. Create it first", ref.Kind, v.Job.Namespace, ref.Name)}, nil
 		case err != nil:
 			return nil, nil, err
+		case guessed:
+			guess("were there", ref, "one that is made counts as another")
 		}
 		hashes = append(hashes, hash)
 	}
 	return hashes, nil, nil
+}
+
+func (o *planOptions) contentHash(ctx context.Context, file *planFile, key client.ObjectKey, kind v1alpha1.ContentKind) (hash string, guessed bool, err error) {
+	if kind == v1alpha1.ContentConfigMap {
+		configMap, err := o.configMap(ctx, file, key)
+		return task.ContentHash("", observe.ConfigMapData(configMap)), false, err
+	}
+	secret, guessed, err := o.secret(ctx, file, key)
+	return task.ContentHash(secret.UID, secret.Data), guessed, err
 }

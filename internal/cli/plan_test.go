@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -21,6 +23,8 @@ type planServer struct {
 	t     *testing.T
 	nodes []corev1.Node
 	jobs  []v1alpha1.NodeJob
+	// secret is the only Secret there is, if any; no ConfigMap is there.
+	secret *corev1.Secret
 }
 
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +45,10 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
 		answer(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
+		answer(w, s.secret)
+	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
 	case named:
 		for i := range s.jobs {
 			if s.jobs[i].Name == name {
@@ -124,5 +132,81 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAPlanReadsWhatTheFileAppliesWithTheNodeJob has ConfigMaps and a Secret that are not there yet, or not so.
+func TestAPlanReadsWhatTheFileAppliesWithTheNodeJob(t *testing.T) {
+	const file = `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: job}
+spec:
+  task: {scriptFrom: {configMapKeyRef: {name: NAME, key: run.sh}}}
+  rerun: {onChangeOf: [{kind: Secret, name: token}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: scripts}
+data: {run.sh: "true"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: token, namespace: ns}
+data: {a: b25l}
+stringData: {b: two}
+`
+	there := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token", UID: "u-1"}, Data: map[string][]byte{"a": []byte("old")}}
+	would := map[string][]byte{"a": []byte("one"), "b": []byte("two")}
+	for name, tt := range map[string]struct {
+		configMap string
+		secret    *corev1.Secret
+		wantUID   types.UID
+		wantNotes []string
+		// wantStalled is a reason.
+		wantStalled string
+	}{
+		"a Secret that is there":        {"scripts", there, "u-1", nil, ""},
+		"a Secret that is not":          {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
+		"a ConfigMap that is not there": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, out, errs := against(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
+			f.In = strings.NewReader(strings.Replace(file, "NAME", tt.configMap, 1))
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			var result planResult
+			if err := json.Unmarshal([]byte(out.String()), &result); err != nil {
+				t.Fatalf("%v in %s", err, out)
+			}
+			got := result.NodeJobs[0]
+			if tt.wantStalled != "" {
+				if got.Stalled == nil || got.Stalled.Reason != tt.wantStalled {
+					t.Errorf("it is stalled by %+v, want %s", got.Stalled, tt.wantStalled)
+				}
+				return
+			}
+			spec := &v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}}}}
+			want := task.Revision(spec, task.Source{Script: "true", Contents: []string{task.ContentHash(tt.wantUID, would)}})
+			if got.Revision != want || got.Stalled != nil || !slices.Equal(got.Notes, tt.wantNotes) {
+				t.Errorf("got revision %s, %+v, %q; want revision %s, %q", got.Revision, got.Stalled, got.Notes, want, tt.wantNotes)
+			}
+			if errs.String() != "" {
+				t.Errorf("it said %s", errs)
+			}
+		})
+	}
+}
+
+func TestAFileIsReadStrictly(t *testing.T) {
+	for document, want := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}":                                  "datas",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": "script",
+	} {
+		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || CodeOf(err) != ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is answered by %v", document, err)
+		}
 	}
 }

@@ -1,81 +1,39 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/task"
 )
 
-// readFile reads the NodeJobs of a file; skipped are the kinds of what else is in it. A field that no NodeJob has is an
-// error: it is most often a field in the wrong place.
-func readFile(name string, in io.Reader) (jobs []*v1alpha1.NodeJob, skipped []string, err error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, nil, Failf(ExitUsage, "%w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
+// configMap is a ConfigMap as it would be: as the file has it, or else as it is.
+func (o *planOptions) configMap(ctx context.Context, file *planFile, key client.ObjectKey) (*corev1.ConfigMap, error) {
+	if configMap, ok := file.configMaps[key]; ok {
+		return configMap, nil
 	}
-	documents := yaml.NewYAMLReader(bufio.NewReader(in))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return jobs, skipped, nil
-		}
-		if err != nil {
-			return nil, nil, Failf(ExitUsage, "reading %s: %w", name, err)
-		}
-		var kind metav1.TypeMeta
-		if err := sigsyaml.Unmarshal(document, &kind); err != nil {
-			return nil, nil, Failf(ExitUsage, "reading %s: %w", name, err)
-		}
-		switch {
-		case kind.Kind == "":
-			continue
-		case kind.Kind != "NodeJob" || kind.APIVersion != v1alpha1.GroupVersion.String():
-			skipped = append(skipped, kind.APIVersion+" "+kind.Kind)
-			continue
-		}
-		job := &v1alpha1.NodeJob{}
-		if err := sigsyaml.UnmarshalStrict(document, job); err != nil {
-			return nil, nil, Failf(ExitUsage, "reading the NodeJob of %s: %w", name, err)
-		}
-		jobs = append(jobs, job)
-	}
-}
-
-func (o *planOptions) configMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	var configMap corev1.ConfigMap
-	err := o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &configMap)
+	err := o.client.Get(ctx, key, &configMap)
 	return &configMap, err
 }
 
-func (o *planOptions) contentHash(ctx context.Context, namespace string, ref v1alpha1.ContentRef) (string, error) {
-	if ref.Kind == v1alpha1.ContentConfigMap {
-		configMap, err := o.configMap(ctx, namespace, ref.Name)
-		return task.ContentHash("", observe.ConfigMapData(configMap)), err
+// secret is the same for a Secret; guessed is true for one that is not there yet, since its UID counts.
+func (o *planOptions) secret(ctx context.Context, file *planFile, key client.ObjectKey) (secret *corev1.Secret, guessed bool, err error) {
+	secret = &corev1.Secret{}
+	err = o.client.Get(ctx, key, secret)
+	if would, ok := file.secrets[key]; ok && client.IgnoreNotFound(err) == nil {
+		secret.Data = would.Data
+		return secret, err != nil, nil
 	}
-	var secret corev1.Secret
-	err := o.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &secret)
-	return task.ContentHash(secret.UID, secret.Data), err
+	return secret, false, err
 }
 
 // maxDrainLooks bounds the nodes whose pods are looked at unless all is asked for: each costs a request.

@@ -336,7 +336,7 @@ Around it
   plan-3  nothing to evict
 `
 	got.out = timeless(got.out)
-	wantTold(t, "plan", told{0, want, "-- left out, since it is no NodeJob: v1 ConfigMap\n"}, got)
+	wantTold(t, "plan", told{0, want, "-- left out, since no plan depends on it: v1 Service\n"}, got)
 
 	content, err = os.ReadFile(audit)
 	must(t, err)
@@ -380,7 +380,7 @@ spec:
   disruption: {reboot: Always, drain: {}}
 ---
 apiVersion: v1
-kind: ConfigMap
+kind: Service
 metadata: {name: other}
 `
 

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// planFile is what a file has: NodeJobs, and what they may refer to, which is applied with them.
+type planFile struct {
+	// namespace is that of all that names none.
+	namespace  string
+	jobs       []*v1alpha1.NodeJob
+	configMaps map[client.ObjectKey]*corev1.ConfigMap
+	secrets    map[client.ObjectKey]*corev1.Secret
+	// skipped are the kinds of what else is in it.
+	skipped []string
+}
+
+// readFile reads a file, or in for "-". A field that no such object has is an error: it is most often a field in the
+// wrong place.
+func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, Failf(ExitUsage, "%w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}}
+	documents := yaml.NewYAMLReader(bufio.NewReader(in))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		if err == nil {
+			err = f.add(document)
+		}
+		if err != nil {
+			return nil, Failf(ExitUsage, "reading %s: %w", name, err)
+		}
+	}
+}
+
+func (f *planFile) add(document []byte) error {
+	var kind metav1.TypeMeta
+	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
+		return err
+	}
+	switch kind {
+	case metav1.TypeMeta{}:
+	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"}:
+		job := &v1alpha1.NodeJob{}
+		if err := f.read(document, job); err != nil {
+			return err
+		}
+		f.jobs = append(f.jobs, job)
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}:
+		configMap := &corev1.ConfigMap{}
+		if err := f.read(document, configMap); err != nil {
+			return err
+		}
+		f.configMaps[client.ObjectKeyFromObject(configMap)] = configMap
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}:
+		secret := &corev1.Secret{}
+		if err := f.read(document, secret); err != nil {
+			return err
+		}
+		secret.Data = dataOf(secret)
+		f.secrets[client.ObjectKeyFromObject(secret)] = secret
+	default:
+		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
+	}
+	return nil
+}
+
+func (f *planFile) read(document []byte, into client.Object) error {
+	if err := sigsyaml.UnmarshalStrict(document, into); err != nil {
+		return err
+	}
+	into.SetNamespace(cmp.Or(into.GetNamespace(), f.namespace))
+	return nil
+}
+
+// dataOf is what a Secret holds once it is written: the API server moves stringData into data.
+func dataOf(secret *corev1.Secret) map[string][]byte {
+	data := maps.Clone(secret.Data)
+	for key, value := range secret.StringData {
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		data[key] = []byte(value)
+	}
+	return data
+}
