@@ -140,7 +140,7 @@ func TestR26_CompanionsAreReplacedOneAfterTheOther(t *testing.T) {
 	g.spec(`{"spec":{"template":{"spec":{"containers":[{"name":"guard","image":"registry.invalid/none:1"}],"terminationGracePeriodSeconds":1}}}}`)
 	g.eventually("one companion is replaced, and cannot start", func() error {
 		live := g.guard()
-		if live.Status.Nodes.Updated != 1 || live.Status.Nodes.Ready != 1 || !strings.Contains(live.Status.Conditions[0].Message, "Image") && !strings.Contains(live.Status.Conditions[0].Message, "ErrImagePull") {
+		if live.Status.Nodes.Updated != 1 || live.Status.Nodes.Ready != 1 || !strings.Contains(live.Status.Conditions[0].Message, "ImagePullBackOff: image ") {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil

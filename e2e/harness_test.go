@@ -105,7 +105,9 @@ func (w *world) tell() {
 		w.t.Log(err)
 	}
 	for _, node := range nodes.Items {
-		ready := func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue }
+		ready := func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}
 		if !slices.ContainsFunc(node.Status.Conditions, ready) {
 			w.t.Log(real.NodeLogs(node.Name))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // ViewNode is what the plan reads of a node.
@@ -47,7 +48,7 @@ func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
 		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Leaving: !p.DeletionTimestamp.IsZero(),
-		AskedSince: p.Annotations[v1alpha1.AskedSinceAnnotation], Waiting: waiting(p),
+		AskedSince: p.Annotations[v1alpha1.AskedSinceAnnotation], Waiting: task.Waiting(p),
 	}
 	if view.ended() {
 		view.Ended, view.ExitCode, view.Message = ended(p)
@@ -70,18 +71,6 @@ func podReady(p *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-func waiting(p *corev1.Pod) string {
-	for i := range p.Status.ContainerStatuses {
-		if w := p.Status.ContainerStatuses[i].State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			if w.Message == "" {
-				return w.Reason
-			}
-			return w.Reason + ": " + w.Message
-		}
-	}
-	return ""
 }
 
 // ended is how a check ended. One that the kubelet ended has no time of its own: then it is as if it had ended when it

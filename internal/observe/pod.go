@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// maxWaitingBytes bounds what a kubelet says about a container that does not start.
-const maxWaitingBytes = 256
+// maxSaidBytes bounds what a kubelet says of a pod.
+const maxSaidBytes = 256
 
 // Pod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
 func Pod(pod *corev1.Pod) plan.Pod {
@@ -36,8 +36,8 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Phase:           pod.Status.Phase,
 		PastDeadline:    pod.Status.Reason == "DeadlineExceeded",
 		StatusReason:    outcome.Clean(pod.Status.Reason, 128),
-		StatusMessage:   outcome.CleanHead(pod.Status.Message, maxWaitingBytes),
-		Waiting:         waiting(pod),
+		StatusMessage:   outcome.CleanHead(pod.Status.Message, maxSaidBytes),
+		Waiting:         task.Waiting(pod),
 		DeleteRequested: deleteRequested(pod),
 	}
 	for i := range pod.Status.Conditions {
@@ -129,7 +129,7 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 		exit.Lost, exit.OwnWord, exit.Code = false, true, int32(o.ExitCode)
 	}
 	if exit.Lost {
-		exit.Message = outcome.Clean("the kubelet found no container of image "+image+" when the pod ended: it may never have started", maxWaitingBytes)
+		exit.Message = outcome.Clean("the kubelet found no container of image "+image+" when the pod ended: it may never have started", maxSaidBytes)
 		return exit
 	}
 	if o, ok := outcome.Decode(t.Message); ok {
@@ -141,29 +141,4 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 	exit.Reason = outcome.Clean(t.Reason, 128)
 	exit.Message = outcome.Clean(t.Message, outcome.MaxMessageBytes)
 	return exit
-}
-
-// waiting says why a container does not start, or "". The two words that alternate while an image
-// is pulled again become one, or the status would change with each try.
-func waiting(pod *corev1.Pod) string {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			w := statuses[i].State.Waiting
-			if w == nil {
-				continue
-			}
-			switch w.Reason {
-			case "", "ContainerCreating", "PodInitializing":
-			case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
-				reason := w.Reason
-				if reason == "ErrImagePull" {
-					reason = "ImagePullBackOff"
-				}
-				return outcome.CleanHead(reason+": image "+statuses[i].Image, maxWaitingBytes)
-			default:
-				return outcome.CleanHead(w.Reason+": "+w.Message, maxWaitingBytes)
-			}
-		}
-	}
-	return ""
 }

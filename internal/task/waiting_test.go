@@ -1,0 +1,41 @@
+package task
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestWhyAContainerDoesNotStart(t *testing.T) {
+	waits := func(reason, message string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Image: "registry.test/a:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	}
+	runs := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	tests := map[string]struct {
+		init, main []corev1.ContainerStatus
+		want       string
+	}{
+		"it runs":                      {nil, runs, ""},
+		"it is being made":             {nil, waits("ContainerCreating", ""), ""},
+		"another is first":             {runs, waits("PodInitializing", ""), ""},
+		"the image cannot be pulled":   {nil, waits("ErrImagePull", "not found"), "ImagePullBackOff: image registry.test/a:1"},
+		"nor be pulled again":          {nil, waits("ImagePullBackOff", "Back-off pulling"), "ImagePullBackOff: image registry.test/a:1"},
+		"it crashes":                   {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
+		"no words":                     {nil, waits("CreateContainerError", ""), "CreateContainerError"},
+		"an init container crashes":    {waits("CrashLoopBackOff", "back-off 10s"), waits("PodInitializing", ""), "CrashLoopBackOff: back-off 10s"},
+		"what a kubelet says, escaped": {nil, waits("RunContainerError", "\x1b[2J"), `RunContainerError: \x1b[2J`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: tt.init, ContainerStatuses: tt.main}}
+			if got := Waiting(pod); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	long := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: waits("RunContainerError", strings.Repeat("x", 1000))}}
+	if got := len(Waiting(long)); got > maxWaitingBytes {
+		t.Errorf("%d bytes, of which %d are allowed", got, maxWaitingBytes)
+	}
+}
