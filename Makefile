@@ -86,10 +86,8 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	@$(MAKE) --no-print-directory lint
 
-# What needs an API server or nodes mostly waits for them, so these three run beside each other.
 .PHONY: test
-test: test-unit test-mutants ## Run all tests: unit, API server, real nodes.
-	@$(MAKE) --no-print-directory -j3 test-api test-local test-e2e
+test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
