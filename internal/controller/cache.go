@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // CacheOptions keep in memory only what the plan reads: our own pods, and of pods and nodes only the
@@ -25,6 +26,7 @@ func CacheOptions() (cache.Options, error) {
 			&corev1.Node{}: {UnsafeDisableDeepCopy: &shared},
 		},
 		DefaultTransform: func(o any) (any, error) { return strip(o), nil },
+		NewInformer:      loop.NewInformer,
 	}, nil
 }
 

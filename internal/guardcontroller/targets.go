@@ -13,6 +13,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // syncTimeout is how long a pass waits for the first list of a target's pods.
@@ -81,7 +83,8 @@ func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*ta
 		return nil, fmt.Errorf("watching the target of %s: the manager has not begun", guard)
 	}
 	c, err := cache.New(t.config, cache.Options{
-		Scheme: t.scheme,
+		Scheme:      t.scheme,
+		NewInformer: loop.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
 			Namespaces: map[string]cache.Config{guard.Namespace: {LabelSelector: selector}},
 			Transform:  func(o any) (any, error) { return strip(o), nil },

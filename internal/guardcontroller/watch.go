@@ -54,6 +54,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 		o.Cache = cache.Options{
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*ours)}},
 			DefaultTransform: func(o any) (any, error) { return strip(o), nil },
+			NewInformer:      loop.NewInformer,
 		}
 	})
 	if err != nil {

@@ -1,0 +1,107 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+func TestAnInformerInsists(t *testing.T) {
+	nobody := errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
+	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("not yet"))
+	expired := apierrors.NewResourceExpired("too old")
+	tests := map[string]struct {
+		errs []error
+		// wantAsked is how often it asks, wantErr what it returns, and atLeast and atMost when.
+		wantAsked       int
+		wantErr         error
+		atLeast, atMost time.Duration
+	}{
+		"it is served":                {nil, 1, nil, 0, 0},
+		"nobody answers at first":     {[]error{nobody, nobody}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
+		"rights are not known yet":    {[]error{nobody, forbidden, forbidden}, 4, nil, 3500 * time.Millisecond, 5250 * time.Millisecond},
+		"what it has seen is too old": {[]error{expired}, 1, expired, 0, 0},
+		"and only then":               {[]error{nobody, expired}, 2, expired, 500 * time.Millisecond, 750 * time.Millisecond},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked, began := 0, time.Now()
+				_, err := insist(t.Context(), func() (watch.Interface, error) {
+					if asked++; asked <= len(tt.errs) {
+						return nil, tt.errs[asked-1]
+					}
+					return watch.NewFake(), nil
+				})
+				if took := time.Since(began); asked != tt.wantAsked || !errors.Is(err, tt.wantErr) || took < tt.atLeast || took > tt.atMost {
+					t.Errorf("asked %d times, and after %s returned %v", asked, took, err)
+				}
+			})
+		})
+	}
+}
+
+func TestAnInformerDoesNotInsistForEver(t *testing.T) {
+	nobody := errors.New("no route to host")
+	synctest.Test(t, func(t *testing.T) {
+		asked, began := 0, time.Now()
+		_, err := insist(t.Context(), func() (bool, error) { asked++; return false, nobody })
+		if took := time.Since(began); !errors.Is(err, nobody) || took < insistFor || took > insistFor+2*mostPause || asked < 20 || asked > 32 {
+			t.Errorf("asked %d times, and after %s returned %v", asked, took, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := insist(ctx, func() (bool, error) { return false, nobody }); !errors.Is(err, nobody) || time.Since(began) != time.Second {
+			t.Errorf("after %s it returned %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestAnInformerIsBackSoon has an API server that is away for six tries, after which client-go's own would wait for 50 s.
+func TestAnInformerIsBackSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := 6
+		away := func() error {
+			if failures--; failures >= 0 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}}
+		informer := NewInformer(&toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Node{*node}}, away()
+			},
+			WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if options.SendInitialEvents != nil {
+					return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "", nil) // no streamed lists
+				}
+				return watch.NewFake(), nil
+			},
+		}, &corev1.Node{}, 0, toolscache.Indexers{})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		began := time.Now()
+		go informer.RunWithContext(ctx)
+		if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			t.Fatal("it is not in sync")
+		}
+		if took := time.Since(began); took < 9*time.Second || took > 15*time.Second {
+			t.Errorf("it was in sync after %s", took)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
