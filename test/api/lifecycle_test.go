@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,32 @@ func TestASuccessIsRecordedAndItsPodIsGone(t *testing.T) {
 	w.condition("once", v1alpha1.ConditionReconciling, metav1.ConditionFalse, "")
 	if got := writes.perRun(); got != "create pods: 1, delete pods: 1, patch nodes: 1, patch pods: 1" {
 		t.Errorf("a successful run cost %s", got)
+	}
+}
+
+// TestAPodThatIsThereAlreadyIsAdopted has the first answer to the pod's creation lost, and a manager that asks again before any
+// watch shows it.
+func TestAPodThatIsThereAlreadyIsAdopted(t *testing.T) {
+	w := newWorld(t)
+	var creations atomic.Int32
+	startManager(t, interceptor.Funcs{Create: func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if pod, isPod := o.(*corev1.Pod); isPod && creations.Add(1) == 1 {
+			if err := next.Create(ctx, pod.DeepCopy(), opts...); err != nil {
+				return err
+			}
+		}
+		return next.Create(ctx, o, opts...)
+	}})
+	w.node("adopts-1")
+	w.job("adopts", nil)
+	pod := w.podOn("adopts-1")
+	w.end(pod, 0, "")
+	if rec := w.done("adopts", "adopts-1"); rec.PodUID != pod.UID || rec.Attempts != 1 {
+		t.Errorf("the record is %+v", rec)
+	}
+	w.noPods()
+	if got := creations.Load(); got != 1 {
+		t.Errorf("the manager made %d pods, want 1", got)
 	}
 }
 
