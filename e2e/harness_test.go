@@ -69,6 +69,12 @@ func (w *world) cleanUp() {
 	w.ctx = ctx
 	if w.t.Failed() {
 		w.tell()
+	} else {
+		defer func() {
+			if w.t.Failed() {
+				w.tell()
+			}
+		}()
 	}
 	w.eventually("the NodeJobs of the test are deleted", func() error {
 		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace))
