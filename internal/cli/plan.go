@@ -35,7 +35,8 @@ func newPlanCommand(f *Factory) *cobra.Command {
 		Short: "Show what a NodeJob would do to this cluster, and change nothing",
 		Long: `Show what the NodeJobs of a file would do to this cluster as it is now: which nodes match, in which steps and order,
 which do not and why, what would be cordoned, which pods a drain would evict, and what would block it. Several NodeJobs may
-depend on each other, and name ConfigMaps and Secrets of the file. Nothing is changed: the only write is a dry run, by which the API server checks the file.`,
+depend on each other, and name ConfigMaps and Secrets of the file. Nothing is changed: the only write is a dry run, by
+which the API server checks the file.`,
 		Example: `  kubectl everynode plan -f max-map-count.yaml
 
   # from a pipe, with all names
