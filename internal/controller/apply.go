@@ -128,7 +128,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 // which attempt it is.
 func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
 	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
-	err := r.write(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
 		r.memory.rememberPod(stripPod(pod), r.Now())
@@ -245,7 +245,7 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 // it.
 func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	err := r.write(verbPatch, resourceNodes, func() error {
+	err := r.Metrics.writes.Do(verbPatch, resourceNodes, func() error {
 		return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 	})
 	if err != nil {
@@ -276,7 +276,7 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 	}
 	if pod.Finalized {
 		live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
-		err := r.write(verbPatch, resourcePods, func() error {
+		err := r.Metrics.writes.Do(verbPatch, resourcePods, func() error {
 			return r.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, unfinalize(pod.UID)))
 		})
 		if client.IgnoreNotFound(err) != nil {
@@ -310,7 +310,7 @@ func unfinalize(uid types.UID) []byte {
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod plan.Pod) error {
-	err := r.write(verbDelete, resourcePods, func() error {
+	err := r.Metrics.writes.Do(verbDelete, resourcePods, func() error {
 		return r.Client.Delete(ctx,
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}},
 			client.Preconditions{UID: &pod.UID})

@@ -200,7 +200,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 	changed := job.DeepCopy()
 	change(changed, v1alpha1.NodeJobFinalizer)
 	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
-	err := r.write(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
+	err := r.Metrics.writes.Do(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
 	if err == nil {
 		r.memory.rememberJob(changed)
 	}

@@ -40,7 +40,7 @@ func (r *Reconciler) evict(ctx context.Context, seen observation, a plan.Evict, 
 			Preconditions:      &metav1.Preconditions{UID: &pod.UID},
 		},
 	}
-	err := r.write(verbCreate, resourceEvictions, func() error {
+	err := r.Metrics.writes.Do(verbCreate, resourceEvictions, func() error {
 		return r.Client.SubResource("eviction").Create(ctx, target, request)
 	})
 	// By the time of the pass, since the plan counts the wait from one pass to the next.

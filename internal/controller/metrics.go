@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -35,7 +36,7 @@ type Metrics struct {
 	run         *prometheus.HistogramVec
 	readyToDone *prometheus.HistogramVec
 	attempts    *prometheus.CounterVec
-	writes      *prometheus.CounterVec
+	writes      loop.Writes
 }
 
 // NewMetrics registers the metrics.
@@ -64,10 +65,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_attempts_total",
 			Help: "Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.",
 		}, []string{"phase", "outcome"}),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "everynode_api_writes_total",
-			Help: "Write requests to the API server, events and leases aside, by verb and resource.",
-		}, []string{"verb", "resource"}),
+		writes: loop.NewWrites("everynode_api_writes_total",
+			"Write requests to the API server, events and leases aside, by verb and resource."),
 	}
 	registry.MustRegister(m.nodeCount, m.stopped, m.run, m.readyToDone, m.attempts, m.writes)
 	return m
@@ -116,10 +115,4 @@ func (m *Metrics) succeeded(seen observation, a plan.Record) {
 		wait = max(seen.input.Now.Sub(joined.readySince), 0)
 	}
 	m.readyToDone.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(wait.Seconds())
-}
-
-// write counts a write and does it.
-func (r *Reconciler) write(verb, resource string, do func() error) error {
-	r.Metrics.writes.WithLabelValues(verb, resource).Inc()
-	return do()
 }

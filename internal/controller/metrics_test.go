@@ -45,7 +45,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	}
 	m.attempt(task.Rollback, record.Failed)
 	r := &Reconciler{Metrics: m}
-	if err := r.write(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
+	if err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
 		t.Fatal("the error of a write is lost")
 	}
 	return registry, m, seen

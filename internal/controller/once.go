@@ -20,7 +20,7 @@ import (
 // is marked: nobody may take its end for one that is still to be recorded.
 func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
 	live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: pod.Name}}
-	err := r.write(verbPatch, resourcePods, func() error {
+	err := r.Metrics.writes.Do(verbPatch, resourcePods, func() error {
 		return r.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, keepPatch(pod.UID)))
 	})
 	switch {
@@ -53,7 +53,7 @@ func keepPatch(uid types.UID) []byte {
 
 // expire deletes a NodeJob whose time is over, as it was seen: one that was changed meanwhile is looked at again.
 func (r *Reconciler) expire(ctx context.Context, job *v1alpha1.NodeJob) error {
-	err := r.write(verbDelete, resourceNodeJobs, func() error {
+	err := r.Metrics.writes.Do(verbDelete, resourceNodeJobs, func() error {
 		return r.Client.Delete(ctx, job.DeepCopy(), client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})
 	})
 	switch {

@@ -44,7 +44,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	changed.Status = p.Status
 	// The whole status, under its resource version: a patch against a cached status that is behind
 	// would leave out what only seems unchanged.
-	err := r.write(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
+	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
 	switch {
 	case apierrors.IsConflict(err):
 		// Somebody has changed the NodeJob: a moment later the cache shows it.

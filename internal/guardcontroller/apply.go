@@ -109,7 +109,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 
 // create makes a pod or a budget.
 func (r *Reconciler) create(ctx context.Context, resource string, o client.Object) error {
-	err := r.write("create", resource, func() error { return r.Client.Create(ctx, o) })
+	err := r.Metrics.writes.Do("create", resource, func() error { return r.Client.Create(ctx, o) })
 	if refused := loop.AsRefusal(err); refused != nil {
 		return refused
 	}
@@ -124,19 +124,19 @@ func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.S
 	}
 	changed := live.DeepCopy()
 	guard.WriteBudget(changed, seen.guard.Name, a.Budget.Node, a.BudgetState)
-	err := r.write("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
+	err := r.Metrics.writes.Do("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
 	return client.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod guard.Pod) error {
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
-	err := r.write("delete", "pods", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &pod.UID}) })
+	err := r.Metrics.writes.Do("delete", "pods", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &pod.UID}) })
 	return client.IgnoreNotFound(err)
 }
 
 func (r *Reconciler) deleteBudget(ctx context.Context, namespace string, b guard.Budget) error {
 	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: b.Name}}
-	err := r.write("delete", "poddisruptionbudgets", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &b.UID}) })
+	err := r.Metrics.writes.Do("delete", "poddisruptionbudgets", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &b.UID}) })
 	return client.IgnoreNotFound(err)
 }
 
@@ -154,6 +154,6 @@ func (r *Reconciler) consume(ctx context.Context, a guard.Consume) error {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}
-	err = r.write("patch", "nodes", func() error { return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)) })
+	err = r.Metrics.writes.Do("patch", "nodes", func() error { return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)) })
 	return client.IgnoreNotFound(err)
 }

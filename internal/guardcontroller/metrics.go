@@ -5,6 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // Metrics are those of NodeGuards. No label holds a node's name. docs/metrics.md explains each.
@@ -12,7 +13,7 @@ type Metrics struct {
 	nodes  *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
 	held   *prometheus.HistogramVec
-	writes *prometheus.CounterVec
+	writes loop.Writes
 }
 
 // NewMetrics registers the metrics.
@@ -32,10 +33,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help:    "Time from when a node asked to go until it was let go, by reason: ConditionMet, DeadlineReached, BreakGlass.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 		}, append(labels, "reason")),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "everynode_guard_api_writes_total",
-			Help: "Write requests to the API server for NodeGuards, events aside, by verb and resource.",
-		}, []string{"verb", "resource"}),
+		writes: loop.NewWrites("everynode_guard_api_writes_total",
+			"Write requests to the API server for NodeGuards, events aside, by verb and resource."),
 	}
 	registry.MustRegister(m.nodes, m.oldest, m.held, m.writes)
 	return m
@@ -65,10 +64,4 @@ func (m *Metrics) forget(name client.ObjectKey) {
 	m.nodes.DeletePartialMatch(match)
 	m.oldest.DeletePartialMatch(match)
 	m.held.DeletePartialMatch(match)
-}
-
-// write counts a write and does it.
-func (r *Reconciler) write(verb, resource string, do func() error) error {
-	r.Metrics.writes.WithLabelValues(verb, resource).Inc()
-	return do()
 }

@@ -63,7 +63,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
 	changed.Status = p.Status
-	if err := r.write("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
+	if err := r.Metrics.writes.Do("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.reports.wrote(changed, r.Now())
