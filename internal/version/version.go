@@ -1,0 +1,25 @@
+// Package version is the version that a program was built as.
+package version
+
+import "runtime/debug"
+
+// version is set by the linker: -ldflags="-X github.com/everynode/everynode/internal/version.version=v1.2.3".
+var version string
+
+// String is the version that the linker was given, or else the module's, which Go takes from the version control
+// system; "unknown" without either.
+func String() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// Differ reports whether two versions are known and not the same. A build that was made without a version is not
+// known to differ.
+func Differ(a, b string) bool { return known(a) && known(b) && a != b }
+
+func known(v string) bool { return v != "" && v != "unknown" && v != "(devel)" }
