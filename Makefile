@@ -15,7 +15,7 @@ CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
 MODULES        := . local e2e bench tools
 
-# How many random histories of the planner the unit tests play.
+# How many random histories of each planner the unit tests play.
 HISTORIES ?= 20000
 
 ##@ Use
@@ -33,8 +33,8 @@ demo-down: ## Take the demo's cluster away again.
 	@go -C e2e run ./cmd/everynode-demo down
 
 .PHONY: build
-build: ## Build the programs into bin/.
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ ./cmd/...
+build: ## Build the programs into bin/ (VERSION: other than that of the commit).
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $(if $(VERSION),-X github.com/everynode/everynode/internal/version.version=$(VERSION))" -o bin/ ./cmd/...
 	go -C local build -trimpath -o ../bin/ ./cmd/everynode-local
 
 # Of the benchmark: nodes, repetitions, a folder for the report, and a regular expression that picks runs.
@@ -54,6 +54,15 @@ bench-cli: ## Measure a whole run of the command line, with the manager and simu
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" cli -nodes=$(N) -pairs=$(PAIRS)
 
+# Of the benchmark with many NodeJobs: how many, and how many of them find their records on the nodes.
+JOBS   ?= 100
+SEEDED ?= 89
+
+.PHONY: bench-many
+bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOBS, SEEDED, OUT).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	"$$program/everynode-bench" many -nodes=$(N) -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' $(BENCHFLAGS)
+
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
 	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller ./cmd/kubectl-everynode
@@ -65,7 +74,7 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and 
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/uninstall output:rbac:dir=config/rbac
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
@@ -91,8 +100,8 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
-	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v /internal/plan)
-	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m ./internal/plan
+	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan -e /internal/guard$$)
+	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
 	go -C bench test ./...
 
 .PHONY: test-mutants

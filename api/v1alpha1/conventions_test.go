@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -174,6 +175,10 @@ func TestTypesFollowTheConventions(t *testing.T) {
 					t.Errorf("%s.%s is not exported", where, field.Name)
 				}
 				walk(where+"."+field.Name, field.Type)
+			}
+		case reflect.Map: // resources are a map in all of Kubernetes
+			if kind != reflect.TypeFor[corev1.ResourceList]() {
+				t.Errorf("%s is a %s: use a list of named objects or a string", where, kind)
 			}
 		case reflect.String, reflect.Bool, reflect.Int32, reflect.Int64:
 		case reflect.Float32, reflect.Float64:

@@ -24,6 +24,10 @@ const (
 	ReasonTargetNotDaemonSet = "TargetNotDaemonSet"
 	// ReasonBudgetForbidden : the API server takes no PodDisruptionBudget (quota, a policy), and nothing holds the nodes.
 	ReasonBudgetForbidden = "BudgetForbidden"
+	// ReasonForeignCompanion : a pod of another owner has the labels of a companion.
+	ReasonForeignCompanion = "ForeignCompanion"
+	// ReasonNameTaken : a pod of another owner has the name that a companion or a check was to have.
+	ReasonNameTaken = "NameTaken"
 	// ReasonGuardDeleted : the NodeGuard is being deleted, and holds nothing more.
 	ReasonGuardDeleted = "GuardDeleted"
 

@@ -243,6 +243,12 @@ type NodeGuardStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
+	// nameSalt is a random text in the names of companions and checks. Nodes cannot read it, so a kubelet cannot take
+	// the name of a pod before the pod exists.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	NameSalt string `json:"nameSalt,omitempty"`
+
 	// nodes counts the guarded nodes by their state.
 	// +optional
 	Nodes GuardCounts `json:"nodes,omitempty"`

@@ -31,6 +31,16 @@ type RolloutSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
 
+	// progressDeadlineSeconds is how long a node may keep a slot, a step or a soak waiting without progress: 60 to
+	// 604800, or 0 for no limit; 3600 when omitted. After that the node counts as failed, with the reason NoProgress, until it
+	// goes on. An attempt within its own time limits is progress, and so is a failure that counts; a disruption is not.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self >= 60",message="rollout.progressDeadlineSeconds must be at least 60, or 0 for no limit"
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
 	// steps are the order in which a new revision reaches the nodes: at most 16. One node, then all, when
 	// omitted. A node belongs to the first step that takes it. The next step begins when all nodes of
 	// a step are done or have failed, one at least is done, and its soak is over.

@@ -18,6 +18,10 @@ type NodeJobStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
+	// revisionDigest is the whole SHA-256 that the revision abbreviates.
+	// +optional
+	RevisionDigest string `json:"revisionDigest,omitempty"`
+
 	// nodes counts the nodes by their state.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
@@ -117,6 +121,9 @@ type RolloutStatus struct {
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=32
 	AtRisk []NodeAtRisk `json:"atRisk,omitempty"`
+	// waitingForReadySince is since when the soak of the step waits for a node to become Ready.
+	// +optional
+	WaitingForReadySince metav1.Time `json:"waitingForReadySince,omitzero"`
 	// retry is a hash of the annotation everynode.dev/retry that the casualties are counted since.
 	// +optional
 	Retry string `json:"retry,omitempty"`
@@ -162,7 +169,7 @@ type Casualty struct {
 	// uid of the Node.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
-	// reason is NotReadyInSoak, DeletedFailed or DeletedNotReady.
+	// reason is NotReadyInSoak, NoProgress, DeletedFailed or DeletedNotReady.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// at is when it was seen.

@@ -14,6 +14,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.resources)",message="task.resources works with task.script, task.scriptFrom and task.command only: with task.template, set resources in the template's containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is kept for Everynode's own: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodeSelector"
@@ -70,7 +71,52 @@ type TaskSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+
+	// resources are those of the pods of script, scriptFrom and command, and of their verify and rollback. Without
+	// limits.memory the installation's default is the limit: 512Mi, unless the manager has another.
+	// +optional
+	Resources *TaskResources `json:"resources,omitempty"`
+
+	// output says what is kept of what the task prints: Tail, the default, keeps the end of it in the record,
+	// the status and events; None keeps nothing of it. The exit code, the reason and the results are kept either way.
+	// +optional
+	// +kubebuilder:default=Tail
+	Output OutputPolicy `json:"output,omitempty"`
 }
+
+// TaskResources are the resources of a script's pod: cpu, memory and ephemeral-storage.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="task.resources.requests must not be above task.resources.limits: lower the request or raise the limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="task.resources.limits.memory must be at least 32Mi, since the runner itself needs some: 512 are bytes and 512Mi are mebibytes"
+type TaskResources struct {
+	// requests are what the kubelet must have free before it admits the pod. What is not requested here is requested
+	// as 0, also where there is a limit: a task must be able to start on a node that is full.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="task.resources.requests takes cpu, memory and ephemeral-storage: for other resources use task.template"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, quantity(string(self[k])).compareTo(quantity('0')) >= 0)",message="a request in task.resources.requests must be at least 0: leave it out to request nothing"
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+
+	// limits are the most that the task may use, with all processes that it starts. Above the limit of memory the
+	// container is ended (OOMKilled), and the attempt has failed.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="task.resources.limits takes cpu, memory and ephemeral-storage: for other resources use task.template"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, quantity(string(self[k])).compareTo(quantity('0')) > 0)",message="a limit in task.resources.limits must be above 0: leave it out for the default"
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+}
+
+// OutputPolicy says what is kept of what a task prints.
+//
+// +kubebuilder:validation:Enum=Tail;None
+type OutputPolicy string
+
+const (
+	// OutputTail keeps the end of it.
+	OutputTail OutputPolicy = "Tail"
+	// OutputNone keeps nothing of it.
+	OutputNone OutputPolicy = "None"
+)
 
 // VerifySpec is a script that checks the task's result: exactly one of script and scriptFrom.
 //

@@ -73,6 +73,8 @@ const (
 	ReasonStarting = "Starting"
 	// ReasonWaitingForSlot : rollout.maxConcurrent nodes run already.
 	ReasonWaitingForSlot = "WaitingForSlot"
+	// ReasonWaitingForControlPlane : another control plane node is not available, and the task would disrupt this one.
+	ReasonWaitingForControlPlane = "WaitingForControlPlane"
 	// ReasonWaitingForStep : the node belongs to a later step of the rollout.
 	ReasonWaitingForStep = "WaitingForStep"
 	// ReasonBackingOff : the last attempt failed or was disrupted; the next waits.
@@ -89,6 +91,8 @@ const (
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
+	// ReasonUnsupportedOS : the task does not run on the operating system of the node (label kubernetes.io/os).
+	ReasonUnsupportedOS = "UnsupportedOS"
 	// ReasonWaitingForDependency : a NodeJob of spec.dependsOn is not done on the node yet.
 	ReasonWaitingForDependency = "WaitingForDependency"
 	// ReasonWaitingForBudget : disruption.maxUnavailable nodes are away already.
@@ -131,6 +135,16 @@ const (
 	// ReasonNoAdmissionPolicy : nothing taints nodes in the request that creates them.
 	ReasonNoAdmissionPolicy = "NoAdmissionPolicy"
 
+	// ReasonNoProgress : the node has kept a slot, a step or a soak waiting for rollout.progressDeadlineSeconds.
+	ReasonNoProgress = "NoProgress"
+	// ReasonPodNameTaken : a pod that is not the NodeJob's has the name of the next attempt's pod.
+	ReasonPodNameTaken = "PodNameTaken"
+	// ReasonPodVanished : the attempt's pod was removed by force before its end was recorded.
+	ReasonPodVanished = "PodVanished"
+	// ReasonRecordRefused : the API server refuses a write to the Node, as when its annotations are full.
+	ReasonRecordRefused = "RecordRefused"
+	// ReasonRecordRemoved : the node's record was removed several times in a row right after it was written.
+	ReasonRecordRemoved = "RecordRemoved"
 	// ReasonNotReadyInSoak : the node turned NotReady in the soak of its step, and counts as failed.
 	ReasonNotReadyInSoak = "NotReadyInSoak"
 	// ReasonDeletedFailed : the node was deleted after it had failed, and still counts.

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/runner"
+	"github.com/everynode/everynode/internal/version"
 )
-
-// version is set by the linker.
-var version = "dev"
 
 func main() { os.Exit(run(time.Now(), os.Args[1:])) }
 
@@ -23,7 +21,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	flags := flag.NewFlagSet("everynode-runner", flag.ContinueOnError)
 	target := flags.Int("target-pid", 1, "the `process` whose namespaces scripts run in; 0 for the runner's own")
 	log := flags.String("termination-log", runner.DefaultTerminationLog, "the `file` that takes the outcome")
-	runDir := flags.String("run-dir", runner.DefaultRunDir, "the `folder` by which the pod's containers know that the task has run")
+	runDir := flags.String("run-dir", "", "the `folder` by which the pod's containers know that the task has run; empty for none")
 	wait := flags.Bool("wait", false, "do nothing until SIGTERM or SIGINT: the companion of a NodeGuard that brings none")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -33,7 +31,7 @@ func run(started time.Time, args []string) (exitCode int) {
 	}
 	switch {
 	case *showVersion:
-		fmt.Println(version)
+		fmt.Println(version.String())
 		return 0
 	case flags.NArg() > 0:
 		return runner.Refuse(*log, os.Stderr, fmt.Errorf("unexpected argument %q: everything is in the environment", flags.Arg(0)))
@@ -53,6 +51,7 @@ func run(started time.Time, args []string) (exitCode int) {
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,
 		Started:        started,
+		Version:        version.String(),
 		Limits:         runner.DefaultLimits(),
 	})
 }

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,18 +22,23 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/uninstall"
+	"github.com/everynode/everynode/internal/version"
 )
 
 type flags struct {
 	runnerImage   string
 	priorityClass string
+	memoryLimit   resource.Quantity
 	metricsAddr   string
 	probeAddr     string
 	leaderElect   bool
@@ -40,12 +46,17 @@ type flags struct {
 }
 
 func parse(args []string) (flags, error) {
-	f := flags{}
+	f := flags{memoryLimit: resource.MustParse("512Mi")}
 	set := flag.NewFlagSet("everynode", flag.ContinueOnError)
 	set.StringVar(&f.runnerImage, "runner-image", os.Getenv("EVERYNODE_RUNNER_IMAGE"),
 		"image of everynode-runner, for tasks that are scripts (environment: EVERYNODE_RUNNER_IMAGE)")
 	set.StringVar(&f.priorityClass, "priority-class", "system-node-critical",
 		"priority class of tasks that name none themselves; empty for the cluster's default")
+	set.Func("script-memory-limit", "memory limit of scripts whose NodeJob sets none (task.resources.limits.memory); 0 for no limit (default 512Mi)",
+		func(value string) (err error) {
+			f.memoryLimit, err = memoryLimit(value)
+			return err
+		})
 	set.StringVar(&f.metricsAddr, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 for none")
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
@@ -60,6 +71,20 @@ func parse(args []string) (flags, error) {
 		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
 	}
 	return f, nil
+}
+
+// leastMemoryLimit is what the runner itself needs, as in the API's rule for task.resources.limits.memory.
+var leastMemoryLimit = resource.MustParse("32Mi")
+
+func memoryLimit(value string) (resource.Quantity, error) {
+	limit, err := resource.ParseQuantity(value)
+	if err != nil {
+		return limit, err
+	}
+	if !limit.IsZero() && limit.Cmp(leastMemoryLimit) < 0 {
+		return limit, fmt.Errorf("give at least %s, such as 512Mi, or 0 for no limit", &leastMemoryLimit)
+	}
+	return limit, nil
 }
 
 func main() {
@@ -91,6 +116,8 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	}
 	// No throttling of our own: the API server's priority and fairness knows better, and is obeyed.
 	config.QPS = -1
+	server := clock.New(time.Now)
+	config.Wrap(server.Wrap)
 	cacheOptions, err := controller.CacheOptions()
 	if err != nil {
 		return err
@@ -110,9 +137,10 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
+	pods := task.Options{RunnerImage: f.runnerImage, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
-		controller.NewMetrics(metrics.Registry),
-		task.Options{RunnerImage: f.runnerImage, PriorityClassName: f.priorityClass})
+		controller.NewMetrics(metrics.Registry), pods)
+	reconciler.Now = server.Now
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
@@ -120,18 +148,61 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
-	if _, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), task.Options{RunnerImage: f.runnerImage}); err != nil {
+	pods.PriorityClassName = "" // NodeGuards say what priority their pods have
+	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), pods)
+	if err != nil {
 		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
+	guards.Now = server.Now
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 	); err != nil {
 		return err
 	}
-	log.Info("starting", "version", version(), "runnerImage", f.runnerImage)
-	return mgr.Start(ctx)
+	log.Info("starting", "version", version.String(), "runnerImage", f.runnerImage, "scriptMemoryLimit", f.memoryLimit.String())
+	if !strings.Contains(f.runnerImage, "@sha256:") {
+		log.Warn("the runner image, which runs as root on every node, is named by a tag, which can be moved: name it by digest (IMAGE@sha256:...)",
+			"runnerImage", f.runnerImage)
+	}
+	return startAndLeave(ctx, mgr, config, log)
 }
+
+// startAndLeave runs the manager until it is told to end. When that is because its installation is being deleted, it
+// first finishes that: without it, what holds nodes and pods would stay.
+func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, log *slog.Logger) error {
+	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: uninstall.Mapper()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	departure := &uninstall.Departure{Client: c, Log: log, Now: time.Now, After: time.After, Leads: mgr.Elected()}
+	if err := mgr.Add(manager.RunnableFunc(departure.Run)); err != nil {
+		return err
+	}
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	leaving := make(chan bool, 1)
+	go func() {
+		<-ctx.Done()
+		leaving <- departure.Linger(running)
+		end()
+	}()
+	err = mgr.Start(running)
+	if ctx.Err() == nil {
+		return err // it was not told to
+	}
+	end() // as when the lease went with the right to renew it
+	if <-leaving {
+		final, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		departure.Finish(final)
+		return nil
+	}
+	return err
+}
+
+// finishTimeout bounds the last writes. With what comes before, it is within the pod's terminationGracePeriodSeconds.
+const finishTimeout = 10 * time.Second
 
 // Times of the leader election. An API server that is away for less than the deadline costs nothing;
 // after it the manager ends, and the kubelet starts it again, more slowly each time.
@@ -174,10 +245,3 @@ func electLeader(config *rest.Config, options *ctrl.Options) error {
 }
 
 const leaseName = "everynode-manager"
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
-}

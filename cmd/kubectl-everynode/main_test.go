@@ -188,7 +188,7 @@ func node(i int) corev1.Node {
 	if i%2 == 0 {
 		key := v1alpha1.RecordKey("node-setup", "job-0000")
 		n.Labels[key] = "7d9f2c41"
-		n.Annotations[key] = record.Encode(record.Record{Revision: "7d9f2c41", Outcome: record.Succeeded, Attempts: 1, StartedAt: start, FinishedAt: start, Message: strings.Repeat("said ", 100), PodUID: "p"})
+		record.SetOn(&n, key, record.Record{Revision: "7d9f2c41", Outcome: record.Succeeded, Attempts: 1, StartedAt: start, FinishedAt: start, Message: strings.Repeat("said ", 100), PodUID: "p"})
 	}
 	return n
 }
@@ -238,7 +238,7 @@ func TestACommandLineThatMakesNoSenseIsACodeOfItsOwn(t *testing.T) {
 		"a verb that is none":             {[]string{"stauts"}, 2, "there is no verb \"stauts\""},
 		"a flag that is none":             {[]string{"status", "job-0000", "--foo"}, 2, "unknown flag: --foo"},
 		"a name too many":                 {[]string{"status", "a", "b"}, 2, "takes the name of a NodeJob"},
-		"a format that is none":           {[]string{"list", "-o", "xml"}, 2, "-o xml is none of wide, name, json, yaml"},
+		"a format that is none":           {[]string{"list", "-o", "xml"}, 2, "-o xml is not supported here: give one of wide, name, json, yaml"},
 		"a timeout without a watch":       {[]string{"status", "job-0000", "--timeout", "1m"}, 2, "--timeout is for --watch"},
 		"a NodeJob that is not there":     {[]string{"status", "job-00000"}, 3, "there is no NodeJob job-00000"},
 		"a node that is not there":        {[]string{"explain", "job-0000", "ip-10"}, 3, "there is no node ip-10; there are ip-10-0-0-0.eu-west-1.compute.internal"},

@@ -56,8 +56,10 @@ func (a again) isDone(on carried) bool {
 func (a again) retry(on carried) nodeChange {
 	rec := on.Record
 	switch {
+	case on.Altered && on.Label == "":
+		return nodeChange{nothing: "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"}
 	case rec == nil && on.Label == "":
-		return nodeChange{nothing: "it has not run there"}
+		return nodeChange{nothing: "no attempt has ended there"}
 	case a.isDone(on):
 		return nodeChange{nothing: "it is done there; rerun runs it again"}
 	case a.isOld(rec):
@@ -77,26 +79,23 @@ func (a again) rerun(on carried) nodeChange {
 	case !a.isDone(on):
 		return nodeChange{nothing: "it is not done there, and runs anyway when its turn comes"}
 	case a.isOld(rec) || rec.Outcome == record.Succeeded:
-		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " taken off"}
+		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " removed"}
 	case rec.Outcome == record.Rebooting:
 		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
 	}
 	return a.forget(on, "runs again: ") // somebody has skipped it after a failure, which would count once more
 }
 
-// forget takes the record off, and the label too where the node would be done by it. Labels that a success has taken off
+// forget removes the record with its seal, and the label too where the node would be done by it. Labels that a success has taken off
 // come back: without the record nobody knows of them, and the node may be selected by one.
 func (a again) forget(on carried, did string) nodeChange {
-	c := nodeChange{annotations: map[string]*string{a.key: nil}}
-	said := []string{"annotation " + a.key + " taken off"}
+	c := nodeChange{annotations: map[string]*string{a.key: nil}, labels: map[string]*string{record.SealKey(a.key): nil}}
+	said := []string{"annotation " + a.key + " removed with its seal"}
 	set := func(key string, value *string, what string) {
-		if c.labels == nil {
-			c.labels = map[string]*string{}
-		}
 		c.labels[key], said = value, append(said, what)
 	}
 	if a.counts(on.Label) {
-		set(a.key, nil, "label "+a.key+" taken off")
+		set(a.key, nil, "label "+a.key+" removed")
 	}
 	for _, key := range a.job.Spec.RemoveLabels {
 		value, was := on.Record.Removed[key]

@@ -70,8 +70,8 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
 	notLooked := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
 	const (
-		off       = "annotation " + againKey + " taken off"
-		labelOff  = "label " + againKey + " taken off"
+		off       = "annotation " + againKey + " removed with its seal"
+		labelOff  = "label " + againKey + " removed"
 		putBack   = "label " + asksLabel + "=wanted put back"
 		retried   = "is tried again from the beginning: "
 		runsAgain = "runs again: "
@@ -95,7 +95,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		"one that keeps what an earlier revision did":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
 		"one that is done with an earlier revision":          {label: "old", asks: true, retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
 		"one on which an earlier revision failed":            {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one on which it has not run":                        {asks: true, retry: "it has not run there", rerun: "it is not done there, and runs anyway when its turn comes"},
+		"one on which it has not run":                        {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs anyway when its turn comes"},
 		"one that failed, and nobody knows the revision":     {job: notLooked, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
 	}
 	for name, tt := range tests {
@@ -110,7 +110,8 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 				labels[asksLabel] = "wanted"
 			}
 			if tt.rec != nil {
-				annotations[againKey] = record.Encode(*tt.rec)
+				encoded := record.Encode(*tt.rec)
+				annotations[againKey], labels[record.SealKey(againKey)] = encoded, record.Seal(encoded)
 			}
 			if got := starts(job, labels, annotations); got == tt.idle {
 				t.Errorf("before the verb it is started: %v", got)
@@ -138,8 +139,18 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
 	rec := &record.Record{Revision: "new", Outcome: record.Failed, Removed: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
 	c := newAgain(againJob(nil)).retry(carried{record.OnNode{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
-	if len(c.labels) > 0 || c.annotations[againKey] != nil || len(c.annotations) != 1 {
+	seal, sealed := c.labels[record.SealKey(againKey)]
+	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[againKey] != nil || len(c.annotations) != 1 {
 		t.Errorf("the change is %+v", c)
+	}
+}
+
+// TestAnAlteredRecordIsNoReasonToRetry : it counts as none, so the node runs the task anyway.
+func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
+	const want = "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"
+	c := newAgain(againJob(nil)).retry(carried{record.OnNode{Altered: true, Present: true}, nil})
+	if diff := cmp.Diff(want, c.nothing); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

@@ -14,11 +14,17 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
+// clusterView is what a user may see of a cluster.
+type clusterView struct {
+	observe.Cluster
+	// namespaced is why only the NodeJobs of one namespace are in it; nil when all are.
+	namespaced error
+}
+
 // readCluster reads what the plan of any NodeJob needs: all nodes, of which only a little is kept, and all NodeJobs. A
-// user who may see those of one namespace only gets a plan that knows no others: gates and dependencies across
-// namespaces are not in it.
-func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace string) (observe.Cluster, error) {
-	seen := observe.Cluster{Now: f.Now()}
+// user who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
+func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace string) (clusterView, error) {
+	var seen clusterView
 	var page corev1.NodeList
 	err := eachPage(ctx, c, &page, func() {
 		for i := range page.Items {
@@ -26,11 +32,13 @@ func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace str
 		}
 		page = corev1.NodeList{}
 	})
+	seen.Now = f.Now() // the answers have told what time it is at the API server
 	if err != nil {
 		return seen, err
 	}
 	jobs, err := listJobs(ctx, c, "")
 	if CodeOf(err) == ExitForbidden {
+		seen.namespaced = err
 		jobs, err = listJobs(ctx, c, namespace)
 	}
 	for i := range jobs {

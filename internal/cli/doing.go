@@ -6,6 +6,6 @@ import "github.com/spf13/cobra"
 func doingVerbs(f *Factory) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(f), newPromoteCommand(f), newPauseCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
-		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
 	}
 }

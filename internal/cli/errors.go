@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,7 +24,7 @@ func Explain(err error) error {
 	case err == nil, errors.As(err, &own), errors.Is(err, context.Canceled):
 		return err
 	case notInstalled(err):
-		return Failf(ExitNotInstalled, "this cluster does not know NodeJobs: Everynode is not installed there. Apply its config/default (see Install it in the README), or choose another cluster with --context")
+		return Failf(ExitNotInstalled, "%s", uninstalled(err))
 	case apierrors.IsForbidden(err):
 		return Failf(ExitForbidden, "%s", forbidden(err))
 	case apierrors.IsUnauthorized(err):
@@ -33,19 +32,28 @@ func Explain(err error) error {
 	case apierrors.IsNotFound(err):
 		return Failf(ExitNotFound, "%w", err)
 	case clientcmd.IsEmptyConfig(err):
-		return Failf(ExitUsage, "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server")
+		return Failf(ExitUsage, "%s", noCluster)
 	case unreachable(err):
 		return Failf(ExitUnreachable, "the API server does not answer: %w", err)
 	}
 	return err
 }
 
-// notInstalled is true when the API server has no such resource, as against no such object.
+const noCluster = "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server"
+
+// notInstalled reports whether the API server does not have the resource, as opposed to the object.
 func notInstalled(err error) bool {
-	if meta.IsNoMatchError(err) {
-		return true
-	}
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// uninstalled says which kind the API server does not have.
+func uninstalled(err error) string {
+	const install = "Apply its config/default (see Install it in the README), or choose another cluster with --context"
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "nodeguards" {
+		return "this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. " + install
+	}
+	return "this cluster does not know NodeJobs: Everynode is not installed there. " + install
 }
 
 func unreachable(err error) bool {
@@ -74,17 +82,24 @@ func forbidden(err error) string {
 	if namespace != "" {
 		where, flag = "in namespace "+namespace, " -n "+namespace
 	}
-	return fmt.Sprintf("%s may not %s %s %s. %s. To check: kubectl auth can-i %s %s%s",
+	return fmt.Sprintf("%s may not %s %s %s. %sTo check: kubectl auth can-i %s %s%s",
 		cmp.Or(user, "this user"), verb, resource, where, roleFor(verb, m[3]), verb, resource, flag)
 }
 
-// roleFor names the ClusterRole that has a permission.
+// viewed are the resources that the ClusterRole everynode-view lets its holders read.
+var viewed = []string{"nodejobs", "nodeguards", "nodes", "pods", "pods/log", "configmaps", "events", "poddisruptionbudgets"}
+
+// roleFor names the ClusterRole of config/rbac that has a permission; "" when none has it.
 func roleFor(verb, resource string) string {
+	reads := slices.Contains([]string{"get", "list", "watch"}, verb)
 	switch {
-	case slices.Contains([]string{"get", "list", "watch"}, verb):
-		return "The ClusterRole everynode-view has what the reading verbs need"
+	case reads && slices.Contains(viewed, resource):
+		return "The ClusterRole everynode-view has what the reading verbs need. "
+	case reads:
 	case resource == "nodes" || resource == "pods":
-		return "The ClusterRole everynode-operator has what retry, rerun, skip and abort need on nodes and pods"
+		return "The ClusterRole everynode-operator has what retry, rerun, skip and abort need on nodes and pods. "
+	case resource == "nodejobs":
+		return "The ClusterRole everynode-nodejob-editor has what steering needs, and makes its holder root on every node. "
 	}
-	return "The ClusterRole everynode-nodejob-editor has what steering needs, and makes its holder root on every node"
+	return ""
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/plan"
 )
 
 type explainOptions struct {
@@ -30,9 +28,10 @@ func newExplainCommand(f *Factory) *cobra.Command {
 		Short: "Say why a task has, has not, or not yet run on a node",
 		Long: `Say why a task has, has not, or not yet run on a node, when it ran and how that ended, what it published, and what
 would make it run. With a node alone: a sentence for each NodeJob of the cluster, and for each NodeGuard that
-holds the node, or has let it go.
+holds or has released the node.
 
-It is the manager's own reasoning, from the objects of the API: nothing is asked of the manager.`,
+It plans as the manager does, from the objects of the API: the manager need not run. Of a node that waits for
+disruption.maxUnavailable it names the nodes that use the budget.`,
 		Example: `  kubectl everynode explain max-map-count node-3 -n node-setup
 
   # all that concerns a node
@@ -98,15 +97,18 @@ func (o *explainOptions) run(ctx context.Context) error {
 }
 
 // explain is what there is to say of a NodeJob on the i-th node.
-func (o *explainOptions) explain(ctx context.Context, seen observe.Cluster, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
+func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
 	if unseen(job) {
 		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
 	}
-	in, p, err := planOf(ctx, o.client, seen, job)
+	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
 		return view.Explain{}, err
 	}
-	e := view.Explain{Job: job, Node: &in.Nodes[i], Now: seen.Now, Width: o.Terminal().Options().Width, State: stateOf(job, p, i)}
+	e := view.Explain{Job: job, Node: &in.Nodes[i], Now: seen.Now, Width: o.Terminal().Options().Width, State: view.StateOf(job, p, i)}
+	if e.State.Reason == v1alpha1.ReasonWaitingForBudget {
+		e.Budget = view.BudgetUsers(job, in.Nodes, p.Nodes)
+	}
 	for _, step := range p.Steps {
 		if slices.Contains(step.Nodes, i) {
 			e.Step = step.Name
@@ -120,17 +122,8 @@ func (o *explainOptions) explain(ctx context.Context, seen observe.Cluster, job 
 	return e, nil
 }
 
-// stateOf is the state of the i-th node. The plan of a NodeJob that is being deleted has none.
-func stateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
-	if i < len(p.Nodes) {
-		return p.Nodes[i]
-	}
-	_, reason, message := view.Situation(job)
-	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
-}
-
-// all prints a sentence for each NodeJob, and for each NodeGuard that has to do with the node.
-func (o *explainOptions) all(ctx context.Context, seen observe.Cluster, i int) error {
+// all prints a sentence for each NodeJob, and for each NodeGuard that holds or has released the node.
+func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error {
 	jobs := slices.Clone(seen.Jobs)
 	slices.SortFunc(jobs, func(a, b *v1alpha1.NodeJob) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -141,25 +134,39 @@ func (o *explainOptions) all(ctx context.Context, seen observe.Cluster, i int) e
 		sentence := job.Namespace + "/" + job.Name + ": " + errUnseen.Error()
 		if !unseen(job) {
 			e, err := o.explain(ctx, seen, job, i)
-			if err != nil {
+			switch {
+			case CodeOf(err) == ExitForbidden:
+				sentence = job.Namespace + "/" + job.Name + ": not known: " + err.Error()
+			case err != nil:
 				return err
+			default:
+				sentence = e.Sentence()
 			}
-			sentence = e.Sentence()
 		}
 		lines = append(lines, text.Wrap(nil, text.Plain, sentence, width)...)
 	}
-	if len(lines) == 0 {
-		o.Tell(text.Of("there is no NodeJob in this cluster"))
-	}
+	o.tellScope(seen, len(jobs))
 	var guards v1alpha1.NodeGuardList
 	if err := o.client.List(ctx, &guards); err != nil {
-		o.Tell(text.Of("whether a NodeGuard holds the node is not known: " + Explain(err).Error()))
+		o.Tell(text.Of("could not check whether a NodeGuard holds the node: " + Explain(err).Error()))
 	}
-	lines = append(lines, view.Guards(guards.Items, o.node, seen.Now, width)...)
+	lines = append(lines, view.Guards(guards.Items, &seen.Nodes[i], seen.Now, width)...)
 	if len(lines) == 0 {
 		return nil
 	}
 	return o.Print(lines)
+}
+
+// tellScope says which NodeJobs are meant where that is not plain.
+func (o *explainOptions) tellScope(seen clusterView, jobs int) {
+	where := "this cluster"
+	if seen.namespaced != nil {
+		where = "namespace " + o.namespace
+		o.Tell(text.Of("only NodeJobs of " + where + " are considered: " + seen.namespaced.Error()))
+	}
+	if jobs == 0 {
+		o.Tell(text.Of("there is no NodeJob in " + where))
+	}
 }
 
 // completeExplain offers NodeJobs and nodes first, since either may be meant, and then nodes.

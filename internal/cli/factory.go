@@ -18,13 +18,15 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/clock"
+	"github.com/everynode/everynode/internal/version"
 )
 
 // Factory gives the verbs what they share: where to read and write, which cluster, what time it is.
 type Factory struct {
 	genericiooptions.IOStreams
 	Config *genericclioptions.ConfigFlags
-	// Now is the clock, and After tells when a time has passed.
+	// Now is the API server's clock, and After tells when a time has passed.
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
 	// Getenv reads the environment.
@@ -33,13 +35,19 @@ type Factory struct {
 
 // NewFactory returns a Factory for the user's kubeconfig.
 func NewFactory(streams genericiooptions.IOStreams) *Factory {
-	return &Factory{
+	server := clock.New(time.Now) //nolint:forbidigo // the one clock of the command line
+	f := &Factory{
 		IOStreams: streams,
 		Config:    genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300),
-		Now:       time.Now,   //nolint:forbidigo // the one clock of the command line
+		Now:       server.Now,
 		After:     time.After, //nolint:forbidigo // and its alarm
 		Getenv:    os.Getenv,
 	}
+	f.Config.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+		c.Wrap(server.Wrap)
+		return c
+	})
+	return f
 }
 
 // Namespace is the one that the user means.
@@ -54,10 +62,16 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, Explain(err)
 	}
+	if raw, err := f.Config.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && *f.Config.APIServer == "" && isGuess(config.Host) {
+		return nil, Failf(ExitUsage, "%s", noCluster)
+	}
 	config.QPS = -1
-	config.UserAgent = "kubectl-everynode/" + buildVersion()
+	config.UserAgent = "kubectl-everynode/" + version.String()
 	return config, nil
 }
+
+// isGuess reports whether the address of an API server is the one that kubectl's loader takes where none is configured.
+func isGuess(host string) bool { return host == "localhost:8080" || host == "http://localhost:8080" }
 
 // Client reads and writes objects of the API.
 func (f *Factory) Client() (client.WithWatch, error) {
@@ -112,6 +126,7 @@ func mapper() meta.RESTMapper {
 	core := schema.GroupVersion{Version: "v1"}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		v1alpha1.GroupVersion.WithKind("NodeJob"):                     meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("NodeGuard"):                   meta.RESTScopeNamespace,
 		core.WithKind("Node"):                                         meta.RESTScopeRoot,
 		core.WithKind("Pod"):                                          meta.RESTScopeNamespace,
 		core.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,

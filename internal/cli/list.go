@@ -88,7 +88,7 @@ func (o *listOptions) none(ctx context.Context) string {
 	message := "there is no NodeJob in namespace " + o.namespace
 	if c, err := o.Client(); err == nil {
 		if others, err := listJobs(ctx, c, ""); err == nil && len(others) > 0 {
-			message += fmt.Sprintf("; there are %d in others: -A lists them", len(others))
+			message += fmt.Sprintf("; there are %d in other namespaces: -A lists them", len(others))
 		}
 	}
 	return message

@@ -60,7 +60,7 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for name, rec := range s.nodes {
 			node := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 			if rec != nil {
-				node.Annotations = map[string]string{againKey: record.Encode(*rec)}
+				record.SetOn(&node, againKey, *rec)
 			}
 			list.Items = append(list.Items, node)
 		}

@@ -35,7 +35,7 @@ func checkOutput(output string, formats ...string) error {
 	if output == outputPeople || slices.Contains(formats, output) {
 		return nil
 	}
-	return Failf(ExitUsage, "-o %s is none of %s", output, strings.Join(formats, ", "))
+	return Failf(ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
 }
 
 // PrintObject writes an object for programs, or a list of them.

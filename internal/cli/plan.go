@@ -85,12 +85,15 @@ func (o *planOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plans, err := o.draft(ctx, &seen, file)
+	plans, err := o.draft(ctx, &seen.Cluster, file)
 	if err != nil {
 		return err
 	}
 	for i := range plans {
-		if err := o.plan(ctx, seen, &plans[i]); err != nil {
+		if seen.namespaced != nil {
+			plans[i].Notes = append(plans[i].Notes, "gates of NodeJobs in other namespaces are not in this plan: "+seen.namespaced.Error())
+		}
+		if err := o.plan(ctx, seen.Cluster, &plans[i]); err != nil {
 			return err
 		}
 	}

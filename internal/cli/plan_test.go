@@ -86,7 +86,7 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	key := v1alpha1.RecordKey("ns", "first")
 	done := readyNode("node-1")
 	done.Labels = map[string]string{key: first.Status.Revision}
-	done.Annotations = map[string]string{key: record.Encode(record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})}
+	record.SetOn(&done, key, record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})
 	stalled := aJob("second")
 	stalled.Spec.DependsOn = []string{"first"}
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"}}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -58,7 +59,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 func (f *planFile) add(document []byte) error {
 	var kind metav1.TypeMeta
 	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
-		return err
+		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
 	}
 	switch kind {
 	case metav1.TypeMeta{}:

@@ -47,8 +47,10 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Args:              noVerb,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Without it no verb is like a mistyped one.
+		SuggestionsMinimumDistance: 2,
+		Args:                       noVerb,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(f.In)
 	root.SetOut(f.Out)
@@ -108,10 +110,17 @@ func hideRareFlags(root *cobra.Command) {
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Failf(ExitUsage, "%s takes %s, and got %d arguments. See: %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+			return Failf(ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
 		}
 		return nil
 	}
+}
+
+func countArguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
 }
 
 // warnings shows what the API server warns of.

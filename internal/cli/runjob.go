@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // job is the NodeJob of a run: once, on these nodes and no others, with no second try, and then gone.
@@ -62,13 +63,15 @@ type targets struct {
 	names []string
 	// away are those from which nothing is heard, and why.
 	away map[string]string
+	// otherOS are those on which no command runs, with their operating systems.
+	otherOS map[string]string
 	// recorded are those of names that carry the record of a NodeJob of the run's name.
 	recorded []string
 }
 
 // targets finds the nodes that are meant.
 func (o *runOptions) targets(ctx context.Context) (targets, error) {
-	found := targets{away: map[string]string{}}
+	found := targets{away: map[string]string{}, otherOS: map[string]string{}}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return found, Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
@@ -81,6 +84,10 @@ func (o *runOptions) targets(ctx context.Context) (targets, error) {
 			node := &page.Items[i]
 			all = append(all, node.Name)
 			if len(o.nodes) > 0 && !slices.Contains(o.nodes, node.Name) {
+				continue
+			}
+			if !task.FitsOS(corev1.Linux, node.Labels) {
+				found.otherOS[node.Name] = node.Labels[corev1.LabelOSStable]
 				continue
 			}
 			if why := away(node); why != "" {
@@ -114,8 +121,9 @@ func (o *runOptions) checkRecorded(ctx context.Context, nodes []string) error {
 	if err == nil {
 		return Failf(ExitUsage, "there is a NodeJob %s in namespace %s already: give another --name, or none", o.name, o.namespace)
 	}
-	return Failf(ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or take the records off: kubectl label nodes --all %[5]s- && kubectl annotate nodes --all %[5]s-",
-		countNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, v1alpha1.RecordKey(o.namespace, o.name), list(nodes))
+	key := v1alpha1.RecordKey(o.namespace, o.name)
+	return Failf(ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all %[5]s- %[7]s- && kubectl annotate nodes --all %[5]s-",
+		countNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, key, list(nodes), record.SealKey(key))
 }
 
 func carries(n int) string {
@@ -151,9 +159,19 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 		}
 	}
 	slices.Sort(all)
-	switch {
-	case len(unknown) > 0:
+	if len(unknown) > 0 {
 		return Failf(ExitNotFound, "there is no node %s; there are %s", list(unknown), list(nearest(unknown[0], all)))
+	}
+	return o.checkFound(found)
+}
+
+// checkFound says why the command can run on none of the nodes that were found.
+func (o *runOptions) checkFound(found targets) error {
+	switch {
+	case len(o.nodes) > 0 && len(found.otherOS) > 0:
+		return Failf(ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", list(sortedKeys(found.otherOS)), corev1.LabelOSStable)
+	case len(found.names)+len(found.away) == 0 && len(found.otherOS) > 0:
+		return Failf(ExitNotFound, "nothing was run: %s", found.describeOtherOS())
 	case len(found.names)+len(found.away) == 0 && o.selector != "":
 		return Failf(ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
 	case len(found.names)+len(found.away) == 0:
@@ -162,6 +180,15 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 		return Failf(ExitNodesFailed, "nothing was run: %s", describeAway(found.away))
 	}
 	return nil
+}
+
+// describeOtherOS says how many nodes are left out since no command runs on their operating system, and names a few.
+func (t targets) describeOtherOS() string {
+	is := "is"
+	if len(t.otherOS) > 1 {
+		is = "are"
+	}
+	return fmt.Sprintf("%s %s not on Linux (label %s): %s", countNodes(len(t.otherOS)), is, corev1.LabelOSStable, list(sortedKeys(t.otherOS)))
 }
 
 func describeAway(away map[string]string) string {
@@ -191,6 +218,9 @@ func (o *runOptions) confirm(ctx context.Context, found targets) error {
 		return Failf(ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
 	}
 	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), countNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), list(found.names))
+	if len(found.otherOS) > 0 {
+		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
+	}
 	if len(found.away) > 0 {
 		o.Tell(text.Toned(text.Warn, "left out: ").With(describeAway(found.away)))
 	}
@@ -211,7 +241,7 @@ func countNodes(n int) string {
 func (f *Factory) ask(ctx context.Context, question, flag string) error {
 	in, ok := f.In.(*os.File)
 	if !ok || !xterm.IsTerminal(int(in.Fd())) {
-		return Failf(ExitDeclined, "%s? Nobody can be asked, since standard input is no terminal: give %s if it is meant", question, flag)
+		return Failf(ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)
 	}
 	o := term.Of(f.ErrOut, f.Getenv).Options()
 	o.Width = 0 // a question is never cut

@@ -107,7 +107,7 @@ func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]tex
 	if err != nil {
 		return nil, err
 	}
-	in, p, err := planOf(ctx, o.client, seen, job)
+	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]tex
 			rows = append(rows, view.NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
 		}
 	}
-	return view.NodeTable(o.Now(), rows), nil
+	return view.NodeTable(o.Now(), job.Status.Revision, rows), nil
 }
 
 func (o *statusOptions) forPrograms() bool {

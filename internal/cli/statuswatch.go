@@ -48,7 +48,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 		case <-w.tick():
 			err = w.draw()
 		case <-deadline:
-			err = Failf(ExitTimedOut, "%s is not over after %s; it goes on", o.key, o.timeout)
+			err = Failf(ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

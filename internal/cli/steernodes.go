@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -87,8 +87,8 @@ func (s *steering) nodeError(ctx context.Context, name string, err error) error 
 }
 
 // eachNode does the same to several nodes, and says what came of each. One that cannot be changed keeps none of the
-// others.
-func (s *steering) eachNode(ctx context.Context, names []string, decide func(carried) nodeChange) error {
+// others. changed reports whether any was changed.
+func (s *steering) eachNode(ctx context.Context, names []string, decide func(carried) nodeChange) (changed bool, err error) {
 	var first error
 	for _, name := range names {
 		c, err := s.changeNode(ctx, name, decide)
@@ -103,16 +103,16 @@ func (s *steering) eachNode(ctx context.Context, names []string, decide func(car
 		case c.nothing != "":
 			line = line.With("nothing to change: " + c.nothing)
 		default:
-			line = line.Tone(text.Strong, c.did)
+			changed, line = true, line.Tone(text.Strong, c.did)
 		}
 		if err := s.Print([]text.Line{line}); err != nil {
-			return err
+			return changed, err
 		}
 	}
 	if first != nil {
-		return Exit(CodeOf(first))
+		return changed, Exit(CodeOf(first))
 	}
-	return nil
+	return changed, nil
 }
 
 func atLeastOne(what string) cobra.PositionalArgs {
@@ -161,8 +161,10 @@ func (s *steering) retryNodes(ctx context.Context, names []string) error {
 	if err := stays(job); err != nil {
 		return err
 	}
-	err = s.eachNode(ctx, names, newAgain(job).retry)
-	s.tellDim("Nothing of this belongs into Git: it is on the nodes.")
+	changed, err := s.eachNode(ctx, names, newAgain(job).retry)
+	if changed {
+		s.tellDim("With GitOps, commit nothing: the change is on the nodes.")
+	}
 	return err
 }
 
@@ -218,7 +220,10 @@ func (s *steering) rerun(ctx context.Context, names []string, yes bool) error {
 			}
 		}
 	}
-	err = s.eachNode(ctx, names, newAgain(job).rerun)
+	changed, err := s.eachNode(ctx, names, newAgain(job).rerun)
+	if !changed {
+		return err
+	}
 	s.tellCommit(job, "a change of what is executed, such as spec.task.env: [{name: RUN, value: \"2\"}]: it runs again on all nodes")
 	return err
 }
@@ -259,24 +264,41 @@ revision runs there again. A gate opens, and a node that was set aside for the N
 	}
 }
 
-var errNoRevision = errors.New("no manager has looked at its spec yet, so nobody knows the revision that the nodes would be done with: wait, or see kubectl everynode status")
+// revisionOf is the revision that nodes would be done with.
+func revisionOf(job *v1alpha1.NodeJob) (string, error) {
+	switch revision := job.Status.Revision; {
+	case job.Status.ObservedGeneration != job.Generation:
+		return "", Failf(ExitError, "the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status %s -n %s", job.Name, job.Namespace)
+	case revision == "":
+		_, reason, message := view.Situation(job)
+		return "", Failf(ExitError, "the revision that the nodes would be done with is not known (%s): %s", reason, message)
+	default:
+		return revision, nil
+	}
+}
 
 func (s *steering) skip(ctx context.Context, names []string) error {
 	job, err := GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
 	}
-	revision := job.Status.Revision
-	if revision == "" || job.Status.ObservedGeneration != job.Generation {
-		return Failf(ExitError, "%w", errNoRevision)
+	if err := stays(job); err != nil {
+		return err
+	}
+	revision, err := revisionOf(job)
+	if err != nil {
+		return err
 	}
 	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
-	err = s.eachNode(ctx, names, func(on carried) nodeChange {
+	changed, err := s.eachNode(ctx, names, func(on carried) nodeChange {
 		if on.Label == revision {
 			return nodeChange{nothing: "it counts as done with revision " + revision + " already"}
 		}
 		return nodeChange{labels: map[string]*string{key: &revision}, did: "counts as done without a run: label " + key + "=" + revision}
 	})
+	if !changed {
+		return err
+	}
 	s.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that leaves it out: this one holds for the current revision only")
 	return err
 }

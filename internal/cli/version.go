@@ -2,23 +2,14 @@ package cli
 
 import (
 	"context"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/version"
 )
-
-// buildVersion is the version of the module, or the commit that it was built from.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown)"
-	}
-	return info.Main.Version
-}
 
 func newVersionCommand(f *Factory) *cobra.Command {
 	var clientOnly bool
@@ -28,7 +19,7 @@ func newVersionCommand(f *Factory) *cobra.Command {
 		Example: "  kubectl everynode version\n  kubectl everynode version --client",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows := [][]text.Line{text.Cells("client", buildVersion())}
+			rows := [][]text.Line{text.Cells("client", version.String())}
 			if !clientOnly {
 				rows = append(rows, []text.Line{text.Of("manager"), managerVersion(cmd.Context(), f)})
 			}

@@ -18,11 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
-	"github.com/everynode/everynode/internal/task"
 )
 
 // maxParallelWrites bounds the writes that one pass has under way. The API server's own priority
@@ -42,13 +40,12 @@ type applied struct {
 	again bool
 }
 
-// apply does what the plan says. Actions are independent, except that one refused pod means that
-// the others would be refused too: so the first is made alone. Evictions come last, since they may take
-// their time.
+// apply does what the plan says. Actions are independent. Evictions come last, since they may take their time.
 func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (applied, error) {
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
 	var raced atomic.Bool
+	var probed probed
 	var starts []plan.Start
 	var evictions []plan.Evict
 	for _, action := range p.Actions {
@@ -59,6 +56,9 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 			evictions = append(evictions, a)
 		default:
 			group.Go(func() error {
+				if !r.mayPrepare(ctx, seen, action, &probed) {
+					return nil
+				}
 				err := r.act(ctx, seen, action)
 				if errors.Is(err, errRaced) {
 					raced.Store(true)
@@ -68,23 +68,15 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 			})
 		}
 	}
-	startErrs := make([]error, len(starts))
-	for i, start := range starts {
-		if i > 0 {
-			group.Go(func() error { startErrs[i] = r.start(ctx, seen, start); return nil })
-			continue
-		}
-		if startErrs[0] = r.start(ctx, seen, start); startErrs[0] != nil {
-			break
-		}
-	}
+	results := r.startAll(ctx, seen, starts, &group)
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
 	r.evictAll(evictCtx, seen, evictions, &group)
 	err := group.Wait()
-	refused, startErr := r.refusals.Judge(seen.job, startErrs, r.Now())
+	starts, results = probed.with(starts, results)
+	refused, startErr := r.judgeStarts(seen, starts, results)
 	// What blocks an eviction, and which pods are to leave a node, is only in the next plan.
-	again := raced.Load() || len(evictions) > 0 || looksAnew(seen, p)
+	again := raced.Load() || len(evictions) > 0 || looksAnew(seen, p) || r.troubles.isFresh(client.ObjectKeyFromObject(seen.job))
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
 }
 
@@ -111,6 +103,9 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.Release:
+		if a.Unrecorded && !r.memory.wasKept(a.Pod.UID) {
+			r.vanished(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
+		}
 		return r.releaseOwn(ctx, seen.job, a.Pod)
 	case plan.Keep:
 		return r.keep(ctx, seen.job, a.Pod)
@@ -124,38 +119,6 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	return fmt.Errorf("unknown action %T", action)
 }
 
-// start makes the pod of an attempt. That it exists already is as good, if it is ours: the name says
-// which attempt it is.
-func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
-	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
-	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
-	switch {
-	case err == nil:
-		r.memory.rememberPod(stripPod(pod), r.Now())
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		return r.adopt(ctx, seen.job, pod)
-	}
-	if refused := loop.AsRefusal(err); refused != nil {
-		return refused
-	}
-	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
-}
-
-// adopt remembers an existing pod that the cache does not show yet.
-func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod) error {
-	var live corev1.Pod
-	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
-		// Not found: it went in between, and the next pass makes it.
-		return fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
-	}
-	if !ownedBy(&live, job.UID) {
-		return fmt.Errorf("pod %s exists already and is not of this NodeJob: delete it", pod.Name)
-	}
-	r.memory.rememberPod(stripPod(&live), r.Now())
-	return nil
-}
-
 // record writes the end of an attempt on its node, and only then lets the pod go.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
@@ -164,8 +127,9 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 		// Nothing to record on: once the cache shows that, the pod is let go.
 		return nil
 	case err != nil:
-		return fmt.Errorf("recording on node %s: %w", a.Node, err)
+		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("recording on node %s: %w", a.Node, err))
 	}
+	r.troubles.ended(client.ObjectKeyFromObject(seen.job), a.UID, a.Record.Revision, a.Record.Retry, r.Now())
 	r.recorded(seen, a)
 	if a.Pod.UID == "" {
 		return nil // it was time that ended the run
@@ -183,8 +147,9 @@ func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.Mark) er
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err)
+		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err))
 	}
+	r.troubles.clear(client.ObjectKeyFromObject(seen.job), a.UID, v1alpha1.ReasonRecordRefused)
 	r.marked(seen.job, a)
 	return nil
 }
@@ -195,7 +160,7 @@ func (r *Reconciler) forget(ctx context.Context, seen observation, a plan.Forget
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("taking what is of the NodeJob off node %s: %w", a.Node, err)
+		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("removing what the NodeJob has put on node %s: %w", a.Node, err))
 	}
 	r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 	return nil
@@ -292,8 +257,15 @@ func (r *Reconciler) releaseOwn(ctx context.Context, job *v1alpha1.NodeJob, pod 
 	if err := r.release(ctx, job.Namespace, pod); err != nil {
 		return err
 	}
-	r.refusals.Soon(client.ObjectKeyFromObject(job), r.Now())
+	r.tryPodsSoon(job)
 	return nil
+}
+
+// tryPodsSoon lets pods that the API server has refused be tried at once: one less may have made room under a quota.
+func (r *Reconciler) tryPodsSoon(job *v1alpha1.NodeJob) {
+	name, now := client.ObjectKeyFromObject(job), r.Now()
+	r.refusals.Soon(name, now)
+	r.runnerRefusals.Soon(name, now)
 }
 
 // unfinalize is the strategic merge patch that takes our finalizer off the pod with that UID and

@@ -91,7 +91,7 @@ func benchReconciler(b *testing.B, size int, state string) (*Reconciler, *v1alph
 		switch {
 		case state == "all done", state == "half done" && i < size/2:
 			node.Labels["ns.everynode.dev/job"] = revision
-			node.Annotations["ns.everynode.dev/job"] = record.Encode(record.Record{
+			record.SetOn(node, "ns.everynode.dev/job", record.Record{
 				Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: noon, FinishedAt: noon,
 				Results: map[string]string{"kernel": "6.12"}, PodUID: types.UID("gone-" + node.Name), BootID: "boot", MachineID: "machine",
 			})

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,8 +14,9 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// CacheOptions keep in memory only what the plan reads: our own pods, and of pods and nodes only the
-// fields that it looks at. Objects are shared, not copied: nothing may change them in place.
+// CacheOptions keep in memory only what the plan reads: our own pods, and of all objects only the fields that it looks
+// at. What others can write is bounded before it is stored. Objects are shared, not copied: nothing may change them in
+// place.
 func CacheOptions() (cache.Options, error) {
 	ours, err := labels.NewRequirement(v1alpha1.NodeJobLabel, selection.Exists, nil)
 	if err != nil {
@@ -30,35 +33,41 @@ func CacheOptions() (cache.Options, error) {
 	}, nil
 }
 
+// strip drops what is never read. It changes its argument, which must not be in a cache yet.
 func strip(o any) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		return stripPod(o)
 	case *corev1.Node:
 		return stripNode(o)
+	case *v1alpha1.NodeJob:
+		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
+	case *v1alpha1.NodeGuard:
+		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
 	case *metav1.PartialObjectMetadata:
 		// The cache holds the metadata of all the cluster's ConfigMaps, of which only the version is read.
-		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences = nil, nil, nil, nil
+		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
+	case metav1.Object:
+		o.SetManagedFields(nil)
 	}
 	return o
 }
 
-// stripPod drops what the plan never reads, above all the script in the container's environment. It
-// changes its argument, which must not be in a cache yet.
-func stripPod(pod *corev1.Pod) *corev1.Pod {
-	pod.ManagedFields = nil
-	containers := make([]corev1.Container, 0, len(pod.Spec.Containers))
-	for i := range pod.Spec.Containers {
-		containers = append(containers, corev1.Container{Name: pod.Spec.Containers[i].Name})
+// ourKeys returns the entries whose keys belong to Everynode. Among the others is kubectl's copy of the whole object.
+func ourKeys(all map[string]string) map[string]string {
+	ours := map[string]string{}
+	for key, value := range all {
+		if prefix, _, found := strings.Cut(key, "/"); found && prefix == v1alpha1.Group {
+			ours[key] = value
+		}
 	}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
-	return pod
+	return ours
 }
 
 // stripNode drops what the plan never reads, above all the list of images. It changes its argument,
 // which must not be in a cache yet.
 func stripNode(node *corev1.Node) *corev1.Node {
-	node.ManagedFields = nil
+	node.ManagedFields, node.OwnerReferences, node.Finalizers = nil, nil, nil
 	var ready []corev1.NodeCondition
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {

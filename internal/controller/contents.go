@@ -29,6 +29,8 @@ import (
 type contents struct {
 	mu   sync.Mutex
 	seen map[contentKey]content
+	// turns are those of the polls.
+	turns secretTurns
 }
 
 type contentKey struct {

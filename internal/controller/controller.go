@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,20 +57,23 @@ type Reconciler struct {
 	// PollInterval is how often that is looked at which is not watched.
 	PollInterval time.Duration
 
-	memory   *memory
-	refusals *loop.Refusals
-	scripts  scripts
-	records  records
-	pace     loop.Pace
-	looks    looks
-	drains   drains
-	contents contents
-	gates    gates
+	memory *memory
+	// refusals are of the task's pods, runnerRefusals of those of reboots, checks and rollbacks where the task is a template.
+	refusals, runnerRefusals *loop.Refusals
+	troubles                 troubles
+	scripts                  scripts
+	records                  records
+	pace                     loop.Pace
+	looks                    looks
+	drains                   drains
+	contents                 contents
+	gates                    gates
+	unseen                   unseen
 	// wake has NodeJobs looked at for what no watch tells.
 	wake chan event.GenericEvent
 
 	primed   sync.Mutex
-	isPrimed bool
+	isPrimed atomic.Bool
 }
 
 // refusalWords are how a pod is told of that the API server does not take.
@@ -78,6 +82,14 @@ var refusalWords = loop.Words{
 	Made:       "the task's pod",
 	Privileged: "A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with",
 	Field:      "spec.task",
+}
+
+// runnerRefusalWords are the same for the pods that run scripts beside a task that is a template.
+var runnerRefusalWords = loop.Words{
+	Kind:       "NodeJob",
+	Made:       "the pods of reboots, checks and rollbacks",
+	Privileged: "Their scripts run as root on the node: allow them with",
+	Field:      "spec.rollback or spec.verify",
 }
 
 // Own is where the manager itself runs: its drains leave its own pod alone, and its node comes last.
@@ -99,11 +111,14 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		PollInterval: pollSeconds * time.Second,
 		memory:       newMemory(),
 		refusals:     loop.NewRefusals(refusalWords),
-		scripts:      newScripts(),
-		records:      newRecords(),
-		drains:       newDrains(),
-		contents:     newContents(),
-		wake:         make(chan event.GenericEvent, wakeRoom),
+
+		runnerRefusals: loop.NewRefusals(runnerRefusalWords),
+		troubles:       newTroubles(),
+		scripts:        newScripts(),
+		records:        newRecords(),
+		drains:         newDrains(),
+		contents:       newContents(),
+		wake:           make(chan event.GenericEvent, wakeRoom),
 	}
 }
 
@@ -150,7 +165,8 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := plan.Next(seen.input)
-	r.looks.looked(client.ObjectKeyFromObject(job), r.Now().Sub(began))
+	ended := r.Now()
+	r.looks.looked(client.ObjectKeyFromObject(job), ended, ended.Sub(began))
 	r.drains.ask(client.ObjectKeyFromObject(job), p.Looks)
 	did, applyErr := r.apply(ctx, seen, p)
 	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
@@ -215,6 +231,8 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.pace.Forget(name)
 	r.looks.forget(name)
 	r.refusals.Clear(name)
+	r.runnerRefusals.Clear(name)
+	r.troubles.forget(name)
 	r.scripts.forget(name)
 	r.contents.forget(name)
 	r.drains.forget(name)

@@ -119,9 +119,8 @@ func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
 // failedNode has a record of a task that has failed for good.
 func recordedNode(outcome record.Outcome) *corev1.Node {
 	node := watchedNode()
-	node.Labels, node.Annotations = nil, map[string]string{
-		"ns.everynode.dev/job": record.Encode(record.Record{Revision: "rev", Outcome: outcome, Attempts: 1, PodUID: "gone", FinishedAt: noon}),
-	}
+	node.Labels, node.Annotations = nil, nil
+	record.SetOn(node, "ns.everynode.dev/job", record.Record{Revision: "rev", Outcome: outcome, Attempts: 1, PodUID: "gone", FinishedAt: noon})
 	return node
 }
 
@@ -188,7 +187,7 @@ func TestAPassThatWasRacedComesAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	node = r.node("n")
-	node.Annotations["ns.everynode.dev/job"] = record.Encode(record.Record{Revision: seen.input.Revision, Outcome: record.Failed, Attempts: 1, PodUID: "gone", FinishedAt: noon})
+	record.SetOn(node, "ns.everynode.dev/job", record.Record{Revision: seen.input.Revision, Outcome: record.Failed, Attempts: 1, PodUID: "gone", FinishedAt: noon})
 	delete(node.Labels, "ns.everynode.dev/job")
 	if err := r.Client.Update(t.Context(), node); err != nil {
 		t.Fatal(err)

@@ -1,34 +1,47 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestEventsAreGatheredForLongerWhereALookTakesLonger(t *testing.T) {
-	job, other := client.ObjectKey{Name: "a"}, client.ObjectKey{Name: "b"}
-	tests := map[string]struct{ took, want time.Duration }{
-		"nothing to see":         {0, 50 * time.Millisecond},
-		"a thousand nodes":       {3 * time.Millisecond, 50 * time.Millisecond},
-		"many nodes":             {20 * time.Millisecond, 200 * time.Millisecond},
-		"requests that hang":     {time.Minute, time.Second},
-		"a clock that goes back": {-time.Minute, 50 * time.Millisecond},
+func TestEventsAreGatheredForLongerWhereLooksTakeLonger(t *testing.T) {
+	tests := map[string]struct {
+		jobs int
+		took time.Duration
+		// after is how long after the looks an event comes.
+		after time.Duration
+		want  time.Duration
+	}{
+		"nothing was looked at":             {want: 50 * time.Millisecond},
+		"one NodeJob on a thousand nodes":   {jobs: 1, took: 3 * time.Millisecond, want: 50 * time.Millisecond},
+		"one NodeJob on many nodes":         {jobs: 1, took: 20 * time.Millisecond, want: 200 * time.Millisecond},
+		"thirty NodeJobs":                   {jobs: 30, took: 3 * time.Millisecond, want: 900 * time.Millisecond},
+		"a hundred NodeJobs":                {jobs: 100, took: 5 * time.Millisecond, want: 2 * time.Second},
+		"one whose requests hang":           {jobs: 1, took: time.Minute, want: time.Second},
+		"one where the clock has gone back": {jobs: 1, took: -time.Minute, want: 50 * time.Millisecond},
+		"looks of a while ago":              {jobs: 30, took: 3 * time.Millisecond, after: activeFor + time.Second, want: 50 * time.Millisecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var l looks
-			l.looked(job, tt.took)
-			if got := l.gather(job); got != tt.want {
-				t.Errorf("gathers for %v, want %v", got, tt.want)
+			for i := range tt.jobs {
+				l.looked(client.ObjectKey{Name: fmt.Sprint(i)}, noon, time.Hour)
+				l.looked(client.ObjectKey{Name: fmt.Sprint(i)}, noon, tt.took)
 			}
-			if got := l.gather(other); got != leastGather {
-				t.Errorf("another NodeJob gathers for %v, want %v", got, leastGather)
+			for range 2 {
+				if got := l.gather(noon.Add(tt.after)); got != tt.want {
+					t.Errorf("events are gathered for %v, want %v", got, tt.want)
+				}
 			}
-			l.forget(job)
-			if got := l.gather(job); got != leastGather {
-				t.Errorf("when it is gone, for %v, want %v", got, leastGather)
+			for i := range tt.jobs {
+				l.forget(client.ObjectKey{Name: fmt.Sprint(i)})
+			}
+			if got := l.gather(noon); got != leastGather {
+				t.Errorf("without NodeJobs they are gathered for %v, want %v", got, leastGather)
 			}
 		})
 	}

@@ -155,7 +155,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 		"new": func(*corev1.Node, string) {},
 		"done": func(n *corev1.Node, revision string) {
 			n.Labels[key] = revision
-			n.Annotations[key] = record.Encode(record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, FinishedAt: noon,
+			record.SetOn(n, key, record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, FinishedAt: noon,
 				Results: map[string]string{"kernel": "6.1"}, PodUID: "gone", BootID: "boot", MachineID: "machine"})
 		},
 		"full": func(n *corev1.Node, _ string) {

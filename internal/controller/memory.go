@@ -34,6 +34,8 @@ type podMemory struct {
 	seen time.Time
 	// released is true once nothing of ours keeps the pod in the API.
 	released bool
+	// kept is true once we have left the pod there for its logs.
+	kept bool
 	// stopped is when we asked for its deletion.
 	stopped time.Time
 	// waiting is why it did not start, when it was last seen: a pod that has ended no longer says.
@@ -140,6 +142,29 @@ func (m *memory) podEntry(uid types.UID) *podMemory {
 		m.pods[uid] = known
 	}
 	return known
+}
+
+// rememberKept notes that a pod is left there for its logs, since its end is on record.
+func (m *memory) rememberKept(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.podEntry(uid).kept = true
+}
+
+// wasKept reports whether we have left a pod there for its logs.
+func (m *memory) wasKept(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.pods[uid]
+	return ok && known.kept
+}
+
+// wasReleased reports whether we have released a pod.
+func (m *memory) wasReleased(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.pods[uid]
+	return ok && known.released
 }
 
 // forgetPod is called when the cache has seen the pod go, and nothing about it matters any more.

@@ -47,15 +47,15 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		return seen, err
 	}
 	seen.source = source
-	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision}
+	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest}
+	if err := r.observeNodes(ctx, &seen); err != nil {
+		return seen, err
+	}
 	if obstacle == nil {
 		seen.input.Obstacle = (*plan.Obstacle)(r.refusals.Of(job))
 		if job.DeletionTimestamp.IsZero() {
-			seen.input.Revision = task.Revision(&job.Spec, source)
+			seen.input.Revision, seen.input.Digest = observe.Revision(job, source, seen.input.Nodes)
 		}
-	}
-	if err := r.observeNodes(ctx, &seen); err != nil {
-		return seen, err
 	}
 	if err := r.observePeers(ctx, &seen); err != nil {
 		return seen, err
@@ -72,6 +72,10 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		view.Waiting = r.memory.waiting(view.UID, view.Waiting, now)
 		seen.input.Pods = append(seen.input.Pods, view)
 	}
+	if job.Spec.Task.Template != nil {
+		seen.input.RunnerRefused = (*plan.Obstacle)(r.runnerRefusals.Of(job))
+	}
+	seen.input.Troubles = r.troubles.on(client.ObjectKeyFromObject(job), task.RetryToken(job), seen.input.Nodes)
 	seen.strangers = strangers
 	seen.input.Occupied = observe.Occupied(job, strangers)
 	return seen, nil
@@ -82,10 +86,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
-	seen.input.Nodes = make([]plan.Node, 0, len(nodes.Items))
+	all := make([]*corev1.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
-		node := r.memory.node(&nodes.Items[i])
+		all = append(all, r.memory.node(&nodes.Items[i]))
+	}
+	unseen, err := r.unseenNodes(ctx, nodes.Items, seen.input.Now)
+	if err != nil {
+		return err
+	}
+	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
+	seen.input.Nodes = make([]plan.Node, 0, len(all)+len(unseen))
+	for _, node := range append(all, unseen...) {
 		view := observe.Node(node)
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
@@ -130,7 +141,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && live.UID != pod.UID:
-		r.memory.forgetPod(pod.UID)
+		r.podGone(ctx, pod)
 		return nil
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
@@ -144,37 +155,33 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 func (r *Reconciler) prime(ctx context.Context) error {
 	r.primed.Lock()
 	defer r.primed.Unlock()
-	if r.isPrimed {
+	if r.isPrimed.Load() {
 		return nil
 	}
 	var jobs v1alpha1.NodeJobList
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
-			r.memory.rememberJob(jobs.Items[i].DeepCopy())
+			r.memory.rememberJob(strip(jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	var nodes corev1.NodeList
-	err = r.eachPage(ctx, &nodes, func() {
-		for i := range nodes.Items {
-			r.memory.rememberNode(stripNode(nodes.Items[i].DeepCopy()))
-		}
-	})
-	if err != nil {
+	if err := r.primeNodes(ctx); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	var pods corev1.PodList
 	err = r.eachPage(ctx, &pods, func() {
 		for i := range pods.Items {
-			r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
+			if fromNodeJob(&pods.Items[i]) {
+				r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
+			}
 		}
 	}, client.HasLabels{v1alpha1.NodeJobLabel})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	r.isPrimed = true
+	r.isPrimed.Store(true)
 	return nil
 }
 
@@ -192,4 +199,5 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 	}
 }
 
-const pageSize = 500
+// pageSize bounds what is in memory at once: a node with records of a hundred NodeJobs has 50 kB, and may have 256.
+const pageSize = 200

@@ -31,7 +31,7 @@ func livePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 			Finalizers:      []string{"somebody.example/keep", v1alpha1.PodFinalizer},
 			Labels:          map[string]string{v1alpha1.NodeJobLabel: "job", v1alpha1.RevisionLabel: "rev"},
 			Annotations:     map[string]string{v1alpha1.AttemptAnnotation: "2", v1alpha1.NodeUIDAnnotation: "node-uid", v1alpha1.MachineAnnotation: "machine/boot"},
-			OwnerReferences: []metav1.OwnerReference{{UID: "job-uid"}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "task", Image: "registry.example/x"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
@@ -72,7 +72,7 @@ func TestViewPod(t *testing.T) {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				deletion := at(40)
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &deletion, &grace
-			})}, func(p *plan.Pod) { p.DeleteRequested = noon.Add(10 * time.Second) },
+			})}, func(p *plan.Pod) { p.DeleteRequested, p.DeleteGrace = noon.Add(10*time.Second), 30*time.Second },
 		},
 		"one that is deleted without grace": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) { deletion := at(40); p.DeletionTimestamp = &deletion })},
@@ -184,8 +184,24 @@ func TestExit(t *testing.T) {
 			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
 		"the exit code is the kubelet's": {
-			livePod(ended(corev1.PodFailed, terminated("task", 137, "OOMKilled", word))),
+			livePod(ended(corev1.PodFailed, terminated("task", 137, "Error", word))),
 			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
+		},
+		"a script that the memory limit has ended": {
+			livePod(ended(corev1.PodFailed, terminated("task", 137, "OOMKilled", `{"exitCode":137,"reason":"Signaled","message":"the script was killed by SIGKILL"}`))),
+			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: "OOMKilled", Message: "the script was killed by SIGKILL"},
+		},
+		"a script that failed since the memory limit ended a process of it": {
+			livePod(ended(corev1.PodFailed, terminated("task", 1, "OOMKilled", `{"exitCode":1,"reason":"TaskFailed"}`))),
+			&plan.Exit{Code: 1, Finished: finished, Reported: true, Reason: "OOMKilled"},
+		},
+		"a script that was interrupted, whatever its memory": {
+			livePod(ended(corev1.PodFailed, terminated("task", 143, "OOMKilled", `{"exitCode":143,"reason":"Interrupted"}`))),
+			&plan.Exit{Code: 143, Finished: finished, Reported: true, Reason: outcome.ReasonInterrupted},
+		},
+		"a script that succeeded, though the memory limit ended a process of it": {
+			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "OOMKilled", word))),
+			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
 		"a reason is one of ours or none": {
 			livePod(ended(corev1.PodFailed, terminated("task", 1, "Error", `{"exitCode":1,"reason":"Hacked\u001b[31m"}`))),

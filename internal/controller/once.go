@@ -30,12 +30,13 @@ func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.P
 	case err != nil:
 		return fmt.Errorf("keeping pod %s: %w", pod.Name, err)
 	}
+	r.memory.rememberKept(pod.UID)
 	if live.DeletionTimestamp.IsZero() {
 		r.memory.rememberPod(stripPod(live), r.Now())
 	} else {
 		r.memory.rememberReleased(pod.UID, r.Now())
 	}
-	r.refusals.Soon(client.ObjectKeyFromObject(job), r.Now())
+	r.tryPodsSoon(job)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
 				cluster.Jobs = append(cluster.Jobs, &jobs.Items[i])
 			}
 			got := cluster.Input(tt.job, pods.Items)
-			got.Revision = seen.input.Revision // which the manager has told by its status
+			got.Revision, got.Digest = seen.input.Revision, seen.input.Digest // which the manager has told by its status
 			if diff := cmp.Diff(seen.input, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(plan.Input{}, "GateGap")); diff != "" {
 				t.Errorf("-the manager +from outside\n%s", diff)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,11 +119,17 @@ func TestAPeerIsAsItsStatusSays(t *testing.T) {
 		"it minds no other machine":    {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = &no }), plan.Peer{Revision: "rev"}},
 		"it minds one, and it says so": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace, j.Spec.Rerun.OnChange = &yes, &yes }), plan.Peer{Revision: "rev", OnReplace: true}},
 		"it is for some of the nodes":  {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnReplace: true, Selector: selector}},
+		"it is for Windows": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) {
+			j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}}
+		}), plan.Peer{Revision: "rev", OnReplace: true, OS: corev1.Windows}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.want.Name, tt.want.Key = "other", "ns.everynode.dev/other"
-			tt.want.On = map[string]record.OnNode{"n": {Label: "rev", Present: true}}
+			if tt.want.OS == "" {
+				tt.want.OS = corev1.Linux
+			}
+			tt.want.On = map[string]record.OnNode{"n": {Label: "rev", Altered: true, Present: true}}
 			got := observed(t, called("a", needs("other")), tt.other).DependsOn
 			if diff := cmp.Diff([]plan.Peer{tt.want}, got); diff != "" {
 				t.Errorf("peer (-want +got):\n%s", diff)

@@ -12,16 +12,17 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// pollSeconds is how often that is looked at which is not watched: Secrets that NodeJobs name, and the admission
+// pollSeconds is how often the manager looks at what it does not watch: Secrets that NodeJobs name, and the admission
 // policy of the gate.
 const pollSeconds = 30
 
 // wakeRoom is how many NodeJobs can wait to be looked at for what a poll has found.
 const wakeRoom = 1024
 
-// poll looks until the manager ends. It wakes a NodeJob only when something has changed.
+// poll looks until the manager ends, a little more often than every PollInterval. It wakes a NodeJob only when something
+// has changed.
 func (r *Reconciler) poll(ctx context.Context) error {
-	wait.UntilWithContext(ctx, r.pollOnce, r.PollInterval)
+	wait.JitterUntilWithContext(ctx, r.pollOnce, r.PollInterval*9/10, 0.1, true)
 	return nil
 }
 
@@ -29,17 +30,6 @@ func (r *Reconciler) pollOnce(ctx context.Context) {
 	r.pollSecrets(ctx)
 	if err := r.pollGates(ctx); err != nil {
 		logf.FromContext(ctx).WithName("poll").Error(err, "looking at what taints nodes")
-	}
-}
-
-func (r *Reconciler) pollSecrets(ctx context.Context) {
-	for key := range r.contents.secrets() {
-		is, err := r.fetchContent(ctx, key)
-		if err != nil {
-			logf.FromContext(ctx).WithName("poll").Error(err, "looking at a Secret", "nodejob", key.job)
-		} else if r.contents.set(key, is) {
-			r.wakeUp(ctx, key.job)
-		}
 	}
 }
 

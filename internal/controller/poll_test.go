@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
 )
 
 func TestThePollGoesOnAfterErrorsAndEndsWithTheManager(t *testing.T) {
@@ -69,5 +71,49 @@ func TestAPollWithoutAnybodyToWakeEndsWithTheManager(t *testing.T) {
 	r.wakeUp(ctx, client.ObjectKey{Namespace: "ns", Name: "late"})
 	if got := r.woken(); len(got) != wakeRoom {
 		t.Errorf("%d are to be looked at, want %d", len(got), wakeRoom)
+	}
+}
+
+// A user who can write NodeJobs can list thousands of Secrets, which the manager may not even read.
+func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
+	var reads []string
+	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+		reads = append(reads, key.Name)
+		return nil
+	}})
+	const secrets = 1000
+	for i := range secrets {
+		for _, job := range []string{"a", "b"} { // each Secret is listed twice
+			readable := contentKey{client.ObjectKey{Namespace: "ns", Name: job}, v1alpha1.ContentSecret, fmt.Sprint("readable-", i)}
+			forbidden := contentKey{readable.job, readable.kind, fmt.Sprint("forbidden-", i)}
+			r.contents.seen[readable] = content{hash: "old"}
+			r.contents.seen[forbidden] = content{obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
+		}
+	}
+	seen := map[string]int{}
+	polls := 0
+	for len(seen) < secrets && polls < 10 {
+		polls++
+		turn := r.contents.turn()
+		forbidden := 0
+		for _, keys := range turn {
+			if len(keys) != 2 {
+				t.Fatalf("%s is listed %d times, want it once for 2 NodeJobs", keys[0].name, len(keys))
+			}
+			if strings.HasPrefix(keys[0].name, "forbidden") {
+				forbidden++
+			} else {
+				seen[keys[0].name]++
+			}
+		}
+		if len(turn) != maxSecretReads+maxSecretTries || forbidden != maxSecretTries {
+			t.Fatalf("a poll reads %d Secrets, %d of them forbidden; want %d and %d", len(turn), forbidden, maxSecretReads+maxSecretTries, maxSecretTries)
+		}
+	}
+	if len(seen) != secrets {
+		t.Errorf("after %d polls %d of %d Secrets have had their turn", polls, len(seen), secrets)
+	}
+	if r.pollSecrets(t.Context()); len(reads) != maxSecretReads+maxSecretTries {
+		t.Errorf("%d reads, want one for each Secret of the turn", len(reads))
 	}
 }

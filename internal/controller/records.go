@@ -10,13 +10,29 @@ import (
 )
 
 // records keeps what was decoded from the nodes' annotations. A pass looks at every node, and nearly
-// all of them are as they were: decoding them anew would be most of what a pass over thousands costs.
+// all of them are as they were: decoding them again would be most of what a pass over thousands costs.
+//
+// Each event of a node brings a copy of all its annotations. The strings that are kept here are those of the newest
+// copy, so that older ones can be freed.
 type records struct {
 	mu sync.Mutex
-	// seen holds, by the record's key and the node's name, what a value was decoded to.
-	seen map[string]map[string]decoded
+	// seen holds by the record's key what was decoded.
+	seen map[string]*decodedRecords
 	// facts holds, by the node's name, who has published what there.
-	facts map[string]decodedFacts
+	facts map[string]*decodedFacts
+	// ids are the boot and machine that the last record of a node named: most of its records name the same.
+	ids map[string]*machineIDs
+}
+
+type machineIDs struct{ boot, machine string }
+
+// decodedRecords are the records under one key.
+type decodedRecords struct {
+	sealKey string
+	// revision is that of the record that was decoded last. Most have the same.
+	revision string
+	// on holds, by the node's name, what a value was decoded to.
+	on map[string]*decoded
 }
 
 // decodedFacts is shared by all passes, and only read.
@@ -26,34 +42,74 @@ type decodedFacts struct {
 }
 
 type decoded struct {
-	value string
+	value, seal string
 	// record is nil when the value is none. It is shared by all passes, and only read.
-	record *record.Record
+	record  *record.Record
+	altered bool
 }
 
 func newRecords() records {
-	return records{seen: map[string]map[string]decoded{}, facts: map[string]decodedFacts{}}
+	return records{seen: map[string]*decodedRecords{}, facts: map[string]*decodedFacts{}, ids: map[string]*machineIDs{}}
 }
 
 // read is record.Read with a memory.
 func (r *records) read(node string, labels, annotations map[string]string, key string) record.OnNode {
+	value, annotated := annotations[key]
+	if !annotated {
+		r.drop(node, key)
+		return record.Read(labels, annotations, key)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	value, annotated := annotations[key]
-	known, ok := r.seen[key][node]
-	if annotated && ok && known.value == value {
-		return record.OnNode{Label: labels[key], Record: known.record, Present: true}
+	seen := r.seen[key]
+	if seen == nil {
+		seen = &decodedRecords{sealKey: record.SealKey(key), on: map[string]*decoded{}}
+		r.seen[key] = seen
 	}
-	on := record.Read(labels, annotations, key)
-	if annotated {
-		if r.seen[key] == nil {
-			r.seen[key] = map[string]decoded{}
+	seal := labels[seen.sealKey]
+	known := seen.on[node]
+	if known == nil || known.value != value || known.seal != seal {
+		on := record.Read(labels, annotations, key)
+		r.share(node, seen, on.Record)
+		known = &decoded{record: on.Record, altered: on.Altered}
+		seen.on[node] = known
+	}
+	known.value, known.seal = value, seal
+	return record.OnNode{Label: labels[key], Record: known.record, Altered: known.altered, Present: true}
+}
+
+// share has a record that was just decoded use the strings of others. A hundred thousand records are a large part of what
+// the manager has in memory.
+func (r *records) share(node string, seen *decodedRecords, rec *record.Record) {
+	if rec == nil {
+		return
+	}
+	ids := r.ids[node]
+	if ids == nil {
+		ids = &machineIDs{}
+		r.ids[node] = ids
+	}
+	for _, pair := range []struct{ is, shared *string }{{&rec.BootID, &ids.boot}, {&rec.MachineID, &ids.machine}, {&rec.Revision, &seen.revision}} {
+		if *pair.is == *pair.shared {
+			*pair.is = *pair.shared
+		} else {
+			*pair.shared = *pair.is
 		}
-		r.seen[key][node] = decoded{value, on.Record}
-	} else if ok {
-		delete(r.seen[key], node)
 	}
-	return on
+	for _, outcome := range []record.Outcome{record.Succeeded, record.Failed, record.Disrupted, record.Rebooting} {
+		if rec.Outcome == outcome {
+			rec.Outcome = outcome
+		}
+	}
+}
+
+// drop forgets what was decoded under a key of a node.
+func (r *records) drop(node, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if seen := r.seen[key]; seen != nil {
+		delete(seen.on, node)
+	}
 }
 
 // published is record.ReadPublished with a memory.
@@ -64,12 +120,13 @@ func (r *records) published(node *corev1.Node) record.Published {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.facts[node.Name]; ok && known.value == value {
-		return known.published
+	known := r.facts[node.Name]
+	if known == nil || known.value != value {
+		known = &decodedFacts{published: record.ReadPublished(node.Annotations)}
+		r.facts[node.Name] = known
 	}
-	published := record.ReadPublished(node.Annotations)
-	r.facts[node.Name] = decodedFacts{value, published}
-	return published
+	known.value = value
+	return known.published
 }
 
 // forget drops what was kept for a NodeJob.
@@ -83,8 +140,9 @@ func (r *records) forget(key string) {
 func (r *records) forgetNode(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, nodes := range r.seen {
-		delete(nodes, name)
+	for _, seen := range r.seen {
+		delete(seen.on, name)
 	}
 	delete(r.facts, name)
+	delete(r.ids, name)
 }

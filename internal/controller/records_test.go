@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"strings"
 	"testing"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // What was decoded is kept until the annotation, the NodeJob or the node is another.
@@ -12,8 +17,8 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", Labels: map[string]string{key: "rev"},
-		Annotations: map[string]string{key: `{"revision":"rev","outcome":"Succeeded","attempts":1}`},
 	}}
+	record.SetOn(node, key, record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
 	r := newRecords()
 	first := r.read(node.Name, node.Labels, node.Annotations, key)
 	if again := r.read(node.Name, node.Labels, node.Annotations, key); again.Record != first.Record || again.Label != "rev" || !again.Present {
@@ -23,9 +28,18 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Record != first.Record || got.Label != "" {
 		t.Errorf("without its label it is %+v", got)
 	}
-	node.Annotations[key] = `{"revision":"other","outcome":"Failed","attempts":2}`
+	record.SetOn(node, key, record.Record{Revision: "other", Outcome: record.Failed, Attempts: 2})
 	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Record == nil || got.Record.Revision != "other" {
 		t.Errorf("with another annotation it is %+v", got.Record)
+	}
+	seal := node.Labels[record.SealKey(key)]
+	delete(node.Labels, record.SealKey(key))
+	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Record != nil || !got.Altered {
+		t.Errorf("without its seal it is %+v", got)
+	}
+	node.Labels[record.SealKey(key)] = seal
+	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Record == nil || got.Altered {
+		t.Errorf("with its seal again it is %+v", got)
 	}
 	node.Annotations[key] = "nonsense"
 	for range 2 {
@@ -34,6 +48,7 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 		}
 	}
 	delete(node.Annotations, key)
+	delete(node.Labels, record.SealKey(key))
 	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Present {
 		t.Errorf("with nothing it is %+v", got)
 	}
@@ -41,8 +56,67 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 		node.Annotations[key] = "nonsense"
 		r.read(node.Name, node.Labels, node.Annotations, key)
 		forget()
-		if len(r.seen[key]) != 0 {
+		if seen := r.seen[key]; seen != nil && len(seen.on) != 0 {
 			t.Errorf("%s is gone, and %v is kept", name, r.seen)
 		}
+	}
+}
+
+// Each event of a node brings new strings. What was decoded must not hold those of the event that it was decoded from,
+// or each record would be in memory twice.
+func TestDecodedRecordsHoldTheNewestStrings(t *testing.T) {
+	const key = "ns.everynode.dev/job"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	record.SetOn(node, key, record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
+	node.Annotations[v1alpha1.PublishedAnnotation] = `{"labels":{"x.example/a":"` + key + `"}}`
+	r := newRecords()
+	for range 2 {
+		node = node.DeepCopy()
+		for k, v := range node.Annotations {
+			node.Annotations[k] = strings.Clone(v)
+		}
+		for k, v := range node.Labels {
+			node.Labels[k] = strings.Clone(v)
+		}
+		r.read(node.Name, node.Labels, node.Annotations, key)
+		r.published(node)
+	}
+	for what, pair := range map[string][2]string{
+		"record": {r.seen[key].on["n"].value, node.Annotations[key]},
+		"seal":   {r.seen[key].on["n"].seal, node.Labels[record.SealKey(key)]},
+		"facts":  {r.facts["n"].value, node.Annotations[v1alpha1.PublishedAnnotation]},
+	} {
+		if unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
+			t.Errorf("the %s is another string than that of the newest event", what)
+		}
+	}
+}
+
+func TestRecordsShareStrings(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	rec := record.Record{Revision: "rev", Outcome: record.Failed, Attempts: 1, BootID: "boot", MachineID: "machine"}
+	r := newRecords()
+	read := func(node *corev1.Node, key string) *record.Record {
+		record.SetOn(node, key, rec)
+		return r.read(node.Name, node.Labels, node.Annotations, key).Record
+	}
+	first, second := read(node, "ns.everynode.dev/a"), read(node, "ns.everynode.dev/b")
+	third := read(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, "ns.everynode.dev/a")
+	for what, pair := range map[string][2]string{
+		"boot IDs of a node":      {first.BootID, second.BootID},
+		"machine IDs of a node":   {first.MachineID, second.MachineID},
+		"revisions of a NodeJob":  {first.Revision, third.Revision},
+		"outcomes of all records": {string(second.Outcome), string(third.Outcome)},
+	} {
+		if pair[0] == "" || unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
+			t.Errorf("the %s are two strings: %q", what, pair)
+		}
+	}
+	rec.BootID, rec.Revision = "next", "next"
+	if got := read(node, "ns.everynode.dev/a"); got.BootID != "next" || got.Revision != "next" || second.BootID != "boot" || third.Revision != "rev" {
+		t.Errorf("after a change they are %+v, %+v, %+v", got, second, third)
+	}
+	if r.forgetNode("n"); len(r.ids) != 1 {
+		t.Errorf("the IDs of %d nodes are kept, want 1", len(r.ids))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/record"
 )
 
 func watchedNode() *corev1.Node {
@@ -131,22 +132,23 @@ func TestNodeChangesThatMatterElse(t *testing.T) {
 		// want are the NodeJobs that wake.
 		want []string
 	}{
-		"a heartbeat":                        {func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, nil},
-		"a gate's taint comes":               {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, gate) }, everyone},
-		"a gate's taint goes":                {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
-		"it reboots":                         {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
-		"somebody's annotation":              {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
-		"a published label is changed":       {func(n *corev1.Node) { n.Labels["x.example/fact"] = "y" }, []string{"publishes", "depends", "shares"}},
-		"a published label is empty":         {func(n *corev1.Node) { n.Labels["x.example/fact"] = "" }, []string{"publishes", "depends", "shares"}},
-		"a published annotation is changed":  {func(n *corev1.Node) { n.Annotations["x.example/note"] = "y" }, []string{"publishes"}},
-		"who has published it is changed":    {func(n *corev1.Node) { n.Annotations["everynode.dev/published"] = published }, []string{"publishes"}},
-		"a label that is removed comes back": {func(n *corev1.Node) { n.Labels["x.example/wanted"] = "" }, []string{"removes", "depends", "shares"}},
-		"a label that another selects on":    {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
-		"another is done":                    {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"depends", "shares"}},
-		"another's record is written":        {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/other"] = "{x}" }, []string{"depends"}},
-		"another's record goes":              {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/other") }, []string{"depends"}},
-		"one that none depends on fails":     {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, nil},
-		"one of another namespace is done":   {func(n *corev1.Node) { n.Annotations["else.everynode.dev/other"] = "{x}" }, nil},
+		"a heartbeat":                             {func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, nil},
+		"a gate's taint comes":                    {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, gate) }, everyone},
+		"a gate's taint goes":                     {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
+		"it reboots":                              {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
+		"somebody's annotation":                   {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
+		"a published label is changed":            {func(n *corev1.Node) { n.Labels["x.example/fact"] = "y" }, []string{"publishes", "depends", "shares"}},
+		"a published label is empty":              {func(n *corev1.Node) { n.Labels["x.example/fact"] = "" }, []string{"publishes", "depends", "shares"}},
+		"a published annotation is changed":       {func(n *corev1.Node) { n.Annotations["x.example/note"] = "y" }, []string{"publishes"}},
+		"who has published it is changed":         {func(n *corev1.Node) { n.Annotations["everynode.dev/published"] = published }, []string{"publishes"}},
+		"a label that is removed comes back":      {func(n *corev1.Node) { n.Labels["x.example/wanted"] = "" }, []string{"removes", "depends", "shares"}},
+		"a label that another selects on":         {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
+		"another is done":                         {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"depends", "shares"}},
+		"the seal of another's record is written": {func(n *corev1.Node) { n.Labels[record.SealKey("ns.everynode.dev/other")] = "x" }, []string{"depends", "shares"}},
+		"another's record is written":             {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/other"] = "{x}" }, []string{"depends"}},
+		"another's record goes":                   {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/other") }, []string{"depends"}},
+		"one that none depends on fails":          {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, nil},
+		"one of another namespace is done":        {func(n *corev1.Node) { n.Annotations["else.everynode.dev/other"] = "{x}" }, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,65 +159,6 @@ func TestNodeChangesThatMatterElse(t *testing.T) {
 				if got, want := !change.nothing() && change.matters(object), slices.Contains(tt.want, job); got != want {
 					t.Errorf("NodeJob %q wakes: %v, want %v", job, got, want)
 				}
-			}
-		})
-	}
-}
-
-// TestPeerChanges asks which other NodeJobs a change of one wakes.
-func TestPeerChanges(t *testing.T) {
-	tests := map[string]struct {
-		// before and after are the NodeJob a; nil when there is none.
-		before, after *v1alpha1.NodeJob
-		want          string
-	}{
-		"a is made":                        {nil, called("a"), "ns/waits"},
-		"a is gone":                        {called("a"), nil, "ns/waits"},
-		"somebody's annotation":            {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }), ""},
-		"its counts":                       {called("a", at1("rev")), called("a", at1("rev"), func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
-		"its conditions":                   {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Conditions = []metav1.Condition{{Type: "Complete"}} }), ""},
-		"its revision is known":            {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Revision = "rev" }), "ns/waits"},
-		"its spec is seen":                 {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }), "ns/waits"},
-		"its spec":                         {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Generation = 2 }), "ns/waits"},
-		"it is being deleted":              {called("a"), called("a", deleting), "ns/waits"},
-		"it depends on something":          {called("a"), called("a", needs("x"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), "ns/elsewhere ns/waits"},
-		"it depends on nothing any more":   {called("a", needs("x")), called("a", func(j *v1alpha1.NodeJob) { j.Generation = 2 }), "ns/elsewhere ns/waits"},
-		"it is made with a gate":           {nil, called("a", gated), "ns/elsewhere ns/plain ns/waits other/waits"},
-		"it has a gate":                    {called("a"), called("a", gated, func(j *v1alpha1.NodeJob) { j.Generation = 2 }), "ns/elsewhere ns/plain ns/waits other/waits"},
-		"it has none any more":             {called("a", gated), called("a", func(j *v1alpha1.NodeJob) { j.Generation = 2 }), "ns/elsewhere ns/plain ns/waits other/waits"},
-		"it is gone with its gate":         {called("a", gated), nil, "ns/elsewhere ns/plain ns/waits other/waits"},
-		"nodes are done with one that has": {called("a", gated), called("a", gated, func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := newReconciler(t, called("plain"), called("waits", needs("a")), called("elsewhere", needs("plain")), called("waits", in("other"), needs("a")))
-			var woken []string
-			look := func(o *v1alpha1.NodeJob) {
-				for _, request := range r.peerChanged(t.Context(), o) {
-					woken = append(woken, request.String())
-				}
-			}
-			switch {
-			case tt.before == nil:
-				r.create(tt.after)
-				if peerChanges.Create(event.CreateEvent{Object: tt.after}) {
-					look(tt.after)
-				}
-			case tt.after == nil:
-				if peerChanges.Delete(event.DeleteEvent{Object: tt.before}) {
-					look(tt.before)
-				}
-			default:
-				r.create(tt.before.DeepCopy())
-				// As handler.EnqueueRequestsFromMapFunc does: both count.
-				if peerChanges.Update(event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}) {
-					look(tt.before)
-					look(tt.after)
-				}
-			}
-			slices.Sort(woken)
-			if got := strings.Join(slices.Compact(woken), " "); got != tt.want {
-				t.Errorf("it wakes %q, want %q", got, tt.want)
 			}
 		})
 	}

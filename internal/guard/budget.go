@@ -9,7 +9,7 @@ func (s *survey) keepBudgets() {
 			s.plan.do(MakeBudget{w.Name, want})
 		case w.letNow && s.in.Live && !b.Drifted:
 			// The next write opens it: that it asks needs none of its own.
-		case b.Drifted || b.Open != want.Open || b.Ended != want.Ended || !b.AskedSince.Equal(want.AskedSince):
+		case b.Drifted || b.Open != want.Open || b.Locked != want.Locked || b.Ended != want.Ended || !b.AskedSince.Equal(want.AskedSince):
 			s.plan.do(SetBudget{*b, want})
 		}
 	}
@@ -29,5 +29,7 @@ func (s *survey) wanted(w *work) BudgetState {
 	case w.budget != nil:
 		want.Ended = w.budget.Ended // it does no harm, and to take it off is a write
 	}
+	// While the node asks, drains try all the time: a pod with these labels that appears now must find the budget locked.
+	want.Locked = !want.Open && (w.asks() || w.crowded)
 	return want
 }

@@ -37,32 +37,62 @@ func (s *survey) unchecked(w *work) *hold {
 	if !w.Ready {
 		return nil
 	}
-	running := &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
-	pod := w.check
 	w.reserved = s.checking(w)
+	switch pod := w.check; {
+	case pod == nil && s.in.CheckObstacles[w.Name] != nil:
+		return s.unstarted(w, s.in.CheckObstacles[w.Name])
+	case pod == nil:
+		w.reserved = true
+		return s.saidBefore(w)
+	case pod.Leaving:
+		return s.saidBefore(w) // a node that does not end its pod keeps no other from being checked
+	default:
+		return s.answer(w, pod)
+	}
+}
+
+// unstarted holds a node whose check the API server refuses.
+func (s *survey) unstarted(w *work, o *Obstacle) *hold {
+	w.reserved = !s.in.Now.Before(o.RetryAt) // one more may be tried: nothing else tells that the API server accepts it now
+	if !w.reserved {
+		s.plan.wake(o.RetryAt)
+	}
+	return &hold{reason: v1alpha1.ReasonCheckNotStarting, message: "release.check cannot be started: " + o.Message, release: "the API server accepts the pod of the check"}
+}
+
+// answer is what the check of a node says, or that it has said nothing yet; nil when it says yes.
+func (s *survey) answer(w *work, pod *Pod) *hold {
 	switch {
-	case pod == nil && s.in.Obstacle != nil:
-		w.reserved = !s.in.Now.Before(s.in.Obstacle.RetryAt) // one more may be tried: nothing else tells that it is mended
-		s.plan.wake(s.in.Obstacle.RetryAt)
-		return &hold{reason: v1alpha1.ReasonCheckNotStarting, message: "release.check cannot be started: " + s.in.Obstacle.Message, release: "what keeps it from starting is mended"}
 	case w.reserved && pod.ended():
 		return nil
 	case w.reserved:
-		s.plan.wake(pod.Created.Add(s.checkTimeout() + checkSlack))
+		s.plan.wake(s.latestEnd(pod))
 		if pod.Waiting != "" {
+			running := checkRunning()
 			running.message = "release.check does not start: " + bounded(pod.Waiting)
+			return s.orBefore(w, running)
 		}
+	case s.overdue(w):
+		s.plan.wake(s.latestEnd(pod).Add(s.checkInterval()))
+		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check did not end within %s, and the kubelet has not stopped it", s.checkTimeout()),
+			release: fmt.Sprintf("the check ends with exit code 0: it runs again after %s", s.checkInterval())}
 	case s.refusing(w):
 		s.plan.wake(s.endOf(pod).Add(s.checkInterval()))
 		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check says no (exit code %d)%s", pod.ExitCode, said(pod.Message)),
 			release: fmt.Sprintf("the check ends with exit code 0: it runs every %s", s.checkInterval())}
 	}
 	w.reserved = true
-	return s.saidBefore(w, running)
+	return s.saidBefore(w)
+}
+
+func checkRunning() *hold {
+	return &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
 }
 
 // saidBefore keeps what the last check said until the next has ended: that is what people wait for.
-func (s *survey) saidBefore(w *work, running *hold) *hold {
+func (s *survey) saidBefore(w *work) *hold { return s.orBefore(w, checkRunning()) }
+
+func (s *survey) orBefore(w *work, running *hold) *hold {
 	for i := range s.in.Guard.Status.Held {
 		before := &s.in.Guard.Status.Held[i]
 		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.AskedSince.Unix() == w.askedSince.Unix() {
@@ -83,8 +113,19 @@ func (s *survey) checking(w *work) bool {
 	case pod.ended():
 		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
 	default:
-		return s.in.Now.Before(pod.Created.Add(s.checkTimeout() + checkSlack))
+		return s.in.Now.Before(s.latestEnd(pod))
 	}
+}
+
+// latestEnd is when a check has ended, unless its kubelet does not stop it.
+func (s *survey) latestEnd(pod *Pod) time.Time { return pod.Created.Add(s.checkTimeout() + checkSlack) }
+
+// overdue reports whether a check runs past its end. As one that says no, it does not keep others from being checked for a
+// while: a kubelet that never ends a check holds its own node only.
+func (s *survey) overdue(w *work) bool {
+	pod := w.check
+	return pod != nil && !pod.Leaving && !pod.ended() && pod.AskedSince == token(w.askedSince) &&
+		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
 }
 
 // keepsItsPlace is true for a node that is being checked, or goes by what its check has said. One that waits for another
@@ -96,12 +137,12 @@ func (s *survey) keepsItsPlace(w *work) bool {
 // isAnswering is true while the check of a node runs, or has said no not long ago: that is what holds the node, also when
 // another NodeGuard does.
 func (s *survey) isAnswering(w *work) bool {
-	return s.refusing(w) || (s.checking(w) && !w.check.ended())
+	return s.refusing(w) || s.overdue(w) || (s.checking(w) && !w.check.ended())
 }
 
 // endOf is when a check ended: not later than it may have run, whatever a node's clock says.
 func (s *survey) endOf(pod *Pod) time.Time {
-	if latest := pod.Created.Add(s.checkTimeout() + checkSlack); pod.Ended.After(latest) {
+	if latest := s.latestEnd(pod); pod.Ended.After(latest) {
 		return latest
 	}
 	return pod.Ended
@@ -121,12 +162,18 @@ func (s *survey) keepChecks() {
 		switch pod := w.check; {
 		case pod == nil:
 			if wanted && w.reserved && w.noted() {
-				s.plan.do(MakeCheck{Node: w.Name, AskedSince: token(w.askedSince)})
+				s.makeCheck(w)
 			}
 		case pod.Leaving || w.letNow:
 		case !wanted, w.reserved && !s.checking(w): // it counts no more, and another is to run in its place
 			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
 		}
+	}
+}
+
+func (s *survey) makeCheck(w *work) {
+	if name := s.freeName(v1alpha1.GuardRoleCheck, w.Name); name != "" {
+		s.plan.do(MakeCheck{Node: w.Name, Name: name, AskedSince: token(w.askedSince)})
 	}
 }
 

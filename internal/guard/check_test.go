@@ -15,7 +15,7 @@ import (
 func TestARefusedCheckIsTriedAgain(t *testing.T) {
 	refused := func(retryIn time.Duration) func(*Input) {
 		return func(in *Input) {
-			in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}
+			in.CheckObstacles = map[string]*Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}}
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -35,7 +35,7 @@ func TestARefusedCheckIsTriedAgain(t *testing.T) {
 		if (made == 1) != tt.want {
 			t.Errorf("%s: %d checks are made", name, made)
 		}
-		if got := states(p)["n1"]; got != "Held CheckNotStarting" || p.WakeAt.IsZero() {
+		if got := states(p)["n1"]; got != "Held CheckNotStarting" || p.WakeAt.IsZero() != tt.want {
 			t.Errorf("%s: it is %s, and looked at again at %s", name, got, p.WakeAt)
 		}
 	}

@@ -18,16 +18,16 @@ const failedWait = 30 * time.Second
 // keepCompanions has exactly one companion on each guarded node, but on those that are going: what leaves must not come
 // back. One that died on a node that is held comes back at once, since without it nothing holds the node.
 func (s *survey) keepCompanions() {
-	budget := s.mayMake()
 	missing := 0
-	var outdated []*work
+	var absent, outdated []*work
 	for _, w := range s.nodes {
+		s.thin(w)
 		if w.letNow || w.active() {
 			continue
 		}
 		switch c := w.companion; {
 		case c == nil:
-			budget -= s.makeCompanion(w, budget)
+			absent = append(absent, w)
 		case s.isOutdated(w):
 			outdated = append(outdated, w)
 		case c.ended() && !c.Leaving:
@@ -37,16 +37,50 @@ func (s *survey) keepCompanions() {
 			missing++
 		}
 	}
+	s.makeCompanions(absent)
 	s.replace(outdated, missing)
 }
 
-// makeCompanion returns how many it made, of so many that it may.
-func (s *survey) makeCompanion(w *work, budget int) int {
-	if budget <= 0 || !s.canHave(w) {
-		return 0
+// makeCompanions makes those that are missing. When the API server has refused one, it makes one at a time: that of the node
+// that was refused the longest time ago, or never. So what is refused for one node keeps no other from having its own.
+func (s *survey) makeCompanions(absent []*work) {
+	absent = slices.DeleteFunc(absent, func(w *work) bool { return !s.canHave(w) })
+	slices.SortStableFunc(absent, func(a, b *work) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
+	may := s.mayMake()
+	for _, w := range absent[:min(may, len(absent))] {
+		if name := s.freeName(v1alpha1.GuardRoleCompanion, w.Name); name != "" {
+			s.plan.do(MakeCompanion{Node: w.Name, Name: name})
+		}
 	}
-	s.plan.do(MakeCompanion{w.Name})
-	return 1
+}
+
+// freeName is the first name of a pod that no pod of another owner has; "" before status.nameSalt is written: until
+// then two managers can have different salts in mind, and make two pods.
+func (s *survey) freeName(role, node string) string {
+	g := s.in.Guard
+	if g.Status.NameSalt == "" {
+		return ""
+	}
+	for nth := 0; ; nth++ {
+		name := PodName(g.Name, g.Status.NameSalt, role, node, nth)
+		if _, taken := s.in.Taken[name]; !taken {
+			return name
+		}
+	}
+}
+
+// thin deletes all companions of a node but one. There are several only if a name that was taken became free again, while
+// the cache did not show the companion with the other name. Only what the API server itself says is good enough for that.
+func (s *survey) thin(w *work) {
+	for _, pod := range w.surplus {
+		switch {
+		case pod.Leaving:
+		case !s.in.Live:
+			s.plan.Confirm = true
+		case !w.companion.Leaving:
+			s.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken})
+		}
+	}
 }
 
 // isOutdated is true for a companion that is to be replaced. Not on a node that asks to go: what holds it must not go
@@ -102,9 +136,10 @@ func (s *survey) mayMake() int {
 	}
 }
 
-// canHave is true for a node on which a companion can run: elsewhere it would be stuck Pending, or thrown off again.
+// canHave is true for a node on which a companion can run: elsewhere it would be stuck Pending, or thrown off again. It waits
+// for the companion of an earlier NodeGuard of the same name to leave.
 func (s *survey) canHave(w *work) bool {
-	return w.Ready && !w.Deleting && s.repels(w) == nil
+	return w.Ready && !w.Deleting && !w.succeeds && s.repels(w) == nil
 }
 
 // repels is the taint that would throw the companion off the node. Others mean nothing to a pod that no scheduler places.

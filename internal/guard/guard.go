@@ -42,12 +42,25 @@ type Input struct {
 	Companions []Pod
 	Checks     []Pod
 	Budgets    []Budget
+	// Strangers are pods of other owners that have the labels of companions. A kubelet can make pods with any labels.
+	Strangers []Stranger
+	// Taken are the pods of other owners that have names that companions or checks were to have, by name.
+	Taken map[string]Taker
+	// NewSalt is random. It becomes status.nameSalt if there is none yet.
+	NewSalt string
 	// Foreign are PodDisruptionBudgets of others in the namespace.
 	Foreign []ForeignBudget
 	// Peers are the other NodeGuards of the cluster, in the order of their names.
 	Peers []Peer
-	// Obstacle keeps pods from being made; nil when nothing does.
+	// PeersUnasked is true when a node breaks its glass (BreaksGlass) and the peers were not asked: then no other node is
+	// released.
+	PeersUnasked bool
+	// Obstacle keeps companions from being made; nil when nothing does.
 	Obstacle *Obstacle
+	// RefusedAt is when the API server last refused the companion of a node, by node.
+	RefusedAt map[string]time.Time
+	// CheckObstacles keep the checks of nodes from being made, by node.
+	CheckObstacles map[string]*Obstacle
 	// BudgetRefused is why the API server takes no PodDisruptionBudget; "" when it does.
 	BudgetRefused string
 	// Live is true when all this was read from the API server itself. What must not be decided on a view that is
@@ -130,10 +143,27 @@ type Budget struct {
 	Drifted bool
 }
 
+// Stranger is a pod that has the labels of a companion and that no NodeGuard has made.
+type Stranger struct {
+	Name string
+	// Node that it is bound to, and the value of its label everynode.dev/guarded-node.
+	Node      string
+	GuardedID string
+}
+
+// Taker is a pod of another owner that has the name that a companion or a check was to have.
+type Taker struct {
+	// Node that it is bound to, and the guarded node that the pod was for.
+	Node string
+	For  string
+}
+
 // BudgetState is what a budget says.
 type BudgetState struct {
 	// Open lets the companion be evicted.
 	Open bool
+	// Locked keeps it closed whatever other pods with the labels of the companion are ready.
+	Locked bool
 	// AskedSince is when the node was first seen to ask to go; zero while it does not.
 	AskedSince time.Time
 	// Ended is the letting-go after which it was closed.
@@ -152,7 +182,7 @@ type Peer struct {
 	Name       string
 	SameTarget bool
 	Going      []v1alpha1.GoingNode
-	// Stances are what it says of the nodes that ask to go, where that matters (Undecided).
+	// Stances are what it says of the nodes that ask to go, where that matters (Asking).
 	Stances map[string]Stance
 }
 
@@ -230,11 +260,15 @@ type Move struct {
 type Action interface{ action() }
 
 // MakeCompanion makes the companion of a node.
-type MakeCompanion struct{ Node string }
+type MakeCompanion struct {
+	Node string
+	Name string
+}
 
 // MakeCheck makes the pod that checks whether a node may go.
 type MakeCheck struct {
 	Node       string
+	Name       string
 	AskedSince string
 }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // scene is three nodes n1, n2, n3 that are guarded and well, seen on the API server.
 func scene(changes ...func(*Input)) Input {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
+	g.Status.NameSalt = "salt"
 	g.Spec.Target.DaemonSet = "disks"
 	in := Input{Guard: g, Live: true, Now: t0, Revision: "r1", Target: Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}}, Labels: labels.Set{"app": "companion"}}
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -38,7 +40,7 @@ func cordoned(indexes ...int) func(*Input) {
 	return func(in *Input) {
 		for at, i := range indexes {
 			in.Nodes[i].Unschedulable = true
-			in.Budgets[i].AskedSince = t0.Add(time.Duration(at-60) * time.Minute)
+			in.Budgets[i].AskedSince, in.Budgets[i].Locked = t0.Add(time.Duration(at-60)*time.Minute), true
 		}
 	}
 }
@@ -80,13 +82,17 @@ func TestWhoMayGo(t *testing.T) {
 		want string
 		says string
 	}{
-		"nobody asks":                           {scene(), "n1", "Guarded Guarding", ""},
-		"one asks, and all others are there":    {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
-		"of two that ask, the second waits":     {scene(cordoned(1, 0)), "n1", "Held TooManyAway", "n2 (let go, not back)"},
-		"of two that ask, the first goes":       {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
-		"another is not Ready":                  {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "n3 (not Ready)"},
-		"another has no ready pod":              {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held TooManyAway", "n3 (no ready pod of the target)"},
-		"a pod of the target is nowhere":        {scene(cordoned(0), func(in *Input) { in.Target.Pods = append(in.Target.Pods, TargetPod{}) }), "n1", "Held TooManyAway", "pods of the target that are on no node: 1"},
+		"nobody asks":                        {scene(), "n1", "Guarded Guarding", ""},
+		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
+		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held TooManyAway", "n2 (let go at 2026-03-01T12:00:00Z, not back)"},
+		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
+		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "n3 (not Ready)"},
+		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held TooManyAway", "n3 (no ready pod of the target)"},
+		"a pod of the target is nowhere":     {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held TooManyAway", "pods of the target that are on no node: 1"},
+		"a pod of a DaemonSet is not scheduled": {scene(cordoned(0), func(in *Input) {
+			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+			in.Target.Pods[2] = TargetPod{}
+		}), "n1", "Going ConditionMet", ""},
 		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Going ConditionMet", ""},
 		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held NoneMayGo", "spec.maxUnavailable is 0"},
 		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Going ConditionMet", ""},
@@ -114,6 +120,15 @@ func TestWhoMayGo(t *testing.T) {
 		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held NotItsTurn", ""},
 		"the check of the first says no":       {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
 		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Going ConditionMet", ""},
+		"the check runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+			in.Checks[0].Created = t0.Add(-121 * time.Second)
+		}), "n1", "Held CheckFailed", "did not end within 1m0s"},
+		"the check of the first runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+			in.Checks[0].Created = t0.Add(-121 * time.Second)
+		}), "n2", "Held CheckRunning", ""},
+		"the check of the first does not leave": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+			in.Checks[0].Leaving = true
+		}), "n2", "Held CheckRunning", ""},
 		"the check said yes, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-10 * time.Minute)
 		}), "n1", "Held CheckRunning", ""},
@@ -201,12 +216,21 @@ func TestBudgets(t *testing.T) {
 	}{
 		"as it should be":           {scene(), nil},
 		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), MakeBudget{"n1", BudgetState{}}},
-		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0].AskedSince = time.Time{} }), SetBudget{scene().Budgets[0], BudgetState{AskedSince: t0}}},
-		"its node is let go: the next pass opens it": {scene(cordoned(0)), nil},
-		"its node was let go":                        {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since}}, BudgetState{Open: true, AskedSince: since}}},
-		"its node returns":                           {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
-		"open, and nobody was let go":                {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
-		"somebody has changed it":                    {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
+		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{AskedSince: t0, Locked: true}}},
+		"its node is let go: the next pass opens it":  {scene(cordoned(0)), nil},
+		"its node was let go":                         {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{Open: true, AskedSince: since}}},
+		"its node returns":                            {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
+		"open, and nobody was let go":                 {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
+		"somebody has changed it":                     {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
+		"another pod has the labels of its companion": {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
+		"a pod has labels of no companion":            {scene(stranger("another")), nil},
+		"it has two companions": {scene(func(in *Input) {
+			second := in.Companions[0]
+			second.UID, second.Leaving = "second", true
+			in.Companions = append(in.Companions, second)
+		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
+		"it asks no more": {scene(func(in *Input) { in.Budgets[0].AskedSince, in.Budgets[0].Locked = since, true }),
+			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{}}},
 		"its node is gone": {scene(func(in *Input) {
 			in.Nodes = in.Nodes[1:]
 			in.Companions = in.Companions[1:]
@@ -226,11 +250,76 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// stranger is a pod of another owner with the labels of the companion of a node.
+func stranger(node string) func(*Input) {
+	return func(in *Input) {
+		in.Strangers = append(in.Strangers, Stranger{Name: "static-n3", Node: "n3", GuardedID: NodeID(node)})
+	}
+}
+
+func takes(name string) func(*Input) {
+	return func(in *Input) { in.Taken = map[string]Taker{name: {Node: "n3", For: "n1"}} }
+}
+
+// What pods of other owners do is told, with their names and what to do.
+func TestPodsOfOtherOwnersAreTold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in     Input
+		reason string
+		says   []string
+	}{
+		"one has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
+		"one has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
+			[]string{"disks-1 on node n3, which was to be a pod for node n1", "kubectl -n storage delete pod disks-1"}},
+		"none": {scene(), v1alpha1.ReasonGuarding, nil},
+	} {
+		p := Next(tt.in)
+		for _, c := range p.Status.Conditions {
+			if c.Status != metav1.ConditionTrue {
+				continue
+			}
+			if c.Reason != tt.reason {
+				t.Errorf("%s: %s %s", name, c.Reason, c.Message)
+			}
+			for _, part := range tt.says {
+				if !strings.Contains(c.Message, part) {
+					t.Errorf("%s: %q does not say %q", name, c.Message, part)
+				}
+			}
+		}
+	}
+}
+
+// A NodeGuard that is being deleted says what keeps it.
+func TestADeletionSaysWhatIsLeft(t *testing.T) {
+	p := Next(scene(func(in *Input) {
+		in.Guard.DeletionTimestamp, in.Guard.Finalizers = new(metav1.NewTime(t0)), []string{"example.com/theirs"}
+		in.Guard.Status.Held = []v1alpha1.HeldNode{{Node: "n1"}}
+		in.Companions = in.Companions[:1]
+	}))
+	i := slices.IndexFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonGuardDeleted || len(p.Status.Held) > 0 {
+		t.Fatalf("the status is %+v", p.Status)
+	}
+	for _, part := range []string{"3 PodDisruptionBudgets", "c-n1 on node n1", "example.com/theirs"} {
+		if !strings.Contains(p.Status.Conditions[i].Message, part) {
+			t.Errorf("%q does not say %q", p.Status.Conditions[i].Message, part)
+		}
+	}
+}
+
 func TestCompanions(t *testing.T) {
 	without := func(i int) func(*Input) {
 		return func(in *Input) { in.Companions = append(in.Companions[:i:i], in.Companions[i+1:]...) }
 	}
 	outdated := func(in *Input) { in.Revision = "r2" }
+	twice := func(later time.Duration) func(*Input) {
+		return func(in *Input) {
+			second := in.Companions[0]
+			second.Name, second.UID, second.Created = "second", "second", second.Created.Add(later)
+			in.Companions = append(in.Companions, second)
+		}
+	}
 	tests := map[string]struct {
 		in   Input
 		want []string
@@ -244,7 +333,22 @@ func TestCompanions(t *testing.T) {
 		"on a node that would throw it off": {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
 		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
 		"one, some time after a refusal":    {scene(without(0), without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
-		"ended by the kubelet":              {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
+		"one, of those never refused first": {scene(without(0), without(0), func(in *Input) {
+			in.Obstacle, in.RefusedAt = &Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
+		}), []string{"make n2"}},
+		"one, of all that were refused the first": {scene(without(0), without(0), func(in *Input) {
+			in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0}
+			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute), "n2": t0.Add(-time.Hour)}
+		}), []string{"make n2"}},
+		"while only other pods are refused": {scene(without(0), without(0), func(in *Input) {
+			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute)}
+		}), []string{"make n2", "make n1"}},
+		"no salt is on record":                       {scene(without(0), func(in *Input) { in.Guard.Status.NameSalt, in.NewSalt = "", "s" }), nil},
+		"two on a node":                              {scene(twice(time.Minute)), []string{"delete second"}},
+		"two on a node, and one is gone":             {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Leaving = true }), nil},
+		"two on a node, by a view that is behind":    {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},
+		"two on a node, of which the other is older": {scene(twice(-time.Minute)), []string{"delete c-n1"}},
+		"ended by the kubelet":                       {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
 		"ended by the kubelet just now": {scene(func(in *Input) {
 			in.Companions[0].Phase, in.Companions[0].Created = corev1.PodFailed, t0.Add(-time.Second)
 		}), nil},
@@ -260,7 +364,7 @@ func TestCompanions(t *testing.T) {
 		}), nil},
 		"out of date, after a refusal":           {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
 		"out of date, some time after a refusal": {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
-		"of an earlier NodeGuard":                {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"make n1", "delete c-n1"}},
+		"of an earlier NodeGuard":                {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
 		"where the target is not":                {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
 		"the target is missing":                  {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
 	}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -17,10 +18,10 @@ func (h *history) settle() {
 		w()
 	}
 	h.asleep = nil
-	for range 40 {
-		h.round()
-	}
+	h.rounds(40)
 	h.allNamed()
+	h.allGuarded()
+	h.allLeft()
 	h.goOnWhileSick()
 	h.heal()
 	for range 150 {
@@ -31,7 +32,7 @@ func (h *history) settle() {
 				h.nodes[name] = n
 			}
 		}
-		if h.atRest() == "" {
+		if h.still && h.atRest() == "" {
 			break
 		}
 	}
@@ -45,13 +46,36 @@ func (h *history) settle() {
 	for range 5 {
 		h.round()
 	}
+	for name, p := range h.pods {
+		if p.role == "stranger" {
+			delete(h.pods, name)
+		}
+	}
 	if len(h.pods)+len(h.budgets) > 0 {
 		h.fail("the NodeGuards are deleted, and something is left: %v %v", sorted(h.pods), sorted(h.budgets))
 	}
 }
 
+// rounds lets time pass until nothing happens any more, and no plan asks to be looked at again.
+func (h *history) rounds(most int) {
+	for range most {
+		h.round()
+		if h.still && h.wake.IsZero() {
+			return
+		}
+	}
+}
+
+// round is one look of each guard, and what follows from it. still is true after one in which nothing has happened, and
+// wake when the first plan then asks to be looked at again.
 func (h *history) round() {
+	if h.still && h.wake.After(h.now) {
+		h.now = h.wake
+	}
+	before, happened := h.serial, h.happened
+	h.wake = time.Time{}
 	for range 3 { // a check that has ended is seen before it is due again
+		serial, actions := h.serial, h.happened
 		for _, name := range sorted(h.guards) {
 			if h.broken == "" {
 				h.catchUp()
@@ -63,7 +87,11 @@ func (h *history) round() {
 		for _, t := range h.tools {
 			h.toolStep(t)
 		}
+		if h.serial == serial && h.happened == actions {
+			break
+		}
 	}
+	h.still = h.serial == before && h.happened == happened
 	h.now = h.now.Add(7 * time.Second)
 }
 
@@ -89,19 +117,21 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	case v1alpha1.ReasonOverlappingBudget:
 		return h.foreign
 	case v1alpha1.ReasonNoneMayGo:
-		return g.Spec.MaxUnavailable != nil && g.Spec.MaxUnavailable.IntValue() == 0
+		return h.limit(g) == 0
 	case v1alpha1.ReasonAwaitingApproval:
 		return !strings.Contains(node.Approved, "ns/"+name)
 	case v1alpha1.ReasonCheckFailed:
-		return !h.gate[held.Name] || refusing // what the last check said stays until the next has ended
+		return !h.gate[held.Name] || refusing || held.Name == h.evil // what the last check said stays until the next has ended
 	case v1alpha1.ReasonCheckRunning, v1alpha1.ReasonNotItsTurn:
-		return refusing
+		return refusing || h.evil != "" || len(h.refuses) > 0
+	case v1alpha1.ReasonCheckNotStarting:
+		return h.refuses[held.Name]
 	case v1alpha1.ReasonTooManyAway:
 		all, sound := h.guarded(&h.cluster, g)
 		return len(g.Status.Going) > 0 || len(all) > len(sound)
 	case v1alpha1.ReasonOtherGuardHolds:
 		for _, other := range sorted(h.guards) {
-			if other != name && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name)) {
+			if other != name && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
 				return true
 			}
 		}
@@ -120,7 +150,17 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 // heal mends all that drains may wait for.
 func (h *history) heal() {
 	h.say("all is mended")
-	h.healed, h.foreign = true, false
+	if n, there := h.nodes[h.evil]; there && !slices.ContainsFunc(h.tools, func(t *tool) bool { return t.phase != idle && t.node == n.Name }) {
+		n.Unschedulable, n.Taints = false, nil
+		h.setNode(n)
+	}
+	h.healed, h.foreign, h.evil = true, false, ""
+	clear(h.refuses)
+	for _, name := range sorted(h.guards) {
+		if !h.guards[name].DeletionTimestamp.IsZero() {
+			delete(h.guards, name) // its finalizer is removed
+		}
+	}
 	clear(h.sick)
 	clear(h.missing)
 	for name, n := range h.nodes {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -29,10 +30,14 @@ func (h *history) pass(name string) {
 		h.decided(name, &in, &p)
 		h.decisions++
 	}
+	if !p.WakeAt.IsZero() && (h.wake.IsZero() || p.WakeAt.Before(h.wake)) {
+		h.wake = p.WakeAt
+	}
+	h.happened += len(p.Actions) + len(p.Moves)
 	var writes []func()
 	seen := in.Guard
 	limit := h.limit(seen)
-	if len(p.Moves) > 0 || h.chance(50) {
+	if len(p.Moves) > 0 || (h.chance(50) && !equality.Semantic.DeepEqual(&seen.Status, &p.Status)) {
 		decided, decision := h.now, h.decisions
 		writes = append(writes, func() {
 			// The shell writes a decision soon or not at all, and nobody else leads and decides sooner. With one NodeGuard its
@@ -78,6 +83,7 @@ func (h *history) write(writes []func()) {
 		case n < 9:
 			h.say("the manager dies")
 			h.met["manager died"]++
+			clear(h.memory)
 			return
 		case n < 13:
 			h.say("the manager falls asleep, with %d writes to make", len(writes)-i)
@@ -112,12 +118,12 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	h.say("%s: %T %+v", name, a, a)
 	switch a := a.(type) {
 	case MakeCompanion:
-		h.create(simPod{Pod: Pod{Name: name + "-" + a.Node, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
+		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
 	case MakeCheck:
-		h.create(simPod{Pod: Pod{Name: name + "-" + a.Node + "-check", Node: a.Node, Owner: owner, AskedSince: a.AskedSince}, guard: name, role: "check"})
+		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, AskedSince: a.AskedSince}, guard: name, role: "check"})
 	case MakeBudget:
-		if _, there := h.budgets[name+"-"+a.Node]; !there {
-			b := Budget{Name: name + "-" + a.Node, UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
+		if _, there := h.budgets[BudgetName(name, a.Node)]; !there {
+			b := Budget{Name: BudgetName(name, a.Node), UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
 			h.budgets[b.Name] = simBudget{Budget: b, guard: name}
 		}
 	case SetBudget:
@@ -158,9 +164,17 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 }
 
 func (h *history) create(p simPod) {
-	if _, there := h.pods[p.Name]; there {
-		return // exists already
+	switch other, there := h.pods[p.Name]; {
+	case h.refuses[p.Node]:
+		h.refused(&p)
+		return
+	case there:
+		if other.role == "stranger" {
+			h.taken(&p, &other)
+		}
+		return
 	}
+	h.made(&p)
 	h.companionOn(&p)
 	p.UID, p.Created, p.Phase = "p"+p.Owner+"-"+typesUID(h.uid()), h.now, corev1.PodPending
 	h.pods[p.Name] = p
@@ -180,23 +194,33 @@ func (h *history) kubelets() {
 		p := h.pods[name]
 		node, there := h.nodes[p.Node]
 		switch {
-		case !there, p.Leaving && node.Ready:
-			delete(h.pods, name) // the pod garbage collector, and the kubelet
+		case !there:
+			h.happened++
+			delete(h.pods, name) // the pod garbage collector
+		case p.Leaving && node.Ready && p.Node == h.evil && h.stubborn:
+			h.met["pod never ends"]++
+		case p.Leaving && node.Ready:
+			h.happened++
+			delete(h.pods, name)
+		case p.role == "stranger":
 		case !node.Ready:
 			if p.Ready {
+				h.happened++
 				p.Ready = false
 				h.pods[name] = p
 			}
 		case p.role == "check" && !p.ended():
 			h.checkRuns(&p)
-		case p.role == "companion" && !p.ended() && !p.Leaving:
+		case p.role == "companion" && !p.ended() && !p.Leaving && (!p.Ready || p.Phase != corev1.PodRunning):
+			h.happened++
 			p.Phase, p.Ready = corev1.PodRunning, true
 			h.pods[name] = p
 		}
 	}
 	h.daemons()
 	for _, name := range sorted(h.budgets) {
-		if b := h.budgets[name]; h.calm || h.chance(60) {
+		if b := h.budgets[name]; !b.counted && (h.calm || h.chance(60)) {
+			h.happened++
 			b.counted = true
 			h.budgets[name] = b
 		}
@@ -205,9 +229,21 @@ func (h *history) kubelets() {
 }
 
 func (h *history) checkRuns(p *simPod) {
-	p.Phase = corev1.PodRunning
-	if h.calm || h.chance(50) {
-		p.Ended = h.now
+	if p.Phase == corev1.PodPending {
+		p.Phase, p.began = corev1.PodRunning, h.now.Add(h.clocks[p.Node])
+	}
+	switch {
+	case p.Node == h.evil && h.stubborn:
+		h.met["check never ends"]++
+	case h.calm || h.chance(50):
+		h.happened++
+		p.finished = h.now.Add(h.clocks[p.Node])
+		if p.Node == h.evil {
+			p.finished = p.finished.Add(time.Duration(h.rng.Intn(3)-1) * 1000 * time.Hour)
+		}
+		if h.clocks[p.Node] != 0 {
+			h.met["skewed check"]++
+		}
 		if p.Phase, p.ExitCode = corev1.PodSucceeded, 0; !h.gate[p.Node] {
 			p.Phase, p.ExitCode = corev1.PodFailed, 1
 			h.met["check no"]++
@@ -226,10 +262,13 @@ func (h *history) daemons() {
 			selected := node.Labels["storage"] == "yes" && !h.missing[ds]
 			switch {
 			case there && !selected:
+				h.happened++
 				delete(pods, name)
 			case !there && selected:
+				h.happened++
 				pods[name] = TargetPod{Node: name}
 			case there && pod.Ready != node.Ready && !h.sick[ds+name]:
+				h.happened++
 				pods[name] = TargetPod{Node: name, Ready: node.Ready}
 			}
 		}
@@ -247,13 +286,15 @@ func (h *history) collectGarbage() {
 		return !there || any(g.UID) != owner
 	}
 	for _, name := range sorted(h.pods) {
-		if p := h.pods[name]; gone(p.guard, p.Owner) {
+		if p := h.pods[name]; !p.Leaving && p.role != "stranger" && gone(p.guard, p.Owner) {
+			h.happened++
 			p.Leaving = true
 			h.pods[name] = p
 		}
 	}
 	for _, name := range sorted(h.budgets) {
 		if b := h.budgets[name]; gone(b.guard, b.Owner) {
+			h.happened++
 			delete(h.budgets, name)
 		}
 	}
@@ -278,6 +319,11 @@ const (
 )
 
 func (h *history) toolStep(t *tool) {
+	defer func(before int) {
+		if t.phase != before {
+			h.happened++
+		}
+	}(t.phase)
 	node, there := h.nodes[t.node]
 	if t.phase != idle && (!there || string(node.UID) != t.uid) {
 		t.phase = idle
@@ -349,6 +395,8 @@ func (h *history) evictAll(t *tool) {
 			continue
 		}
 		if h.mayEvict(&p) {
+			h.evicted(&p)
+			h.happened++
 			p.Leaving = true
 			h.pods[name] = p
 			h.met["evicted"]++
@@ -367,15 +415,27 @@ func (h *history) mayEvict(p *simPod) bool {
 	if p.Phase != corev1.PodRunning || p.role == "check" {
 		return true
 	}
-	budget, there := h.budgets[p.guard+"-"+p.Node]
+	budget, there := h.budgets[BudgetName(p.guard, p.Node)]
 	switch {
 	case there && h.foreign:
 		return false // it has two
 	case !there:
 		return !h.foreign
-	default:
-		return budget.Open && budget.counted
+	case !budget.counted:
+		return false
+	case budget.Open: // minAvailable 0, AlwaysAllow
+		return true
 	}
+	healthy, wanted := 0, 1 // minAvailable, IfHealthyBudget
+	if budget.Locked {
+		wanted = 1000000
+	}
+	for _, other := range h.pods {
+		if other.Ready && other.guard == p.guard && ((other.role == "companion" && other.Node == p.Node) || (other.role == "stranger" && other.claims == p.Node)) {
+			healthy++
+		}
+	}
+	return healthy > wanted || (!p.Ready && healthy >= wanted)
 }
 
 func (h *history) maintain(t *tool, node Node) {

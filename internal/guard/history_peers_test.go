@@ -3,6 +3,7 @@ package guard
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -19,7 +20,7 @@ func (h *history) isGoingFor(guard, node string) bool {
 // isFor is true when a guard has to let a node go.
 func (h *history) isFor(guard, node string) bool {
 	g := h.guards[guard]
-	if h.missing[g.Spec.Target.DaemonSet] {
+	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
 		return false // what was guarded stays so, which only the planner knows
 	}
 	all, _ := h.guarded(&h.cluster, g)
@@ -60,6 +61,9 @@ func (h *history) othersAgree(name, node string) {
 		if other == name || !h.isFor(other, node) {
 			continue
 		}
+		if _, holds := h.budgets[BudgetName(other, node)]; !holds && h.nodes[node].Labels["storage"] != "yes" {
+			continue // a pod is left where the DaemonSet has none any more, and it holds nothing yet
+		}
 		g := h.guards[other]
 		if !h.hasRoom(other, node, h.mayRelease(other)) {
 			h.fail("%s lets %s go, which %s has no room for", name, node, other)
@@ -67,7 +71,7 @@ func (h *history) othersAgree(name, node string) {
 		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) && !strings.Contains(h.nodes[node].Approved, "ns/"+other) {
 			h.fail("%s lets %s go, which nobody has approved for %s", name, node, other)
 		}
-		if check := h.pods[other+"-"+node+"-check"]; g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready && check.Phase != "Succeeded" {
+		if check := h.checkOf(other, node); g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready && check.Phase != "Succeeded" {
 			h.fail("%s lets %s go, whose check for %s has not said yes", name, node, other)
 		}
 	}
@@ -78,6 +82,8 @@ func (h *history) mayHold(guard, node string) bool {
 	g := h.guards[guard]
 	released := h.mayRelease(guard) // at the end all deadlines have passed
 	switch {
+	case !g.DeletionTimestamp.IsZero():
+		return false
 	case h.missing[g.Spec.Target.DaemonSet]:
 		return true
 	case !h.isFor(guard, node):
@@ -89,7 +95,7 @@ func (h *history) mayHold(guard, node string) bool {
 	case g.Spec.Release.When == v1alpha1.ReleaseWhenApproval:
 		return !strings.Contains(h.nodes[node].Approved, "ns/"+guard)
 	case g.Spec.Release.When == v1alpha1.ReleaseWhenCheck:
-		return h.nodes[node].Ready && !h.gate[node]
+		return h.nodes[node].Ready && (!h.gate[node] || h.refuses[node] || node == h.evil)
 	}
 	return false
 }
@@ -98,7 +104,14 @@ func (h *history) mayHold(guard, node string) bool {
 // reason of its own to hold goes.
 func (h *history) goOnWhileSick() {
 	stuck := h.heldForNothing()
-	for range 15 {
+	rounds := 15
+	if h.evil != "" || len(h.refuses) > 0 {
+		rounds = 60 // a check that never ends keeps others waiting for its time limit
+	}
+	for range rounds {
+		if len(stuck) == 0 {
+			return
+		}
 		h.round()
 		now := h.heldForNothing()
 		stuck = slices.DeleteFunc(stuck, func(name string) bool { return !slices.Contains(now, name) })
@@ -112,7 +125,7 @@ func (h *history) heldForNothing() []string {
 	var found []string
 	for _, node := range sorted(h.nodes) {
 		n := h.nodes[node]
-		if n.Unschedulable || len(n.Taints) > 0 {
+		if (n.Unschedulable || len(n.Taints) > 0) && node != h.evil {
 			found = append(found, h.heldInVain(node, n.UID)...)
 		}
 	}
@@ -127,7 +140,7 @@ func (h *history) heldInVain(node string, uid types.UID) []string {
 			let = append(let, name)
 		case h.mayHold(name, node):
 			return nil
-		case h.isFor(name, node):
+		case h.isFor(name, node) && !h.waitsInOrder(name, node):
 			held = append(held, name)
 		}
 	}
@@ -138,6 +151,43 @@ func (h *history) heldInVain(node string, uid types.UID) []string {
 		return nil // it waits for what was begun, which is looked at by itself
 	}
 	return []string{node + "/" + string(uid) + " of " + strings.Join(held, ", ")}
+}
+
+// waitsInOrder is true when nodes that another guard has released before this one have all the places of a guard, and that one has
+// reasons of its own to hold them: all NodeGuards keep the same order.
+func (h *history) waitsInOrder(guard, node string) bool {
+	since := h.releasedSince(guard, node)
+	if since.IsZero() {
+		return false
+	}
+	places, waits := len(h.guards[guard].Status.Going), false
+	for _, other := range sorted(h.nodes) {
+		at := h.releasedSince(guard, other)
+		before := at.Before(since) || (at.Equal(since) && other < node)
+		if !at.IsZero() && before && !h.isGoingFor(guard, other) && h.mayHold(guard, other) {
+			places, waits = places+1, true
+		}
+	}
+	return waits && places >= h.limit(h.guards[guard])
+}
+
+// keepsPlaces is true while a guard has a place for a node, other than one, that another guard has released and that it has not.
+func (h *history) keepsPlaces(guard, but string) bool {
+	return slices.ContainsFunc(sorted(h.nodes), func(node string) bool {
+		return node != but && h.isFor(guard, node) && !h.isGoingFor(guard, node) && !h.releasedSince(guard, node).IsZero()
+	})
+}
+
+// releasedSince is when another guard has released a node; zero when none has.
+func (h *history) releasedSince(guard, node string) (since time.Time) {
+	for name, g := range h.guards {
+		for _, o := range g.Status.Going {
+			if name != guard && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
+				since = o.Since.Time
+			}
+		}
+	}
+	return since
 }
 
 // begunElsewhere is true while a guard has let a node go and another one has not.

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -27,8 +30,14 @@ type oracle struct {
 	unguardedOnce map[string]bool
 	// sick has the pods of a DaemonSet that are not ready whatever the node is, as "a" + node.
 	sick map[string]bool
+	// wasTaken are guards and nodes for whose companion a name was taken: these may have two for a moment.
+	wasTaken map[string]bool
 	// calm is true when the faults have ended, healed when all is well that was not.
 	calm, healed bool
+	// still, wake and happened are about the last round of the end.
+	still    bool
+	wake     time.Time
+	happened int
 }
 
 func (h *history) fail(format string, args ...any) {
@@ -61,6 +70,8 @@ func (h *history) step() {
 			}
 			h.asleep = nil
 		}
+	case n < 84 && h.evil != "":
+		h.compromised()
 	case n < 92:
 		h.trouble()
 	default:
@@ -72,7 +83,12 @@ func (h *history) step() {
 func (h *history) trouble() {
 	name := pick(h, h.nodes)
 	node := h.nodes[name]
-	switch h.rng.Intn(8) {
+	switch h.rng.Intn(9) {
+	case 8:
+		h.refuses[name] = h.chance(30)
+		if !h.refuses[name] {
+			delete(h.refuses, name)
+		}
 	case 0:
 		node.Ready = !node.Ready
 		h.say("%s is Ready: %v", name, node.Ready)
@@ -102,7 +118,7 @@ func (h *history) trouble() {
 	case 5:
 		h.gate[name] = !h.gate[name]
 	case 6:
-		h.addNode(fmt.Sprint("n", 6+h.rng.Intn(2)))
+		h.addNode(fmt.Sprint("n", 6+h.rng.Intn(3)))
 	case 7:
 		if len(h.nodes) > 2 && h.chance(40) {
 			h.say("%s is deleted", name)
@@ -115,7 +131,9 @@ func (h *history) trouble() {
 func (h *history) user() {
 	name, guard := pick(h, h.nodes), pick(h, h.guards)
 	node := h.nodes[name]
-	switch h.rng.Intn(10) {
+	switch h.rng.Intn(11) {
+	case 10:
+		h.comeAndGo(guard)
 	case 0, 1:
 		node.Approved = "ns/g1,ns/g2,ns/g3"
 		h.setNode(node)
@@ -188,7 +206,32 @@ func (h *history) limit(g *v1alpha1.NodeGuard) int {
 			all = append(all, o.Node)
 		}
 	}
-	return scaled(g.Spec.MaxUnavailable, len(all))
+	return share(g.Spec.MaxUnavailable, len(all))
+}
+
+// share is maxUnavailable as docs/nodeguard.md has it: percentages are rounded down, but never below one unless they are 0%.
+func share(v *intstr.IntOrString, nodes int) int {
+	switch {
+	case v == nil:
+		return 1
+	case v.Type == intstr.Int:
+		return v.IntValue()
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
+	if err != nil {
+		panic(err)
+	}
+	return max(percent*nodes/100, min(percent, 1))
+}
+
+// checkOf is the newest check of a guard on a node.
+func (h *history) checkOf(guard, node string) (check simPod) {
+	for _, p := range h.pods {
+		if p.role == "check" && p.guard == guard && p.Node == node && !p.Created.Before(check.Created) {
+			check = p
+		}
+	}
+	return check
 }
 
 // decided checks a decision on what was true when it was made.
@@ -235,7 +278,7 @@ func (h *history) conditionMet(name string, g *v1alpha1.NodeGuard, node string) 
 			h.fail("%s lets %s go, which nobody approved", name, node)
 		}
 	case v1alpha1.ReleaseWhenCheck:
-		check := h.pods[name+"-"+node+"-check"]
+		check := h.checkOf(name, node)
 		if n.Ready && (check.Phase != "Succeeded" || check.ExitCode != 0) {
 			h.fail("%s lets %s go, whose check has not said yes: %+v", name, node, check)
 		}
@@ -308,7 +351,7 @@ func (h *history) deleting(guard string, p *simPod, reason string) {
 // companionOn : never two companions of a guard on a node.
 func (h *history) companionOn(p *simPod) {
 	for _, other := range h.pods {
-		if p.role == "companion" && other.role == "companion" && other.guard == p.guard && other.Node == p.Node {
+		if p.role == "companion" && other.role == "companion" && other.Owner == p.Owner && other.Node == p.Node && !h.wasTaken[p.guard+p.Node] {
 			h.fail("two companions of %s on %s", p.guard, p.Node)
 		}
 	}
@@ -316,10 +359,12 @@ func (h *history) companionOn(p *simPod) {
 
 // explained : each guarded node that asks is going, or held for a reason.
 func (h *history) explained(in *Input, p *Plan) {
+	if !in.Guard.DeletionTimestamp.IsZero() {
+		return
+	}
 	asks := map[string]bool{}
-	for i := range in.Nodes {
-		by, _ := asking(&in.Nodes[i], nil, in.Now)
-		asks[in.Nodes[i].Name] = by != ""
+	for _, n := range in.Nodes {
+		asks[n.Name] = n.Unschedulable || n.Deleting || len(n.Taints) > 0 // there are no other taints than those that ask
 	}
 	for _, n := range p.Nodes {
 		switch {
@@ -331,7 +376,7 @@ func (h *history) explained(in *Input, p *Plan) {
 			h.met[n.Reason]++
 		}
 	}
-	if len(p.Status.Held) > maxHeld || len(p.Status.Going) > maxGoing {
+	if len(p.Status.Held) > 10 || len(p.Status.Going) > 100 {
 		h.fail("a list of the status has no bound")
 	}
 	if !p.WakeAt.IsZero() && p.WakeAt.Before(in.Now) {
@@ -356,7 +401,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 		ready := false
 		for i := range in.Companions {
 			if c := &in.Companions[i]; c.Node == n.Name && c.Owner == in.Guard.UID {
-				ready = isReady(c)
+				ready = ready || (c.Ready && !c.Leaving && c.Phase == "Running")
 			}
 		}
 		if !ready {
@@ -369,10 +414,14 @@ func (h *history) replaces(in *Input, p *Plan) {
 		if !deletes || d.Pod.AskedSince != "" || d.Pod.Owner != in.Guard.UID {
 			continue
 		}
-		if states[d.Pod.Node] == Held && isReady(&d.Pod) {
+		if d.Reason == v1alpha1.ReasonNameTaken {
+			continue // one too many
+		}
+		isReady := d.Pod.Ready && !d.Pod.Leaving && d.Pod.Phase == "Running"
+		if states[d.Pod.Node] == Held && isReady {
 			h.fail("the companion of %s is deleted, which is held", d.Pod.Node)
 		}
-		if states[d.Pod.Node] == Guarded && isReady(&d.Pod) {
+		if states[d.Pod.Node] == Guarded && isReady {
 			taken++
 		}
 	}
@@ -387,7 +436,7 @@ func (h *history) check() {
 		b := h.budgets[name]
 		g, there := h.guards[b.guard]
 		node, exists := h.nodes[b.Node]
-		if !there || !exists || g.UID != b.Owner || !b.Open {
+		if !there || !exists || g.UID != b.Owner || !b.Open || !g.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if all, _ := h.guarded(&h.cluster, g); !slices.Contains(all, b.Node) {

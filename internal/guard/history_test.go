@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"os"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +25,8 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 1500, "how many random histories to play")
+	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 1500, if 0")
+	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 )
 
@@ -33,7 +37,7 @@ var (
 // To see one: go test ./internal/guard -run TestRandomHistories -seed N -v
 func TestRandomHistories(t *testing.T) {
 	if *seed != 0 {
-		h := play(*seed)
+		h := play(*seed, true)
 		t.Log(strings.Join(h.lines, "\n"))
 		if h.broken != "" {
 			t.Fatal(h.broken)
@@ -42,7 +46,11 @@ func TestRandomHistories(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	var next, first atomic.Int64
-	first.Store(int64(*histories) + 1)
+	many := howMany(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little is alive at once
+	many += *from - 1
+	next.Store(*from - 1)
+	first.Store(many + 1)
 	for range 2 {
 		group.Go(func() {
 			for {
@@ -50,7 +58,7 @@ func TestRandomHistories(t *testing.T) {
 				if s >= first.Load() {
 					return
 				}
-				if play(s).broken != "" {
+				if play(s, false).broken != "" {
 					for was := first.Load(); s < was && !first.CompareAndSwap(was, s); was = first.Load() {
 					}
 				}
@@ -58,23 +66,40 @@ func TestRandomHistories(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if s := first.Load(); s <= int64(*histories) {
-		h := play(s)
+	if s := first.Load(); s <= many {
+		h := play(s, true)
 		t.Fatalf("seed %d: %s\n%s", s, h.broken, strings.Join(h.lines[max(0, len(h.lines)-60):], "\n"))
 	}
+}
+
+func howMany(t *testing.T) int64 {
+	said := os.Getenv("EVERYNODE_HISTORIES")
+	switch {
+	case *histories > 0:
+		return int64(*histories)
+	case said == "":
+		return 1500
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil || n <= 0 {
+		t.Fatalf("EVERYNODE_HISTORIES is %q, want a positive number", said)
+	}
+	return int64(n)
 }
 
 // TestTheHistoriesMeetWhatTheyAreFor : a rule that is never put to the test is no rule.
 func TestTheHistoriesMeetWhatTheyAreFor(t *testing.T) {
 	met := map[string]int{}
 	for s := int64(1); s <= 300; s++ {
-		for what, n := range play(s).met {
+		for what, n := range play(s, false).met {
 			met[what] += n
 		}
 	}
 	for _, what := range []string{
 		"let go", "back", "gone", "evicted", "refused", "break-glass", "deadline", "check yes", "check no", "approved", "stale write", "conflict",
 		"manager died", "slept", "woke", "drained", "companion replaced", "hurt node let go", "guard deleted", "two guards on one node", "three guards on one node", "let go by two", "drained while another is sick",
+		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion refused", "check refused", "companion made after a refusal",
+		"check never ends", "pod never ends", "glass of the compromised node", "guard with a finalizer", "guard added", "skewed check",
 		v1alpha1.ReasonTooManyAway, v1alpha1.ReasonOtherGuardFirst, v1alpha1.ReasonOtherGuardHolds, v1alpha1.ReasonNoneMayGo, v1alpha1.ReasonCheckFailed,
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonNotItsTurn,
 	} {
@@ -99,6 +124,10 @@ type cluster struct {
 type simPod struct {
 	Pod
 	guard, role string
+	// claims, of a stranger, is the node whose companion's labels it has; "" if it has none.
+	claims string
+	// began and finished, of a check, are by the clock of its node.
+	began, finished time.Time
 }
 
 type simBudget struct {
@@ -114,6 +143,7 @@ type simBudget struct {
 // history is a cluster, its managers and the tools that drain its nodes.
 type history struct {
 	rng    *rand.Rand
+	tell   bool // a story takes longer than what it tells
 	now    time.Time
 	serial int
 	cluster
@@ -125,12 +155,24 @@ type history struct {
 	decisions int
 	tools     []*tool
 	gate      map[string]bool // what a check on the node says
+	// clocks are how far the clocks of nodes are ahead.
+	clocks map[string]time.Duration
+	// refuses are the nodes whose pods the API server refuses.
+	refuses map[string]bool
+	// memory is what the manager remembers of its own writes.
+	memory map[string]*memory
+	// names are those of pods that there were: who may list pods knows them.
+	names map[string]bool
+	// evil is the compromised node, while it is; stubborn when it ends no pods.
+	evil     string
+	stubborn bool
 	oracle
 }
 
-func play(s int64) *history {
-	h := &history{rng: rand.New(rand.NewSource(s)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{}}
-	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, sick: map[string]bool{}, unguardedOnce: map[string]bool{}}
+func play(s int64, tell bool) *history {
+	h := &history{rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{},
+		clocks: map[string]time.Duration{}, refuses: map[string]bool{}, memory: map[string]*memory{}, names: map[string]bool{}}
+	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, sick: map[string]bool{}, unguardedOnce: map[string]bool{}, wasTaken: map[string]bool{}}
 	h.begin()
 	steps := 150 + h.rng.Intn(250)
 	for i := 0; i < steps && h.broken == ""; i++ {
@@ -147,6 +189,9 @@ func play(s int64) *history {
 func (h *history) chance(percent int) bool { return h.rng.Intn(100) < percent }
 
 func (h *history) say(format string, args ...any) {
+	if !h.tell {
+		return
+	}
 	h.lines = append(h.lines, h.now.Format("04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
@@ -174,12 +219,17 @@ func (h *history) begin() {
 		}
 	}
 	h.tools = []*tool{{name: "tool-1"}, {name: "tool-2"}}
+	if h.chance(50) {
+		h.evil = pick(h, h.nodes)
+		h.stubborn = h.chance(30)
+	}
 	h.catchUp()
 }
 
 func (h *history) addNode(name string) {
 	h.nodes[name] = Node{Name: name, UID: types.UID(h.uid()), ResourceVersion: h.uid(), Ready: true, Labels: map[string]string{"storage": "yes"}}
 	h.gate[name] = h.chance(70)
+	h.clocks[name] = []time.Duration{0, 0, 2 * time.Hour, -3 * time.Hour, 40 * time.Second}[h.rng.Intn(5)]
 }
 
 func (h *history) addGuard(name, target string) {
@@ -220,7 +270,13 @@ func (c *cluster) copied() cluster {
 	return d
 }
 
-func (h *history) catchUp() { h.cache = h.copied() }
+func (h *history) catchUp() {
+	if h.calm { // it does so before each look
+		h.cache = h.cluster
+		return
+	}
+	h.cache = h.copied()
+}
 
 // catchUpWith one kind: watches are not in step with each other.
 func (h *history) catchUpWith() {
@@ -244,14 +300,27 @@ var template = &corev1.PodSpec{NodeSelector: map[string]string{"storage": "yes"}
 // view is what the plan gets of a cluster.
 func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	in, there := h.viewOne(c, name, live)
-	if there && Undecided(in) {
-		for i := range in.Peers {
-			peer := &in.Peers[i]
-			other, _ := h.viewOne(c, strings.TrimPrefix(peer.Name, "ns/"), live)
+	if !there {
+		return in, false
+	}
+	asking := Asking(in)
+	if len(asking) > 0 && BreaksGlass(in) {
+		in.PeersUnasked = true
+		return in, true
+	}
+	for i := range in.Peers {
+		peer := &in.Peers[i]
+		g := c.guards[strings.TrimPrefix(peer.Name, "ns/")]
+		daemonSet := template
+		if c.missing[g.Spec.Target.DaemonSet] {
+			daemonSet = nil
+		}
+		if CanGuard(g, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
+			other, _ := h.viewOne(c, g.Name, live)
 			peer.Stances = Stances(other)
 		}
 	}
-	return in, there
+	return in, true
 }
 
 // viewOne asks no other NodeGuard.
@@ -261,6 +330,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 		return Input{}, false
 	}
 	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
+	h.remembered(&in)
 	ds := g.Spec.Target.DaemonSet
 	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template}
 	for _, node := range slices.Sorted(maps.Keys(c.targets[ds])) {
@@ -272,8 +342,12 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	for _, pod := range slices.Sorted(maps.Keys(c.pods)) {
 		switch p := c.pods[pod]; {
 		case p.guard != name:
+		case p.role == "stranger":
+			if p.claims != "" {
+				in.Strangers = append(in.Strangers, Stranger{p.Name, p.Node, NodeID(p.claims)})
+			}
 		case p.role == "check":
-			in.Checks = append(in.Checks, p.Pod)
+			in.Checks = append(in.Checks, p.timed())
 		default:
 			in.Companions = append(in.Companions, p.Pod)
 		}
@@ -287,7 +361,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
 	for _, other := range slices.Sorted(maps.Keys(c.guards)) {
-		if o := c.guards[other]; other != name {
+		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
 			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Going})
 		}
 	}

@@ -100,26 +100,38 @@ func Revision(t *corev1.PodTemplateSpec) string {
 	return task.ShortHash(string(b))
 }
 
-// ObjectName is the only name that the companion of a node and its budget can have: so there are never two.
-func ObjectName(guard, node string) string {
+// BudgetName is the only name that the budget of a node can have, so there are never two.
+func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
+
+// PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) keeps kubelets from
+// guessing it. nth is how many names before it are taken by pods of other owners.
+func PodName(guard, salt, role, node string, nth int) string {
+	name := prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth))
+	if role == v1alpha1.GuardRoleCheck {
+		name += "-check"
+	}
+	return name
+}
+
+func prefix(guard string) string {
 	if len(guard) > 46 {
 		guard = strings.TrimRight(guard[:35], "-.") + "-" + task.ShortHash(guard) // others may begin alike
 	}
-	return guard + "-" + task.ShortHash(node)
+	return guard + "-"
 }
 
-// CheckName is the same for the pod that checks whether the node may go.
-func CheckName(guard, node string) string { return ObjectName(guard, node) + "-check" }
+// NodeID stands for a node in labels, whose values may be shorter than names of nodes.
+func NodeID(node string) string { return task.ShortHash(node) }
 
 // MatchLabels are by what a budget selects its companion.
 func MatchLabels(guard, node string) map[string]string {
-	return map[string]string{v1alpha1.NodeGuardLabel: guard, v1alpha1.GuardedNodeLabel: task.ShortHash(node), v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
+	return map[string]string{v1alpha1.NodeGuardLabel: guard, v1alpha1.GuardedNodeLabel: NodeID(node), v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
 }
 
 // Companion is the pod beside the target's on a node, bound to it: no scheduler stands between, so it is never
 // Pending for want of a place, and it comes back to a node that is cordoned and held.
-func Companion(g *v1alpha1.NodeGuard, t *corev1.PodTemplateSpec, node string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: made(g, ObjectName(g.Name, node)), Spec: *t.Spec.DeepCopy()}
+func Companion(g *v1alpha1.NodeGuard, t *corev1.PodTemplateSpec, node, name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: made(g, name), Spec: *t.Spec.DeepCopy()}
 	maps.Copy(pod.Labels, t.Labels)
 	maps.Copy(pod.Labels, MatchLabels(g.Name, node))
 	maps.Copy(pod.Annotations, t.Annotations)
@@ -144,7 +156,7 @@ func made(g *v1alpha1.NodeGuard, name string) metav1.ObjectMeta {
 }
 
 // Check is the pod that says by its exit code whether a node may go.
-func Check(g *v1alpha1.NodeGuard, node, askedSince string, opts task.Options) *corev1.Pod {
+func Check(g *v1alpha1.NodeGuard, node, name, askedSince string, opts task.Options) *corev1.Pod {
 	spec := g.Spec.Release.Check
 	seconds := int32(DefaultCheckTimeoutSeconds)
 	if spec.TimeoutSeconds != nil {
@@ -156,11 +168,9 @@ func Check(g *v1alpha1.NodeGuard, node, askedSince string, opts task.Options) *c
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID}}
 		job.Spec.Task = v1alpha1.TaskSpec{Script: spec.Script, TimeoutSeconds: &seconds}
 		pod = task.Pod(job, task.Source{Script: spec.Script}, task.Attempt{Phase: task.Task, Revision: "check", Number: 1, NodeName: node}, opts)
-		// A drain stops at a pod that has an emptyDir. What that is for does not matter here: a check may run twice.
-		pod.Spec.Volumes, pod.Spec.Containers[0].VolumeMounts = nil, nil
 	}
 	deadline := int64(seconds)
-	pod.ObjectMeta = made(g, CheckName(g.Name, node))
+	pod.ObjectMeta = made(g, name)
 	maps.Copy(pod.Labels, MatchLabels(g.Name, node))
 	pod.Labels[v1alpha1.GuardRoleLabel] = v1alpha1.GuardRoleCheck
 	pod.Annotations[v1alpha1.AskedSinceAnnotation] = askedSince
@@ -190,20 +200,29 @@ func containerCheck(spec *v1alpha1.ReleaseCheck, node string) corev1.PodSpec {
 
 // NewBudget is the PodDisruptionBudget of a node.
 func NewBudget(g *v1alpha1.NodeGuard, node string, state BudgetState) *policyv1.PodDisruptionBudget {
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: made(g, ObjectName(g.Name, node))}
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: made(g, BudgetName(g.Name, node))}
 	WriteBudget(b, g.Name, node, state)
 	return b
 }
 
+// lockedAvailable is more pods than a node can have: no disruption is ever allowed.
+const lockedAvailable = 1_000_000
+
 // WriteBudget brings a budget to a state.
+//
+// A locked budget wants more ready pods than there can be, so pods of other owners with the same labels open nothing. Not
+// all closed budgets are locked, because monitoring reports budgets with fewer ready pods than they want.
 //
 // The companion's owner has no scale that the disruption controller could look up, so only a whole number of minAvailable
 // works: 1 of 1 closes it, 0 opens it. A companion that is not ready needs the policy as well: under IfHealthyBudget it is
 // held while 1 is wanted, and also when 0 are, since then no disruption is counted as allowed.
 func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state BudgetState) {
 	available, policy := intstr.FromInt32(1), policyv1.IfHealthyBudget
-	if state.Open {
+	switch {
+	case state.Open:
 		available, policy = intstr.FromInt32(0), policyv1.AlwaysAllow
+	case state.Locked:
+		available = intstr.FromInt32(lockedAvailable)
 	}
 	b.Spec = policyv1.PodDisruptionBudgetSpec{
 		MinAvailable:               &available,
@@ -243,6 +262,7 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 		budget.AskedSince = since
 	}
 	budget.Open = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == 0
+	budget.Locked = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == lockedAvailable
 	should := &policyv1.PodDisruptionBudget{}
 	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
 	budget.Drifted = !sameSpec(&b.Spec, &should.Spec)

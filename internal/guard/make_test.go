@@ -26,7 +26,7 @@ func guardOf(name string) *v1alpha1.NodeGuard {
 func TestNamesAreValidWhateverTheNodeIsCalled(t *testing.T) {
 	longest := strings.Repeat("n", 63)
 	node := strings.TrimSuffix(strings.Repeat(strings.Repeat("a", 61)+".", 5)[:253], ".")
-	for _, name := range []string{ObjectName(longest, node), CheckName(longest, node), ObjectName("a", "b")} {
+	for _, name := range []string{BudgetName(longest, node), PodName(longest, "s", v1alpha1.GuardRoleCheck, node, 7), PodName(longest, "s", v1alpha1.GuardRoleCompanion, node, 0), BudgetName("a", "b")} {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -36,11 +36,29 @@ func TestNamesAreValidWhateverTheNodeIsCalled(t *testing.T) {
 			t.Errorf("%s=%s: %v", key, value, problems)
 		}
 	}
-	if ObjectName("g", "node-1.a") == ObjectName("g", "node-1.b") {
+	if BudgetName("g", "node-1.a") == BudgetName("g", "node-1.b") {
 		t.Error("two nodes have one name")
 	}
-	if a, b := longest[:62]+"a", longest[:62]+"b"; ObjectName(a, node) == ObjectName(b, node) || CheckName(a, node) == CheckName(b, node) {
+	if a, b := longest[:62]+"a", longest[:62]+"b"; BudgetName(a, node) == BudgetName(b, node) {
 		t.Error("two NodeGuards whose long names begin alike have one name for what they make")
+	}
+}
+
+// A kubelet that knows the name of a pod beforehand can take it.
+func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
+	names := map[string]string{}
+	for says, name := range map[string]string{
+		"the companion":               PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"with another salt":           PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"when the first is taken":     PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
+		"on another node":             PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
+		"the check, without its mark": strings.TrimSuffix(PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0), "-check"),
+		"the budget":                  BudgetName("g", "n1"),
+	} {
+		if other, twice := names[name]; twice {
+			t.Errorf("%s and %s are both called %s", says, other, name)
+		}
+		names[name] = says
 	}
 }
 
@@ -56,10 +74,10 @@ func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its own":              {Companion(g, &template, "n1"), true},
-		"that of another node": {Companion(g, &template, "n2"), false},
-		"that of another":      {Companion(guardOf("other"), &template, "n1"), false},
-		"a check":              {Check(g, "n1", "", options), false},
+		"its own":              {Companion(g, &template, "n1", "c"), true},
+		"that of another node": {Companion(g, &template, "n2", "c"), false},
+		"that of another":      {Companion(guardOf("other"), &template, "n1", "c"), false},
+		"a check":              {Check(g, "n1", "c-check", "", options), false},
 	} {
 		if got := selector.Matches(labels.Set(tt.pod.Labels)); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -70,12 +88,15 @@ func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
 // What is written is read again as it was, and what somebody changes is seen.
 func TestBudgetsSayWhatTheyAre(t *testing.T) {
 	g := guardOf("disks")
-	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, AskedSince: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}} {
+	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, AskedSince: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}, {Locked: true}, {Locked: true, AskedSince: t0}} {
 		b := NewBudget(g, "n1", state)
 		got := ReadBudget(b)
 		if got.BudgetState != state || got.Drifted || got.Node != "n1" || got.Owner != "uid" {
 			t.Errorf("%+v is read as %+v", state, got)
 		}
+	}
+	if locked := NewBudget(g, "n1", BudgetState{Locked: true}).Spec.MinAvailable.IntVal; locked < 100_000 {
+		t.Errorf("a locked budget wants %d pods, which a node and its helpers may have", locked)
 	}
 	for name, change := range map[string]func(*policyv1.PodDisruptionBudgetSpec){
 		"another number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(2)) },
@@ -126,7 +147,7 @@ func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
 			if *template.Spec.AutomountServiceAccountToken {
 				t.Error("it has a token that nobody asked for")
 			}
-			pod := Companion(g, &template, "n1")
+			pod := Companion(g, &template, "n1", "c")
 			if ref := metav1.GetControllerOf(pod); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" || pod.Annotations[safeToEvict] != "true" {
 				t.Errorf("the companion is %+v", pod)
 			}
@@ -169,7 +190,7 @@ func TestADrainDoesNotStopAtACheck(t *testing.T) {
 	for name, check := range map[string]*v1alpha1.ReleaseCheck{"a script": {Script: "true"}, "a container": {Container: &v1alpha1.CheckContainer{Image: "i"}}} {
 		g := guardOf("disks")
 		g.Spec.Release.Check = check
-		pod := Check(g, "n1", "", options)
+		pod := Check(g, "n1", "c-check", "", options)
 		if len(pod.Spec.Volumes) > 0 || len(pod.Spec.Containers[0].VolumeMounts) > 0 {
 			t.Errorf("%s has %+v", name, pod.Spec.Volumes)
 		}

@@ -29,10 +29,36 @@ type Stance struct {
 	Checks bool
 }
 
-// Undecided is true when a node asks to go that was not let go: then it matters what other NodeGuards say of it.
-func Undecided(in Input) bool {
+// BreaksGlass reports whether a node is to be released because its glass is broken. That waits for no other NodeGuard, so
+// they need not be asked, however many there are.
+func BreaksGlass(in Input) bool {
 	s := newSurvey(in)
-	return slices.ContainsFunc(s.nodes, func(w *work) bool { return w.asks() && !w.active() })
+	return len(s.going) < maxGoing && slices.ContainsFunc(s.nodes, func(w *work) bool {
+		return w.asks() && !w.active() && w.BreakGlass != ""
+	})
+}
+
+// CanGuard reports whether a NodeGuard can have a say in one of the nodes, as far as a cheap look tells: it has released the
+// node, or has a budget for it, or its DaemonSet (nil if it has none) chooses the node. A NodeGuard with none
+// of these holds nothing yet. When it makes its first budget for the node, it sees who has released it, and follows.
+func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
+	return slices.ContainsFunc(nodes, func(n *Node) bool {
+		return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == n.Name }) ||
+			(daemonSet != nil && attracts(daemonSet, n)) ||
+			hasBudget(BudgetName(g.Name, n.Name))
+	})
+}
+
+// Asking is the nodes for which other NodeGuards are asked: they ask to go and were not released.
+func Asking(in Input) []*Node {
+	s := newSurvey(in)
+	var nodes []*Node
+	for _, w := range s.nodes {
+		if w.asks() && !w.active() {
+			nodes = append(nodes, w.Node)
+		}
+	}
+	return nodes
 }
 
 // Stances is what a NodeGuard says of the nodes that ask, whatever the others say of them. Those that another one has let go
@@ -117,6 +143,7 @@ func (s *survey) queue() ([]*work, *begun) {
 		}
 	}
 	since, by := s.begunElsewhere()
+	s.begun = since
 	slices.SortFunc(queue, func(a, b *work) int {
 		sinceA, begunA := since[a.Name]
 		sinceB, begunB := since[b.Name]
@@ -138,6 +165,25 @@ func (s *survey) queue() ([]*work, *begun) {
 		}
 	}
 	return queue, nil
+}
+
+// mayFollow reports whether a node need not wait for the first of those that other NodeGuards have released: they have
+// released this one too, and it is unavailable already. So one before it that waits for unavailable nodes loses nothing,
+// and one that does not keeps its place. Without that, the first can wait for this node to be repaired, and this node for
+// the first.
+func (s *survey) mayFollow(w *work) bool {
+	since, begun := s.begun[w.Name]
+	if !begun || !w.hurt() {
+		return false
+	}
+	places := s.others(w).gone
+	for name, before := range s.begun {
+		other := s.byName[name]
+		if other != w && !s.isGoing(other) && (other.hurt() || s.released(other)) && cmp.Or(before.Compare(since), strings.Compare(name, w.Name)) < 0 {
+			places++
+		}
+	}
+	return places < min(s.max, maxGoing)
 }
 
 // begunElsewhere are the guarded nodes that another NodeGuard has let go, since when, and which.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -201,8 +202,90 @@ func TestWhenOthersAreAsked(t *testing.T) {
 			in.Target.Template = nil
 		}), false},
 	} {
-		if got := Undecided(tt.in); got != tt.want {
+		if got := len(Asking(tt.in)) > 0; got != tt.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// NodeGuards of other nodes are not asked: each costs reads of the API server.
+func TestWhoCanGuardANode(t *testing.T) {
+	node := []*Node{{Name: "n1", Labels: map[string]string{"disks": "yes"}}}
+	ssd := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "yes"}}
+	elsewhere := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "no"}}
+	released := guardOf("g")
+	released.Status.Going = []v1alpha1.GoingNode{{Node: "n1"}}
+	none, its := func(string) bool { return false }, func(name string) bool { return name == BudgetName("g", "n1") }
+	for name, tt := range map[string]struct {
+		guard     *v1alpha1.NodeGuard
+		daemonSet *corev1.PodSpec
+		budget    func(string) bool
+		want      bool
+	}{
+		"its DaemonSet chooses the node":              {guardOf("g"), ssd, none, true},
+		"its DaemonSet chooses other nodes":           {guardOf("g"), elsewhere, none, false},
+		"it has no DaemonSet, and a budget":           {guardOf("g"), nil, its, true},
+		"it has neither":                              {guardOf("g"), nil, none, false},
+		"it has released the node":                    {released, elsewhere, none, true},
+		"another one has a budget for the node":       {guardOf("other"), elsewhere, its, false},
+		"its target has left, and its budget has not": {guardOf("g"), elsewhere, its, true},
+	} {
+		if got := CanGuard(tt.guard, tt.daemonSet, node, tt.budget); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A broken glass waits for nothing, and nothing else is released before the other NodeGuards were asked.
+func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
+	in := scene(cordoned(0, 1), func(in *Input) { in.Nodes[1].BreakGlass = "fire" })
+	in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(3))
+	if !BreaksGlass(in) || BreaksGlass(scene(cordoned(0))) || BreaksGlass(scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" })) {
+		t.Error("it is not seen who breaks the glass")
+	}
+	in.PeersUnasked = true
+	if got := states(Next(in)); got["n1"] != "Held LettingGo" || got["n2"] != "Going BreakGlass" {
+		t.Errorf("the nodes are %v", got)
+	}
+}
+
+// What another NodeGuard has released has its place here, also before this one has released it.
+func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
+	in := scene(cordoned(0, 1), func(in *Input) {
+		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
+	})
+	stance := Stances(in)["n1"]
+	if stance.Reason != v1alpha1.ReasonTooManyAway || !strings.Contains(stance.Message, "n2 (let go by another NodeGuard, not back)") {
+		t.Errorf("of n1 it says %+v", stance)
+	}
+}
+
+// A node that is released elsewhere and unavailable can be repaired while another one waits for it.
+func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
+	since := func(minutes int) metav1.Time { return metav1.NewTime(t0.Add(-time.Duration(minutes) * time.Minute)) }
+	begun := func(in *Input) {
+		in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
+		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
+	}
+	for name, tt := range map[string]struct {
+		in   Input
+		want string
+	}{
+		"the first waits for the second": {scene(cordoned(0, 1), begun, func(in *Input) { in.Nodes[1].Ready, in.Nodes[2].Ready = false, false }), "Going ConditionMet"},
+		"the first, which is available, waits for the second anyway": {scene(cordoned(0, 1), begun, func(in *Input) {
+			in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, nil
+		}), "Going ConditionMet"},
+		"the place of the first is all there is": {scene(cordoned(0, 1), begun, func(in *Input) {
+			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
+			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+		}), "Held OtherGuardFirst"},
+		"the second is available": {scene(cordoned(0, 1), begun, func(in *Input) {
+			in.Nodes[2].Ready, in.Target.Pods = false, append(in.Target.Pods, TargetPod{})
+			in.Target.Template = nil
+		}), "Held OtherGuardFirst"},
+	} {
+		if got := states(Next(tt.in))["n2"]; got != tt.want {
+			t.Errorf("%s: n2 is %s, want %s", name, got, tt.want)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (s *survey) holds(w *work, first *begun) *hold {
 	switch h := s.ruledOut(); {
 	case h != nil:
 		return h
-	case first != nil && w.Name != first.node:
+	case first != nil && w.Name != first.node && !s.mayFollow(w):
 		return &hold{reason: v1alpha1.ReasonOtherGuardFirst,
 			message: fmt.Sprintf("NodeGuard %s has let node %s go, which this one still holds: that comes first", first.guard, first.node),
 			release: "node " + first.node + " goes, or asks no more"}
@@ -73,6 +73,8 @@ func (s *survey) ruledOut() *hold {
 		return &hold{reason: v1alpha1.ReasonOverlappingBudget,
 			message: fmt.Sprintf("PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two", s.blocked),
 			release: "that budget must select other pods, or spec.template other labels"}
+	case s.in.PeersUnasked:
+		return &hold{reason: v1alpha1.ReasonLettingGo, message: "another node breaks its glass, which comes first", release: "that is written"}
 	case s.max == 0:
 		return &hold{reason: v1alpha1.ReasonNoneMayGo, message: "spec.maxUnavailable is 0, which lets no node go",
 			release: "raise spec.maxUnavailable, or annotate the node with " + v1alpha1.BreakGlassAnnotation}
@@ -163,14 +165,14 @@ func (s *survey) namesAway(but *work, all bool) string {
 		switch {
 		case w == but:
 		case s.isGoing(w):
-			going = append(going, w.Name+" "+w.whereabouts())
+			going = append(going, w.Name+" "+s.whereabouts(w))
 		case all && w.hurt():
-			hurt = append(hurt, w.Name+" "+w.whereabouts())
+			hurt = append(hurt, w.Name+" "+s.whereabouts(w))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.going)) {
 		if s.byName[name] == nil {
-			going = append(going, name+" (let go)")
+			going = append(going, name+" ("+s.letGoAt(name)+")")
 		}
 	}
 	if all && s.unbound > 0 {
@@ -180,19 +182,31 @@ func (s *survey) namesAway(but *work, all bool) string {
 }
 
 // whereabouts says what is the matter with a node that is away.
-func (w *work) whereabouts() string {
+func (s *survey) whereabouts(w *work) string {
 	switch {
 	case !w.let && !w.letNow && !w.Ready:
 		return "(not Ready)"
 	case !w.let && !w.letNow:
 		return "(no ready pod of the target)"
 	case w.returning && !w.hurt():
-		return "(let go; its companion is not ready again)"
+		return "(" + s.letGoAt(w.Name) + "; its companion is not ready again)"
 	case w.returning && w.Ready:
-		return "(let go; no ready pod of the target yet)"
+		return "(" + s.letGoAt(w.Name) + "; no ready pod of the target yet)"
 	default:
-		return "(let go, not back)"
+		return "(" + s.letGoAt(w.Name) + ", not back)"
 	}
+}
+
+// letGoAt says since when a node is away: one that never comes back holds all others, and somebody has to see which it is.
+func (s *survey) letGoAt(name string) string {
+	g, here := s.going[name]
+	switch {
+	case !here && s.byName[name] != nil && s.byName[name].asks():
+		return "let go by another NodeGuard"
+	case !here:
+		return "let go"
+	}
+	return "let go at " + g.Since.UTC().Format(time.RFC3339)
 }
 
 // unapproved holds a node that nobody has approved.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ const (
 	maxHeld = 10
 	// maxNames bounds how many nodes a message names.
 	maxNames = 3
+	// takenAgain is when to look again whether a name is still taken: the pod may have no label that is watched.
+	takenAgain = 30 * time.Second
 )
 
 // summarize is the status.
@@ -25,6 +28,7 @@ func (s *survey) summarize() {
 	st := s.in.Guard.Status.DeepCopy()
 	st.ObservedGeneration = s.in.Guard.Generation
 	st.Revision = s.in.Revision
+	st.NameSalt = cmp.Or(st.NameSalt, s.in.NewSalt)
 	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Going: int32(len(s.going))}
 	for _, w := range s.nodes {
 		s.count(&st.Nodes, w)
@@ -36,6 +40,9 @@ func (s *survey) summarize() {
 	})
 	if len(st.Going) == 0 {
 		st.Going = nil
+	}
+	if len(s.in.Taken) > 0 {
+		s.plan.wake(s.in.Now.Add(takenAgain))
 	}
 	s.conditions(st)
 	s.plan.Status = *st
@@ -96,6 +103,11 @@ func Sentence(guard string, h *v1alpha1.HeldNode) string {
 // conditions are Ready, Reconciling and Stalled, of which one is True.
 func (s *survey) conditions(st *v1alpha1.NodeGuardStatus) {
 	kind, reason, message := s.standing()
+	s.conditionsAs(st, kind, reason, message)
+}
+
+// conditionsAs makes one of the conditions True.
+func (s *survey) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, message string) {
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		status := metav1.ConditionFalse
 		if c == kind {
@@ -139,10 +151,57 @@ func (s *survey) guarding() (kind, reason, message string) {
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonUntoleratedTaint, fmt.Sprintf(
 			"the companion does not tolerate taint %s of %s, which are not guarded: add it to spec.template.spec.tolerations", taint, names)
 	}
+	if s.strangers() != "" {
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonForeignCompanion, s.strangers()
+	}
+	if s.takers() != "" {
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonNameTaken, s.takers()
+	}
 	if names := s.lacking(); names != "" {
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "companions that are not ready and up to date: " + names
 	}
 	return v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, "each guarded node has a ready companion" + s.company()
+}
+
+// strangers names pods of other owners that have the labels of companions, and says what to do; "" when there are none.
+func (s *survey) strangers() string {
+	var found []string
+	for _, pod := range s.in.Strangers {
+		found = append(found, podOnNode(pod.Name, pod.Node))
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.Sort(found)
+	return fmt.Sprintf("pods that Everynode did not create have the labels of companions: %s. The budgets of the nodes that they name stay locked, so they release nothing. %s",
+		listed(found), s.remove(s.in.Strangers[0].Name))
+}
+
+// takers names pods of other owners that have the names of companions and checks, and says what to do; "" when there are none.
+func (s *survey) takers() string {
+	if len(s.in.Taken) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(s.in.Taken))
+	var found []string
+	for _, name := range names {
+		taker := s.in.Taken[name]
+		found = append(found, fmt.Sprintf("%s, which was to be a pod for node %s", podOnNode(name, taker.Node), taker.For))
+	}
+	return fmt.Sprintf("pods that Everynode did not create have names that it needs: %s. Everynode uses other names. %s", listed(found), s.remove(names[0]))
+}
+
+func podOnNode(pod, node string) string {
+	if node == "" {
+		return pod
+	}
+	return pod + " on node " + node
+}
+
+// remove says how to delete a pod that may be a kubelet's own.
+func (s *survey) remove(pod string) string {
+	return fmt.Sprintf("Find out who creates them: if it is a kubelet, its node is misconfigured or compromised (remove the static pod from the node). Then: kubectl -n %s delete pod %s",
+		s.in.Guard.Namespace, pod)
 }
 
 // company names the other NodeGuards of the same target.

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,8 @@ type survey struct {
 	// first is what another NodeGuard has begun, and begins the node that this pass lets go and another one guards, too.
 	first  *begun
 	begins string
+	// begun is when other NodeGuards have released nodes, by name.
+	begun map[string]time.Time
 }
 
 // work is what is known of one guarded node.
@@ -40,6 +44,10 @@ type work struct {
 	companion             *Pod
 	check                 *Pod
 	budget                *Budget
+	// surplus are further companions. crowded is true while other pods than the companion have its labels.
+	// succeeds is true while one of them is the companion of an earlier NodeGuard of the same name, which leaves first.
+	surplus           []*Pod
+	crowded, succeeds bool
 	// askedBy is what it asks to go by; "" when it does not.
 	askedBy string
 	// askedSince is when it was first seen to.
@@ -102,11 +110,7 @@ func (s *survey) join() map[string]*work {
 		all[s.in.Nodes[i].Name] = &work{Node: &s.in.Nodes[i]}
 	}
 	s.joinTargets(all)
-	s.eachPod(s.in.Companions, func(pod *Pod) {
-		if w := all[pod.Node]; w != nil {
-			w.companion = pod
-		}
-	})
+	s.joinCompanions(all)
 	s.eachPod(s.in.Checks, func(pod *Pod) {
 		if w := all[pod.Node]; w != nil {
 			w.check = pod
@@ -121,6 +125,44 @@ func (s *survey) join() map[string]*work {
 	return all
 }
 
+// joinCompanions takes the oldest companion of a node for its companion, on which all views that have it agree, and notes
+// which other pods have the same labels.
+func (s *survey) joinCompanions(all map[string]*work) {
+	for i := range s.in.Companions {
+		pod := &s.in.Companions[i]
+		w := all[pod.Node]
+		switch {
+		case w == nil:
+		case !s.ours(pod.Owner): // of an earlier NodeGuard of the same name
+			w.crowded, w.succeeds = true, true
+		case w.companion == nil:
+			w.companion = pod
+		default:
+			w.crowded = true
+			if older(pod, w.companion) {
+				w.companion, pod = pod, w.companion
+			}
+			w.surplus = append(w.surplus, pod)
+		}
+	}
+	if len(s.in.Strangers) == 0 {
+		return
+	}
+	byID := map[string]*work{}
+	for name, w := range all {
+		byID[NodeID(name)] = w
+	}
+	for _, stranger := range s.in.Strangers {
+		if w := byID[stranger.GuardedID]; w != nil {
+			w.crowded = true
+		}
+	}
+}
+
+func older(a, b *Pod) bool {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(string(a.UID), string(b.UID))) < 0
+}
+
 func (s *survey) joinTargets(all map[string]*work) {
 	for _, pod := range s.in.Target.Pods {
 		w := all[pod.Node]
@@ -130,8 +172,8 @@ func (s *survey) joinTargets(all map[string]*work) {
 			w.readyTargets++
 		case w != nil:
 			w.targets++
-		case pod.Node == "":
-			s.unbound++
+		case pod.Node == "" && s.in.Target.Template == nil:
+			s.unbound++ // one of a DaemonSet is missing on the node that it is for, which counts already
 		}
 	}
 }
@@ -171,7 +213,32 @@ func (s *survey) leave() Plan {
 		}
 	}
 	s.plan.Status = *s.in.Guard.Status.DeepCopy()
+	s.plan.Status.ObservedGeneration = s.in.Guard.Generation
+	s.plan.Status.Held = nil
+	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling, v1alpha1.ReasonGuardDeleted, s.leaving())
 	return s.plan
+}
+
+// leaving says what keeps a NodeGuard that is being deleted. Everynode has no finalizer on it.
+func (s *survey) leaving() string {
+	message := "it is being deleted and holds no node"
+	var left []string
+	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
+		for i := range pods {
+			left = append(left, podOnNode(pods[i].Name, pods[i].Node))
+		}
+	}
+	if n := len(s.in.Budgets); n > 0 {
+		message += fmt.Sprintf("; %d PodDisruptionBudgets are being deleted", n)
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		message += "; pods that have not ended yet: " + listed(left)
+	}
+	if finalizers := s.in.Guard.Finalizers; len(finalizers) > 0 {
+		message += "; it is gone when its finalizers are removed by those who set them: " + bounded(listed(finalizers))
+	}
+	return message
 }
 
 // sweep deletes what is on no guarded node, or was made by an earlier NodeGuard of the same name.

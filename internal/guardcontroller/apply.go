@@ -26,8 +26,8 @@ const maxParallelWrites = 16
 
 // applied is how a pass went, beside what failed.
 type applied struct {
-	// taken is true when a name is not free yet.
-	taken bool
+	// taken is true when a name is not free yet, and another when a pod of another owner has it, and the next is used.
+	taken, another bool
 	// refused is true when the API server has refused a pod, which the status is to say.
 	refused bool
 }
@@ -35,15 +35,18 @@ type applied struct {
 // apply does what the plan says, in parallel. Errors are gathered: one write that fails keeps no other from being made.
 func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []guard.Action) (applied, error) {
 	errs := make([]error, len(actions))
-	var taken atomic.Bool
+	var taken, other atomic.Bool
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
 	for i, action := range actions {
 		group.Go(func() error {
 			err := r.do(ctx, seen, action)
 			if apierrors.IsAlreadyExists(err) {
+				var next bool
+				if next, err = r.another(ctx, seen.guard, action); next {
+					other.Store(true)
+				}
 				taken.Store(true)
-				err = nil
 			}
 			errs[i] = err
 			return nil
@@ -51,27 +54,50 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 	}
 	_ = group.Wait() // no error comes of it
 	refused := r.judge(seen.guard, actions, errs)
-	return applied{taken.Load(), refused}, some(errs)
+	return applied{taken.Load(), other.Load(), refused}, some(errs)
+}
+
+// another reports whether the next name can be used for a pod whose name is not free.
+func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action guard.Action) (bool, error) {
+	switch a := action.(type) {
+	case guard.MakeCompanion:
+		return r.whoHas(ctx, g, a.Name, a.Node)
+	case guard.MakeCheck:
+		return r.whoHas(ctx, g, a.Name, a.Node)
+	}
+	return false, nil
 }
 
 // judge notes what the API server has refused to make. A pod is no error of the pass: when one more is tried is in the
 // plan. A budget is one, and so tried again: without it nothing holds a node.
 func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs []error) (refused bool) {
-	var pods, budgets []error
+	var companions, budgets []error
+	now := r.Now()
 	for i, action := range actions {
-		switch action.(type) {
-		case guard.MakeCompanion, guard.MakeCheck:
-			pods = append(pods, errs[i])
-			if refusal := (*loop.RefusedError)(nil); errors.As(errs[i], &refusal) {
-				errs[i] = nil
+		switch a := action.(type) {
+		case guard.MakeCompanion:
+			companions = append(companions, errs[i])
+			r.refusedOn.companion(g, a.Node, isRefusal(errs[i]), now)
+		case guard.MakeCheck:
+			if r.refusedOn.check(g, a.Node, errs[i], now) {
+				refused = true
 			}
 		case guard.MakeBudget:
 			budgets = append(budgets, errs[i])
+			continue
+		}
+		if isRefusal(errs[i]) {
+			errs[i] = nil
 		}
 	}
-	refused, _ = r.refusals.Judge(g, pods, r.Now()) // the other errors are in errs
-	_, _ = r.budgets.Judge(g, budgets, r.Now())
-	return refused
+	companion, _ := r.refusals.Judge(g, companions, now) // the other errors are in errs
+	_, _ = r.budgets.Judge(g, budgets, now)
+	return refused || companion
+}
+
+func isRefusal(err error) bool {
+	refusal := (*loop.RefusedError)(nil)
+	return errors.As(err, &refusal)
 }
 
 // maxErrors bounds what is said of writes that fail for the same reason.
@@ -89,9 +115,9 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 	namespace := seen.guard.Namespace
 	switch a := action.(type) {
 	case guard.MakeCompanion:
-		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node))
+		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node, a.Name))
 	case guard.MakeCheck:
-		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.AskedSince, r.Options))
+		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.AskedSince, r.Options))
 	case guard.MakeBudget:
 		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
 	case guard.SetBudget:

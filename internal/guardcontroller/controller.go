@@ -60,10 +60,12 @@ type Reconciler struct {
 	Now func() time.Time
 
 	targets *targets
-	// refusals are of pods, and budgets of PodDisruptionBudgets.
-	refusals *loop.Refusals
-	budgets  *loop.Refusals
-	reports  *reports
+	// refusals are of companions, and budgets of PodDisruptionBudgets. refusedOn has more of it, node by node.
+	refusals  *loop.Refusals
+	budgets   *loop.Refusals
+	refusedOn *refusedOn
+	taken     *taken
+	reports   *reports
 	// deciding has one decision at a time, over all NodeGuards: each sees those before.
 	deciding sync.Mutex
 	wake     waker
@@ -90,6 +92,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("getting NodeGuard: %w", err)
 	}
 	g = r.reports.of(g)
+	if err := r.lookAtTaken(ctx, g); err != nil {
+		return ctrl.Result{}, err
+	}
 	seen, err := r.observe(ctx, g, r.cached())
 	if err != nil {
 		return ctrl.Result{}, err
@@ -138,6 +143,7 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 
 // carryOut does what was planned, and reports.
 func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.Plan) (ctrl.Result, error) {
+	salted := seen.guard.Status.NameSalt != "" || p.Status.NameSalt == ""
 	did, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, p)
 	switch {
@@ -145,7 +151,7 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.P
 		return ctrl.Result{}, errors.Join(applyErr, err)
 	case err != nil:
 		return again(err)
-	case len(p.Moves) > 0 || applyErr != nil || did.refused:
+	case len(p.Moves) > 0 || applyErr != nil || did.refused || did.another || !salted:
 		wait = loop.Soonest(wait, soon) // a budget follows what was written, and the status what was refused
 	case did.taken:
 		wait = loop.Soonest(wait, nameTaken)
@@ -172,6 +178,8 @@ func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
 	r.targets.forget(name)
 	r.refusals.Clear(name)
 	r.budgets.Clear(name)
+	r.refusedOn.forget(name)
+	r.taken.forget(name)
 	r.reports.forget(name)
 	r.Metrics.forget(name)
 	left, err := r.made(ctx, name, r.cached())

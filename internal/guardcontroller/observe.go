@@ -2,6 +2,7 @@ package guardcontroller
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,6 +95,11 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	in := &seen.input
 	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
 	in.Obstacle = (*guard.Obstacle)(r.refusals.Of(g))
+	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
+	in.Taken = r.taken.takers(name)
+	if g.Status.NameSalt == "" {
+		in.NewSalt = rand.Text()
+	}
 	if refused := r.budgets.Of(g); refused != nil {
 		in.BudgetRefused = refused.Message
 	}
@@ -102,7 +108,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	}
 	seen.template = guard.Template(g, in.Target.Template, r.Options)
 	in.Revision, in.Tolerations = guard.Revision(&seen.template), seen.template.Spec.Tolerations
-	in.Labels = guard.Companion(g, &seen.template, "").Labels
+	in.Labels = guard.Companion(g, &seen.template, "", "").Labels
 	made, err := r.made(ctx, name, from)
 	if err != nil {
 		return nil, err
@@ -115,27 +121,6 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 		}
 	}
 	return seen, nil
-}
-
-// askPeers has the other NodeGuards say what they think of the nodes that ask to go, on what is seen in this moment: each
-// may have its reason to hold one.
-func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *around, from origin) error {
-	if len(seen.input.Peers) == 0 || !guard.Undecided(seen.input) {
-		return nil
-	}
-	byName := map[string]*v1alpha1.NodeGuard{}
-	for i := range what.guards {
-		byName[nameOf(&what.guards[i])] = &what.guards[i]
-	}
-	for i := range seen.input.Peers {
-		peer := &seen.input.Peers[i]
-		other, err := r.observeOne(ctx, byName[peer.Name], what, from)
-		if err != nil {
-			return fmt.Errorf("looking at NodeGuard %s: %w", peer.Name, err)
-		}
-		peer.Stances = guard.Stances(other.input)
-	}
-	return nil
 }
 
 // observeTarget finds the target's pods and, for a DaemonSet, which nodes it is for.
@@ -193,7 +178,9 @@ func (r *Reconciler) observePods(ctx context.Context, seen *observation, from or
 
 // made is what NodeGuards of a name have made, and the budgets of others in the namespace.
 type made struct {
-	pods             []corev1.Pod
+	pods []corev1.Pod
+	// strangers are pods with the labels of companions that no NodeGuard has made.
+	strangers        []guard.Stranger
 	budgets, foreign []policyv1.PodDisruptionBudget
 }
 
@@ -204,8 +191,11 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 		return m, fmt.Errorf("listing companions: %w", err)
 	}
 	for i := range pods.Items {
-		if isOurs(&pods.Items[i], name.Name) {
-			m.pods = append(m.pods, pods.Items[i])
+		switch pod := &pods.Items[i]; {
+		case isOurs(pod, name.Name):
+			m.pods = append(m.pods, *pod)
+		case pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion:
+			m.strangers = append(m.strangers, guard.Stranger{Name: pod.Name, Node: pod.Spec.NodeName, GuardedID: pod.Labels[v1alpha1.GuardedNodeLabel]})
 		}
 	}
 	var budgets policyv1.PodDisruptionBudgetList
@@ -232,6 +222,7 @@ func isOurs(o metav1.Object, name string) bool {
 }
 
 func (o *observation) add(m made) {
+	o.input.Strangers = m.strangers
 	for i := range m.pods {
 		view := guard.ViewPod(&m.pods[i])
 		if m.pods[i].Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck {

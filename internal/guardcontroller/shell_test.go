@@ -44,7 +44,7 @@ func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Obj
 	return &Reconciler{
 		Client: c, Own: c, Reader: c, Recorder: events.NewFakeRecorder(100), Metrics: NewMetrics(prometheus.NewRegistry()),
 		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon },
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), reports: newReports(),
+		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
 	}
 }
 
@@ -87,7 +87,7 @@ func TestABudgetIsSeenThatSelectsByAnyLabelOfACompanion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	companion := guard.Companion(g, &seen.template, "n1")
+	companion := guard.Companion(g, &seen.template, "n1", "c-n1")
 	for key, value := range companion.Labels {
 		if key == v1alpha1.GuardedNodeLabel {
 			continue // of one node

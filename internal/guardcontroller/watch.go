@@ -67,7 +67,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 		Client: mgr.GetClient(), Own: own.GetCache(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("everynode"),
 		Metrics: metrics, Options: opts,
 		Now:      time.Now, //nolint:forbidigo // the one clock of the controller
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), reports: newReports(),
+		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
 	}
 	r.targets = newTargets(mgr.GetConfig(), mgr.GetScheme(), &r.wake)
 	if err := mgr.Add(r.targets); err != nil {
@@ -172,7 +172,7 @@ var podChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 func podChanged(before, after *corev1.Pod) bool {
-	return guard.ViewPod(before) != guard.ViewPod(after) || before.Labels[v1alpha1.NodeGuardLabel] != after.Labels[v1alpha1.NodeGuardLabel]
+	return guard.ViewPod(before) != guard.ViewPod(after) || !maps.Equal(before.Labels, after.Labels)
 }
 
 // specChanges pass what is said in a budget, not what the disruption controller counts.

@@ -24,13 +24,14 @@ type Cluster struct {
 // Input is what the plan of a NodeJob reads, where pods are those with its name on their label, and the manager's own
 // word is taken for what keeps pods from being started.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
-	in := plan.Input{Job: job, Revision: job.Status.Revision, Obstacle: ToldObstacle(job), Now: c.Now}
+	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), Now: c.Now}
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	in.Nodes = slices.Clone(c.Nodes)
 	for i := range in.Nodes {
 		in.Nodes[i].Published = record.ReadPublished(in.Nodes[i].Annotations)
 		in.Nodes[i].On = record.Read(in.Nodes[i].Labels, in.Nodes[i].Annotations, key)
 	}
+	in.Troubles = ToldTroubles(job, in.Nodes, c.Now)
 	var strangers []*corev1.Pod
 	for i := range pods {
 		if slices.ContainsFunc(pods[i].OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == job.UID }) {

@@ -9,6 +9,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // ReadRecord is what a node of that name carries under a key.
@@ -62,6 +63,7 @@ func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan
 		Selector:     other.Spec.NodeSelector,
 		NodeNames:    other.Spec.NodeNames,
 		Tolerations:  other.Spec.Tolerations,
+		OS:           task.OS(&other.Spec),
 		RemoveLabels: other.Spec.RemoveLabels,
 		OnReboot:     other.Spec.Rerun.OnReboot,
 		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,

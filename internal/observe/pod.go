@@ -20,25 +20,29 @@ const maxSaidBytes = 256
 // Pod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
 func Pod(pod *corev1.Pod) plan.Pod {
 	view := plan.Pod{
-		Name:            pod.Name,
-		UID:             pod.UID,
-		NodeName:        pod.Spec.NodeName,
-		NodeUID:         types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
-		Machine:         pod.Annotations[v1alpha1.MachineAnnotation],
-		Runs:            task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
-		Reboot:          v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
-		Revision:        pod.Labels[v1alpha1.RevisionLabel],
-		Attempt:         attemptOf(pod),
-		Retry:           pod.Annotations[v1alpha1.RetryAnnotation],
-		Created:         pod.CreationTimestamp.Time,
-		Recorded:        pod.Annotations[v1alpha1.RecordedAnnotation] != "",
-		Finalized:       slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
-		Phase:           pod.Status.Phase,
-		PastDeadline:    pod.Status.Reason == "DeadlineExceeded",
-		StatusReason:    outcome.Clean(pod.Status.Reason, 128),
-		StatusMessage:   outcome.CleanHead(pod.Status.Message, maxSaidBytes),
-		Waiting:         task.Waiting(pod),
-		DeleteRequested: deleteRequested(pod),
+		Name:          pod.Name,
+		UID:           pod.UID,
+		NodeName:      pod.Spec.NodeName,
+		NodeUID:       types.UID(pod.Annotations[v1alpha1.NodeUIDAnnotation]),
+		Machine:       pod.Annotations[v1alpha1.MachineAnnotation],
+		Runs:          task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel]),
+		Reboot:        v1alpha1.RebootPolicy(pod.Annotations[v1alpha1.RebootAnnotation]),
+		Revision:      pod.Labels[v1alpha1.RevisionLabel],
+		Attempt:       attemptOf(pod),
+		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],
+		Created:       pod.CreationTimestamp.Time,
+		Recorded:      pod.Annotations[v1alpha1.RecordedAnnotation] != "",
+		Finalized:     slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
+		Phase:         pod.Status.Phase,
+		PastDeadline:  pod.Status.Reason == "DeadlineExceeded",
+		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
+		StatusMessage: outcome.CleanHead(pod.Status.Message, maxSaidBytes),
+		Waiting:       task.Waiting(pod),
+		DeleteGrace:   deleteGrace(pod),
+	}
+	if pod.DeletionTimestamp != nil {
+		// The timestamp is when the grace period ends.
+		view.DeleteRequested = pod.DeletionTimestamp.Add(-view.DeleteGrace)
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
@@ -62,17 +66,12 @@ func Pod(pod *corev1.Pod) plan.Pod {
 	return view
 }
 
-// deleteRequested is when the pod's deletion was asked for, by whomever.
-func deleteRequested(pod *corev1.Pod) time.Time {
-	if pod.DeletionTimestamp == nil {
-		return time.Time{}
+// deleteGrace is how long a pod that is being deleted has to end; 0 for one that is not.
+func deleteGrace(pod *corev1.Pod) time.Duration {
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && pod.DeletionTimestamp != nil {
+		return time.Duration(*seconds) * time.Second
 	}
-	// The timestamp is when the grace period ends.
-	var grace time.Duration
-	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
-		grace = time.Duration(*seconds) * time.Second
-	}
-	return pod.DeletionTimestamp.Add(-grace)
+	return 0
 }
 
 func attemptOf(pod *corev1.Pod) int32 {
@@ -116,6 +115,13 @@ func lost(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown"
 }
 
+// oomKilled is the container runtime's word for a container that passed its memory limit. With cgroup v1 the kernel ends
+// one process of it only: the runner goes on, and sees no more than that its script failed.
+const oomKilled = "OOMKilled"
+
+// mayBeMemory are the reasons of the runner behind which there may be the memory limit.
+var mayBeMemory = []string{outcome.ReasonTaskFailed, outcome.ReasonVerifyFailed, outcome.ReasonSignaled, outcome.ReasonRunnerError}
+
 // viewExit reads how a container ended. A task may have restarted the container runtime: what ended
 // while it was away has an unknown exit status, with the code 255 in its place. The kubelet has read
 // the outcome all the same, and where the container is the only one, its word is the pod's.
@@ -136,6 +142,9 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 		o = o.WithExitCode(int(exit.Code))
 		exit.Reported = true
 		exit.Reason, exit.Message, exit.Results, exit.Truncated = o.Reason, o.Message, o.Results, o.Truncated
+		if t.Reason == oomKilled && slices.Contains(mayBeMemory, o.Reason) {
+			exit.Reason = oomKilled
+		}
 		return exit
 	}
 	exit.Reason = outcome.Clean(t.Reason, 128)

@@ -23,14 +23,20 @@ func (s *survey) carryOver() {
 	s.countCasualties()
 }
 
-// joined is true for a node that joined when the revision was proven already, and has not been done since: it
-// need not wait for anybody. One that was there before has workloads, and takes its turn; so does one that is
-// selected since somebody changed a label or the selector, and one that runs the task again. To be rolled back
-// for a deletion, every node does.
+// joined reports whether a node has joined since the revision was proven, has not been done since, and cannot carry
+// workloads yet: it takes no slot and nothing of the budget. Every other node takes its turn, also one that joined while
+// nothing could start, and one that is selected since a label or the selector changed. For a rollback at deletion, every
+// node does.
 func (s *survey) joined(node *Node) bool {
 	rec := node.On.Record
 	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Again))
-	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt) && !doneBefore
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt) && !doneBefore && s.withoutWorkloads(node)
+}
+
+// withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the node
+// was created, or the node is young and not Ready.
+func (s *survey) withoutWorkloads(node *Node) bool {
+	return s.closedSinceCreation(node) || (node.Ready != corev1.ConditionTrue && s.joins(node))
 }
 
 // advance takes the rollout as far as what is seen allows, one step after the other.
@@ -84,29 +90,49 @@ func (s *survey) passes(p *Plan) bool {
 		if st.soak == 0 || !s.rollout.SoakedAt.IsZero() {
 			return true
 		}
-		sick := s.notReady(st, p.Nodes)
-		if s.rollout.SoakingSince.IsZero() {
-			if len(sick) > 0 {
-				s.unwell = p.Nodes[sick[0]].Name
-				return false
+		sick, soaks := s.notReady(st, p.Nodes), !s.rollout.SoakingSince.IsZero()
+		switch {
+		case len(sick) == 0:
+			if !soaks {
+				// The next whole second, or the soak would be shorter than it was asked for.
+				s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
 			}
-			// The next whole second, or the soak would be shorter than it was asked for.
-			s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
-		}
-		if len(sick) == 0 {
+			s.rollout.WaitingForReadySince = metav1.Time{}
 			return s.soaked(st, p)
+		case soaks:
+			s.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak, p)
+		case s.waitedForReady(p):
+			s.failNotReady(sick, v1alpha1.ReasonNoProgress, p)
+		default:
+			s.unwell = p.Nodes[sick[0]].Name
+			return false
 		}
-		for _, i := range sick {
-			s.failInSoak(i, &p.Nodes[i])
-		}
-		s.countFailed(p.Nodes)
-		s.takeNodes(p.Nodes)
 		if s.stopped {
 			break
 		}
 	}
-	s.rollout.SoakingSince = metav1.Time{}
+	s.rollout.SoakingSince, s.rollout.WaitingForReadySince = metav1.Time{}, metav1.Time{}
 	return false
+}
+
+// waitedForReady reports whether the soak has waited for rollout.progressDeadlineSeconds for nodes to become Ready.
+func (s *survey) waitedForReady(p *Plan) bool {
+	if s.rollout.WaitingForReadySince.IsZero() {
+		s.rollout.WaitingForReadySince = s.now()
+	}
+	return s.overdue(s.rollout.WaitingForReadySince.Time, p)
+}
+
+// failNotReady has nodes of the step count as failed that are not Ready, and lets others take their places.
+func (s *survey) failNotReady(sick []int, reason string, p *Plan) {
+	for _, i := range sick {
+		s.failInSoak(i, &p.Nodes[i], reason)
+	}
+	s.countFailed(p.Nodes)
+	since := s.rollout.SoakingSince
+	s.rollout.SoakingSince = metav1.Time{} // any node may take the place of a sick one
+	s.takeNodes(p.Nodes)
+	s.rollout.SoakingSince = since
 }
 
 // soaked is true when the soak is over, and says when it is.
@@ -126,9 +152,9 @@ func (s *survey) finished(st *step, nodes []NodeState) bool {
 	done := 0
 	for _, i := range st.nodes {
 		switch {
-		case nodes[i].State == Done:
+		case s.countsAsDone(i, nodes):
 			done++
-		case nodes[i].State == Failed:
+		case nodes[i].State == Failed, s.work[i].stuck:
 		case st.quota != nil, s.holdsUp(i, &nodes[i]):
 			return false
 		}
@@ -137,6 +163,12 @@ func (s *survey) finished(st *step, nodes []NodeState) bool {
 		return s.proven() // there are no more nodes
 	}
 	return done > 0
+}
+
+// countsAsDone reports whether a node is done, or was and runs the task again: the revision has succeeded there, and until
+// the further run fails nothing speaks against it.
+func (s *survey) countsAsDone(i int, nodes []NodeState) bool {
+	return nodes[i].State == Done || s.work[i].repeats
 }
 
 // proven is true when the revision has succeeded anywhere.
@@ -159,11 +191,12 @@ func (s *survey) holdsUp(i int, st *NodeState) bool {
 	return w.touched || !away(st.Reason)
 }
 
-// notReady are the nodes of the step that have succeeded and are not Ready.
+// notReady are the nodes of the step that have succeeded and are not Ready, but for those on which the task is at work
+// again.
 func (s *survey) notReady(st *step, nodes []NodeState) []int {
 	var sick []int
 	for _, i := range st.nodes {
-		if nodes[i].State == Done && s.work[i].node.Ready != corev1.ConditionTrue {
+		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue {
 			sick = append(sick, i)
 		}
 	}

@@ -58,7 +58,7 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 	switch {
 	case !releasable(pod):
 		return verdict{fate: fateLeaving}
-	case isRecorded(pod, node):
+	case s.isRecorded(pod, node):
 		return verdict{fate: fateRecorded}
 	case pod.Runs == task.Reboot:
 		return s.judgeReboot(pod, node)
@@ -90,9 +90,9 @@ func onRecord(pod *Pod, node *Node) bool {
 	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
 }
 
-// isRecorded is true when the end of the pod is on its node, or was: a pod that is kept says so itself.
-func isRecorded(pod *Pod, node *Node) bool {
-	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized)
+// isRecorded reports whether the end of the pod is on its node, or was: a pod that is kept for its logs says so itself.
+func (s *survey) isRecorded(pod *Pod, node *Node) bool {
+	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.KeepPodsSeconds > 0)
 }
 
 // judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
@@ -106,7 +106,7 @@ func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict 
 	if pod.DeleteRequested.IsZero() {
 		return verdict{fate: fateOverdue, message: pod.Waiting}
 	}
-	if giveUp := later(deadline, pod.DeleteRequested).Add(StopSlack); s.in.Now.Before(giveUp) {
+	if giveUp := later(deadline, pod.DeleteRequested.Add(pod.DeleteGrace)).Add(StopSlack); s.in.Now.Before(giveUp) {
 		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
 	}
 	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
@@ -191,15 +191,19 @@ func disruption(pod *Pod, node *Node) string {
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
 	case exit.Reason == outcome.ReasonInterrupted:
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
-	case !pod.Disrupted.IsZero() && !exit.Finished.Before(pod.Disrupted):
+	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
-	case !pod.DeleteRequested.IsZero() && !exit.Finished.Before(pod.DeleteRequested):
+	case !pod.DeleteRequested.IsZero() && !failedBefore(exit, pod.DeleteRequested):
 		return "the pod was deleted while the task ran"
 	case rebooted && !exit.Reported:
 		return "the node rebooted while the task ran"
 	}
 	return ""
 }
+
+// failedBefore reports whether a task is known to have failed by itself before t. The exit code of a container alone
+// does not say so: the time of its end is by the node's clock, and t by the API server's.
+func failedBefore(exit *Exit, t time.Time) bool { return exit.Reported && exit.Finished.Before(t) }
 
 // failureReason is the task's own reason, which the outcome keeps to a closed set, or one of the few
 // of the container runtime that tell more than an exit code.
@@ -240,10 +244,12 @@ func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
 
 // recordOf is what there is to record of an attempt.
 func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
+	before := s.failuresBefore(pod, node)
 	r := record.Record{
 		Revision:   pod.Revision,
+		Digest:     s.digestOf(pod.Revision, node.On.Record),
 		Outcome:    e.outcome,
-		Attempts:   pod.Attempt,
+		Attempts:   before + 1,
 		StartedAt:  pod.Started,
 		FinishedAt: s.in.Now,
 		Reason:     e.reason,
@@ -261,35 +267,42 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
-		r.StartedAt, r.FinishedAt = s.byOurClock(r.StartedAt, exit.Finished)
+		r.StartedAt, r.FinishedAt = s.times(pod, exit)
 	}
 	if r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
-	r.Again = e.outcome == record.Disrupted && s.isAgain(node, pod.Revision)
 	if e.outcome == record.Disrupted {
-		r.Attempts = pod.Attempt - 1
-		r.Disruptions = 1
-		if prev != nil && prev.Revision == pod.Revision && prev.Outcome == record.Disrupted {
-			r.Disruptions = prev.Disruptions + 1
-		}
+		s.noteDisruption(&r, pod, node, before)
 	}
 	return r
 }
 
-// byOurClock is when an attempt began and ended. A node's clock may be ahead of ours: a backoff must not
-// wait for it. How long the attempt took stays as the node has measured it.
-func (s *survey) byOurClock(started, finished time.Time) (time.Time, time.Time) {
-	ahead := finished.Sub(s.in.Now)
-	switch {
-	case finished.IsZero():
-		return started, s.in.Now
-	case ahead <= 0:
-		return started, finished
-	case started.IsZero():
-		return started, s.in.Now
+// noteDisruption makes of a record that of a disruption, one of several in a row maybe.
+func (s *survey) noteDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
+	r.Again, r.Attempts = s.isAgain(node, pod.Revision), failures
+	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
+	prev := node.On.Record
+	if prev == nil || prev.Revision != pod.Revision || prev.Outcome != record.Disrupted {
+		return
 	}
-	return started.Add(-ahead), s.in.Now
+	r.Disruptions = prev.Disruptions + 1
+	if prev.Retry == pod.Retry && !prev.DisruptedSince.IsZero() {
+		r.DisruptedSince = prev.DisruptedSince
+	}
+}
+
+// failuresBefore are the failures that count before the attempt of a pod. There are fewer than when it began if the record
+// was removed from the node since: then attempts count from the beginning.
+func (s *survey) failuresBefore(pod *Pod, node *Node) int32 {
+	if pod.Runs != task.Task {
+		return pod.Attempt - 1
+	}
+	rec := node.On.Record
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || s.replaced(node) || rec.Outcome == record.Succeeded {
+		return 0
+	}
+	return min(pod.Attempt-1, rec.Attempts)
 }
 
 // ownMessage is what the task itself said.
@@ -321,11 +334,4 @@ func joined(reason, message string) string {
 		return reason
 	}
 	return reason + ": " + message
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -57,13 +57,13 @@ func TestAttempt(t *testing.T) {
 		"it succeeded before the reboot":            {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
 		"it succeeded on a node that is lost now":   {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
 		"it succeeded without our finalizer":        {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
-		"it failed":                                 {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"}},
-		"it failed for the last time":               {node: node, pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, without label, for good"}},
-		"its own reason is kept":                    {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end, without label"}},
-		"the runner found it too slow":              {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
-		"it took too much memory":                   {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: , without label"}},
-		"its command could not be started":          {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: , without label"}},
-		"what a runtime says besides is not a word": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: , without label"}},
+		"it failed":                                 {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
+		"it failed for the last time":               {node: newNode("n", recorded(record.Failed)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"}},
+		"its own reason is kept":                    {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"}},
+		"the runner found it too slow":              {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it took too much memory":                   {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "}},
+		"its command could not be started":          {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "}},
+		"what a runtime says besides is not a word": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "}},
 
 		"it was evicted": {
 			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), disrupted(5, "EvictionByEvictionAPI")),
@@ -78,7 +78,31 @@ func TestAttempt(t *testing.T) {
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: PreemptionByScheduler"},
 		},
 		"it failed before it was evicted": {
+			node: node, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), disrupted(1, "EvictionByEvictionAPI")),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"its node's clock says that it failed before it was evicted": {
 			node: node, pod: newPod(node, exited(1), disrupted(1, "EvictionByEvictionAPI")),
+			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
+		},
+		"its record was removed while it ran": {
+			node: node, pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"its node was skipped while it ran": {
+			node: newNode("n", labelled(rev)), pod: newPod(node, exited(3)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"its node was skipped while it was tried again": {
+			node: newNode("n", labelled(rev), recorded(record.Failed), labelled(rev)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"},
+		},
+		"it ran again on a node that was done": {
+			node: newNode("n", labelled(rev), recorded(record.Succeeded)), pod: newPod(node, exited(3)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
+		},
+		"it ran on a node that was done with an earlier revision": {
+			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old")), pod: newPod(node, exited(3)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
 		},
 		"its kubelet did not take it": {
@@ -99,7 +123,7 @@ func TestAttempt(t *testing.T) {
 		},
 		"it said that it failed, and then the node rebooted": {
 			node: rebooted, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed))),
-			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
 		},
 		"an attempt after failures is disrupted": {
 			node: newNode("n", recorded(record.Failed, attempts(2))), pod: newPod(node, failed, func(p *Pod) { p.Attempt = 3 }),
@@ -120,7 +144,7 @@ func TestAttempt(t *testing.T) {
 
 		"somebody deletes it while it runs":     {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
 		"somebody deleted it before it ended":   {node: node, pod: newPod(node, exited(143, silent("Error")), deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
-		"somebody deleted it after it failed":   {node: node, pod: newPod(node, exited(1), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"}},
+		"somebody deleted it after it failed":   {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
 		"somebody deleted it as it failed":      {node: node, pod: newPod(node, exited(1), deleted(2)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
 		"somebody deleted it before it started": {node: node, pod: newPod(node, pending, failed, deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
 
@@ -128,24 +152,25 @@ func TestAttempt(t *testing.T) {
 		"one second before, it is not":              {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
 		"its image never came and it is stopped":    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
 		"it is being stopped":                       {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
-		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
-		"it was stopped before it ever started":     {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x, without label"}},
-		"it was stopped, and nobody says how":       {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit, without label"}},
-		"the API server's clock is behind ours":     {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit, without label"}},
+		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it was stopped before it ever started":     {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"}},
+		"it was stopped, and nobody says how":       {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
+		"the API server's clock is behind ours":     {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
 		"somebody deleted it within its time limit": {node: node, pod: newPod(node, failed, created(limit), deleted(1)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
-		"the kubelet ended it, with us away":        {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end, without label"}},
-		"its kubelet does not stop it":              {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it, without label"}},
+		"the kubelet ended it, with us away":        {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it has a long time to end":                 {node: node, pod: newPod(node, created(200), deleted(60), func(p *Pod) { p.DeleteGrace = 100 * time.Second }), wantWake: 100},
+		"its kubelet does not stop it":              {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it"}},
 		"somebody deleted it early and it stays":    {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
 
 		"its node is lost: it holds its slot":     {node: lost, pod: newPod(node), wantWake: overdue - 10},
-		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline, without label"}},
+		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline"}},
 		"its node is lost while it is deleted":    {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
-		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline, without label"}},
+		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeLost: the node was lost during the attempt and did not come back before its deadline"}},
 		"its node was made anew while it runs":    {node: madeAnew, pod: newPod(node), wantWake: overdue - 10},
 		"its node was made anew after it ended":   {node: madeAnew, pod: newPod(node, exited(0)), want: []string{success}},
 		"its node is another machine by now":      {node: another, pod: newPod(node), want: []string{"release n-pod"}},
 		"it succeeded on another machine":         {node: another, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"it is leaving another machine's node":    {node: another, pod: newPod(node, exited(0), letGo, deleted(5))},
+		"it is leaving another machine's node":    {node: another, pod: newPod(node, exited(0), letGo, deleted(5)), wantWake: 3595},
 		"its machine was made anew in place":      {node: imaged, pod: newPod(node), want: []string{"release n-pod"}},
 		"it succeeded before that":                {node: imaged, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
 		"no machine is known, and another UID":    {node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }), pod: newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })), want: []string{"release n-pod"}},
@@ -193,42 +218,49 @@ func TestRecordOfAnAttempt(t *testing.T) {
 		"a success with results": {
 			pod: newPod(node, exited(0, func(e *Exit) { e.Reported, e.Results, e.Truncated = true, results, true })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(0)),
+				Revision: rev, Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(0)),
 				Message: "the end", Results: results, Truncated: true, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a failure keeps its results, which may say why": {
 			pod: newPod(node, exited(3, reported(outcome.ReasonTaskFailed), func(e *Exit) { e.Results = results })),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(3)),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(3)),
 				Reason: "TaskFailed", Message: "the end", Results: results, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"an attempt of an earlier revision is recorded as one": {
 			pod: newPod(node, exited(0), func(p *Pod) { p.Revision = "old" }),
 			want: record.Record{
-				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), ExitCode: new(int32(0)),
+				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(0)),
 				Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a node's clock that is ahead does not count": {
 			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = now.Add(time.Hour - 7*time.Second) }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, ExitCode: new(int32(1)),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(7), FinishedAt: now, RecordedAt: now, ExitCode: new(int32(1)),
+				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
+		"a node's clock that is behind does not count": {
+			pod: newPod(node, exited(1, func(e *Exit) { e.Finished = now.Add(-time.Hour) }), func(p *Pod) { p.Started = now.Add(-time.Hour - 7*time.Second) }),
+			want: record.Record{
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: ago(3), RecordedAt: now, ExitCode: new(int32(1)),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"a container that could not be started began with its pod": {
 			pod: newPod(node, exited(128, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = time.Time{} }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, ExitCode: new(int32(128)),
+				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, RecordedAt: now, ExitCode: new(int32(128)),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
 		"an attempt that never started began with its pod": {
 			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, time.Time{} }),
 			want: record.Record{
-				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, StartedAt: ago(10), FinishedAt: now,
+				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, DisruptedSince: now, StartedAt: ago(10), FinishedAt: now, RecordedAt: now,
 				Reason: "Disrupted", Message: "the pod ended before its container reported how",
 				BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
@@ -237,7 +269,13 @@ func TestRecordOfAnAttempt(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := Next(see(newJob(), []Node{node}, tt.pod))
-			want := []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want, DropLabel: tt.want.Outcome == record.Failed}, Pod: tt.pod}}
+			if tt.want.Outcome == record.Succeeded {
+				tt.want.Label = tt.pod.Revision
+			}
+			want := []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want}, Pod: tt.pod}}
+			if tt.pod.Revision != rev {
+				want = []Action{Record{Node: "n", Change: record.Change{UID: "n-uid", Key: ownKey, Record: &tt.want, ResourceVersion: node.ResourceVersion}, Pod: tt.pod}}
+			}
 			if diff := cmp.Diff(want, p.Actions); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
@@ -309,5 +347,30 @@ func TestDeadlineWithoutATimeLimit(t *testing.T) {
 	want := ago(10).Add(task.DefaultTimeoutSeconds*time.Second + DeadlineSlack)
 	if got := Next(see(job, []Node{node}, newPod(node))).WakeAt; !got.Equal(want) {
 		t.Errorf("wakes at %v, want %v", got, want)
+	}
+}
+
+// A user may set the label, or remove the record, between the look at the node and the write.
+func TestAnEndIsWrittenOnlyOnWhatWasSeen(t *testing.T) {
+	seen := func(n *Node) { n.ResourceVersion = "7" }
+	second := func(p *Pod) { p.Attempt = 2 }
+	tests := map[string]struct {
+		node Node
+		pod  Pod
+		want string
+	}{
+		"a first failure":                    {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
+		"a first success":                    {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
+		"a failure after another":            {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
+		"a disruption after another":         {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
+		"a failure that takes a label":       {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
+		"a success with an earlier revision": {newNode("n", seen), newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }), "7"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Next(see(newJob(), []Node{tt.node}, tt.pod)).Actions[0].(Record).ResourceVersion; got != tt.want {
+				t.Errorf("it is written on the resource version %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

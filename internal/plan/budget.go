@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,17 +64,20 @@ func (s *survey) isCasualty(uid types.UID) bool {
 	return slices.ContainsFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
 }
 
-// failInSoak makes a casualty of a node that turned NotReady in the soak of its step.
-func (s *survey) failInSoak(i int, st *NodeState) {
-	s.addCasualty(st.Name, s.work[i].node.UID, v1alpha1.ReasonNotReadyInSoak)
-	s.failCasualty(i, st)
+// failInSoak makes a casualty of a node that turned NotReady in the soak of its step, or before it for too long.
+func (s *survey) failInSoak(i int, st *NodeState, reason string) {
+	s.addCasualty(st.Name, s.work[i].node.UID, reason)
+	s.failCasualty(i, st, reason)
 }
 
-func (s *survey) failCasualty(i int, st *NodeState) {
-	const message = "the node turned NotReady in the soak after the task"
-	s.work[i].failed, s.work[i].proof = true, false
-	st.set(Failed, v1alpha1.ReasonNotReadyInSoak, message)
-	f := v1alpha1.NodeFailure{Node: st.Name, Reason: v1alpha1.ReasonNotReadyInSoak, Message: message}
+func (s *survey) failCasualty(i int, st *NodeState, reason string) {
+	message := "the node turned NotReady in the soak after the task"
+	if reason == v1alpha1.ReasonNoProgress {
+		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
+	}
+	s.work[i].failed, s.work[i].proof, s.work[i].repeats, s.work[i].start = true, false, false, nil
+	st.set(Failed, reason, message)
+	f := v1alpha1.NodeFailure{Node: st.Name, Reason: reason, Message: message}
 	if rec := s.work[i].node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
@@ -108,23 +113,28 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 	gone := 0
 	for k := range s.rollout.Casualties {
 		c := &s.rollout.Casualties[k]
-		if i, there := index[c.UID]; c.Reason == v1alpha1.ReasonNotReadyInSoak && (!there || s.replaced(s.work[i].node)) {
+		if i, there := index[c.UID]; isThere(c) && (!there || s.replaced(s.work[i].node)) {
 			c.Reason = v1alpha1.ReasonDeletedNotReady
 		}
 	}
 	s.rollout.Casualties = slices.DeleteFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool {
 		i := index[c.UID]
 		switch {
-		case c.Reason != v1alpha1.ReasonNotReadyInSoak:
+		case !isThere(&c):
 			gone++
-		case nodes[i].State == Done:
-			s.failCasualty(i, &nodes[i])
+		case s.countsAsDone(i, nodes):
+			s.failCasualty(i, &nodes[i], c.Reason)
 		default:
-			return nodes[i].Reason != v1alpha1.ReasonNotReadyInSoak
+			return nodes[i].Reason != c.Reason
 		}
 		return false
 	})
 	return gone
+}
+
+// isThere reports whether a casualty was a node that is still there, when it was noted.
+func isThere(c *v1alpha1.Casualty) bool {
+	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonNoProgress
 }
 
 // mayFail is how many of the matched nodes may fail.
@@ -170,13 +180,19 @@ func (s *survey) noteRisks() {
 	s.rollout.AtRisk = risks[:min(len(risks), maxCasualties)]
 }
 
-// removalTaints are set by autoscalers on nodes that they are about to remove. Sources: cluster-autoscaler
-// utils/taints, ToBeDeletedTaint; Karpenter pkg/apis/v1, DisruptedTaintKey.
-var removalTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+// removalTaints are set on nodes that are about to be removed. Sources: cluster-autoscaler utils/taints, ToBeDeletedTaint;
+// Karpenter pkg/apis, DisruptedTaintKey of v1 and DisruptionTaintKey of v1beta1; GKE, graceful node termination.
+var removalTaints = []string{
+	"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption", "cloud.google.com/impending-node-termination",
+}
 
-// removed is true for a node that somebody is about to remove.
+// removalTaintPrefix begins the keys of the taints of the AWS Node Termination Handler. Source: its pkg/node.
+const removalTaintPrefix = "aws-node-termination-handler/"
+
+// removed reports whether a node is about to be removed, or was cordoned by a person, as kubectl drain does.
 func removed(node *Node) bool {
-	return node.Deleting || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool {
-		return slices.Contains(removalTaints, t.Key)
+	byPerson := node.Unschedulable && len(node.CordonedBy) == 0
+	return node.Deleting || byPerson || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(removalTaints, t.Key) || strings.HasPrefix(t.Key, removalTaintPrefix)
 	})
 }

@@ -84,8 +84,13 @@ func TestCasualties(t *testing.T) {
 		"one that the cluster-autoscaler takes away": {
 			nodes: []Node{newNode("a", done, sick, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
 		},
-		"one that Karpenter takes away": {nodes: []Node{newNode("a", done, sick, going("karpenter.sh/disrupted")), newNode("b")}},
-		"one that is being deleted":     {nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}},
+		"one that Karpenter takes away":              {nodes: []Node{newNode("a", done, sick, going("karpenter.sh/disrupted")), newNode("b")}},
+		"one that an earlier Karpenter takes away":   {nodes: []Node{newNode("a", done, sick, going("karpenter.sh/disruption")), newNode("b")}},
+		"one that GKE takes back":                    {nodes: []Node{newNode("a", done, sick, going("cloud.google.com/impending-node-termination")), newNode("b")}},
+		"one whose spot instance AWS takes back":     {nodes: []Node{newNode("a", done, sick, going("aws-node-termination-handler/spot-itn")), newNode("b")}},
+		"one that a person has drained":              {nodes: []Node{newNode("a", done, sick, byHand), newNode("b")}},
+		"one that a NodeJob has cordoned is at risk": {nodes: []Node{newNode("a", done, sick, cordonedBy("ns.everynode.dev/other")), newNode("b")}, wantAtRisk: []string{"a"}},
+		"one that is being deleted":                  {nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}},
 		"one that was not Ready before that": {
 			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}, wantAtRisk: []string{"a"},
 		},

@@ -89,6 +89,9 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 		for _, change := range changes {
 			change(&r)
 		}
+		if r.Label == "" && (o == record.Succeeded || r.Again) {
+			r.Label = r.Revision
+		}
 		node.On.Record, node.On.Present = &r, true
 	}
 }

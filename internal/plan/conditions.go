@@ -60,8 +60,17 @@ func (s *survey) rollbackCondition() metav1.Condition {
 	return c
 }
 
-// situation asks in order of urgency: first what only the user can mend, last what goes on by itself.
+// situation is how the NodeJob stands, and why pods of reboots, checks and rollbacks cannot be made.
 func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	is := s.taskSituation(n, nodes)
+	if s.runnerObstructed > 0 {
+		is.message += "; " + s.in.RunnerRefused.Message
+	}
+	return is
+}
+
+// taskSituation asks in order of urgency: first what only the user can fix, last what goes on by itself.
+func (s *survey) taskSituation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	moving := n.Running + movable(nodes)
 	switch {
 	case s.blocked():
@@ -70,18 +79,31 @@ func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
 		return situation{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
-	case n.Done == n.Matched && len(s.unpublished) > 0:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	case n.Done == n.Matched:
-		return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
+		return s.complete(n, nodes)
 	case moving == 0:
 		return s.standstill(n, nodes)
 	case s.halted() != "":
 		return s.suspended(n, nodes)
-	case len(s.disrupted) > 0 && len(s.disrupted) == int(moving):
+	case len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
+		return situation{v1alpha1.ConditionStalled, s.troubleReason, progress(n, nodes) + "; " + named(s.troubled)}
+	case s.allDisrupted(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
 	return s.underWay(n, nodes)
+}
+
+// allDisrupted reports whether all nodes that go on were disrupted many times.
+func (s *survey) allDisrupted(moving int32) bool {
+	return len(s.disrupted) > 0 && len(s.disrupted) == int(moving)
+}
+
+// complete is the situation of a rollout of which every node is done.
+func (s *survey) complete(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+	if len(s.unpublished) > 0 {
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
+	}
+	return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
 // standstill is the situation of a rollout of which no node goes on by itself.
@@ -129,12 +151,27 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
 	case s.unwell != "" && n.Running == 0:
 		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.steps[s.current].name, s.unwell)
-	case s.obstacle != nil && s.obstructs():
+	case s.obstacle != nil && s.matters():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
+	case len(s.troubled) > 0:
+		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
+	case movable(nodes) == 0 && heldByOthers(nodes) != "":
+		is.message += "; " + heldByOthers(nodes)
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
 	}
 	return is
+}
+
+// heldByOthers says which unavailable nodes keep the first node in line from being disrupted; "" when none do.
+func heldByOthers(nodes []NodeState) string {
+	for i := range nodes {
+		switch nodes[i].Reason {
+		case v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane:
+			return nodes[i].Name + ": " + nodes[i].Message
+		}
+	}
+	return ""
 }
 
 func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
@@ -152,11 +189,11 @@ func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 // blocked is true when the obstacle stops everything: one that only a change by the user removes, or
 // a refusal while no attempt runs whose end could make room.
 func (s *survey) blocked() bool {
-	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.obstructs() && s.starts == s.busy))
+	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.starts == s.busy))
 }
 
-// obstructs is true when there are nodes for which the obstacle matters.
-func (s *survey) obstructs() bool { return s.obstructed > 0 || s.starts > 0 }
+// matters reports whether there are nodes for which the obstacle matters.
+func (s *survey) matters() bool { return s.obstructed > 0 || s.starts > 0 }
 
 // movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
 // being deleted may never do so, and those of later steps do when others have; so do those that wait until fewer
@@ -169,7 +206,7 @@ func movable(nodes []NodeState) int32 {
 		}
 		switch nodes[i].Reason {
 		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded,
-			v1alpha1.ReasonWaitingForBudget:
+			v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane:
 		default:
 			n++
 		}
@@ -246,6 +283,9 @@ func (s *survey) noMatchMessage(nodes []NodeState) string {
 		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
 			areNodes(int32(tainted)), nodes[first].Name, nodes[first].Message)
 	}
+	if other := otherOS(nodes); tainted == 0 && other != "" {
+		return other
+	}
 	return message
 }
 
@@ -280,7 +320,7 @@ func (s *survey) namedFailures() string {
 		named = append(named, text)
 	}
 	for _, c := range s.rollout.Casualties {
-		if len(named) < maxNamed && c.Reason != v1alpha1.ReasonNotReadyInSoak {
+		if len(named) < maxNamed && !isThere(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}
 	}

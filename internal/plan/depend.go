@@ -21,6 +21,8 @@ type Peer struct {
 	Selector    *metav1.LabelSelector
 	NodeNames   []string
 	Tolerations []corev1.Toleration
+	// OS is the operating system of its nodes; "" for any.
+	OS corev1.OSName
 	// RemoveLabels are as in its spec.
 	RemoveLabels []string
 	// Revision that its nodes should be done with; "" while that is not known.
@@ -64,7 +66,7 @@ func (s *survey) pending(p *peer, node *Node) bool {
 // isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node,
 // but while that joins: taints come and go then.
 func (s *survey) isPending(p *peer, node *Node, on record.OnNode) bool {
-	if p.done(node, on) || !p.named.has(node) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
+	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := s.untolerated(node, p.tolerations)
@@ -92,7 +94,7 @@ func (p *peer) done(node *Node, on record.OnNode) bool {
 func (s *survey) itself() peer {
 	job := s.in.Job
 	return readPeers([]Peer{{
-		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, RemoveLabels: job.Spec.RemoveLabels,
+		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
 		Revision: s.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
 		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
 	}})[0]
@@ -108,25 +110,36 @@ func (s *survey) awaits(node *Node) string {
 	return ""
 }
 
-// Circle is a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
-// there is none. needs holds, by name, what each NodeJob of the namespace depends on.
+// Circle returns a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
+// there is none. needs holds, by name, what each NodeJob of the namespace depends on. It takes time and memory linear in
+// what is in needs.
 func Circle(name string, needs map[string][]string) []string {
-	seen := map[string]bool{}
-	var find func(at string, path []string) []string
-	find = func(at string, path []string) []string {
+	// from holds, for each NodeJob that was reached, the one that it was reached from.
+	from := map[string]string{}
+	for reached := []string{name}; len(reached) > 0; {
+		at := reached[len(reached)-1]
+		reached = reached[:len(reached)-1]
 		for _, next := range needs[at] {
-			way := slices.Concat(path, []string{next})
+			if _, seen := from[next]; seen {
+				continue
+			}
+			from[next] = at
 			if next == name {
-				return way
+				return wayBack(name, from)
 			}
-			if !seen[next] {
-				seen[next] = true
-				if found := find(next, way); found != nil {
-					return found
-				}
-			}
+			reached = append(reached, next)
 		}
-		return nil
 	}
-	return find(name, []string{name})
+	return nil
+}
+
+// wayBack is the way from a NodeJob to itself by where each was reached from.
+func wayBack(name string, from map[string]string) []string {
+	way := []string{name}
+	for at := from[name]; at != name; at = from[at] {
+		way = append(way, at)
+	}
+	way = append(way, name)
+	slices.Reverse(way)
+	return way
 }

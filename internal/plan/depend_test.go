@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,5 +112,30 @@ func TestCircle(t *testing.T) {
 				t.Errorf("circle (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A user who can write NodeJobs can make a chain of them as long as a quota allows. Each pass of each of them looks for a
+// circle.
+func TestALongChainCostsLittle(t *testing.T) {
+	chain := func(length int) map[string][]string {
+		needs := map[string][]string{}
+		for i := range length {
+			needs[fmt.Sprint(i)] = []string{fmt.Sprint(i + 1), "0"}
+		}
+		return needs
+	}
+	bytes := func(length int) uint64 {
+		needs := chain(length)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if Circle(fmt.Sprint(length-1), needs) == nil {
+			t.Fatal("no circle is found")
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if short, long := bytes(100), bytes(1000); long > 30*short {
+		t.Errorf("a chain ten times as long takes %d bytes instead of %d", long, short)
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ func (s *survey) inPreparation(w *work) bool {
 		return false
 	}
 	_, drains := s.drainingSince(w.node)
-	return s.cordonedForUs(w.node) || (drains && w.node.Unschedulable)
+	return w.node.Unschedulable && (drains || s.cordonedForUs(w.node))
 }
 
 // drainingSince is when the drain of the node before the task began, by the status. One of an earlier node of its
@@ -60,8 +61,11 @@ func (s *survey) prepare(i int, p *Plan) bool {
 	if !s.cordonedForUs(w.node) {
 		if c := s.cordon(w.node); c != nil {
 			mark := s.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
-			mark.Cordon = c
+			mark.Cordon, mark.Before = c, w.start
 			s.mark(w, mark, p)
+			if s.in.Job.Spec.Disruption.Drain != nil {
+				s.toDrain++
+			}
 			s.preparing(w, st, "it is cordoned before the task")
 			return false
 		}
@@ -76,6 +80,7 @@ func (s *survey) preparing(w *work, st *NodeState, message string) {
 	w.slot = true
 	s.busy++
 	s.prepared++
+	s.taskStarts++
 	st.set(Running, v1alpha1.ReasonPreparing, message)
 }
 
@@ -109,7 +114,7 @@ func (s *survey) drainBefore(w *work, st *NodeState, p *Plan) bool {
 func (s *survey) notDrained(w *work, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
-		Revision: s.in.Revision, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
+		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: s.retry,
 		Untried: true,
 	}
@@ -139,9 +144,9 @@ func (s *survey) keepsCordon(w *work, st *NodeState) bool {
 		return !w.settled // what was done there is still to be undone
 	case w.slot:
 		return true
-	case st.State != Waiting:
+	case w.stuck, st.State != Waiting:
 		return false
-	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && s.wasPrepared(w.node):
+	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && s.wasPrepared(w.node):
 		return true // nobody is driven off it a second time when it can go on
 	}
 	return w.touched && s.waitsForRetry(w.node, st)
@@ -180,6 +185,30 @@ func (s *survey) countAway(nodes []NodeState) {
 	s.mayBeAway = s.maxUnavailable(matched)
 }
 
+// budgetUsed says which nodes use disruption.maxUnavailable.
+func (s *survey) budgetUsed() string {
+	if s.unavailable == "" {
+		var names []string
+		for i := range s.work {
+			if w := &s.work[i]; w.away && len(names) < maxNamed {
+				names = append(names, w.node.Name)
+			}
+		}
+		s.unavailable = strings.Join(names, ", ")
+		if s.away > len(names) {
+			s.unavailable += ", …"
+		}
+	}
+	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and disruption.maxUnavailable allows %d", areNodes(int32(s.away)), s.unavailable, s.mayBeAway)
+}
+
+// noteUnavailable notes which nodes use maxUnavailable, so that the command line can name them.
+func (s *survey) noteUnavailable(p *Plan) {
+	for i := range p.Nodes {
+		p.Nodes[i].Unavailable = s.work[i].away
+	}
+}
+
 // maxUnavailable is how many of the matched nodes may be away at once.
 func (s *survey) maxUnavailable(matched int) int {
 	value := s.in.Job.Spec.Disruption.MaxUnavailable
@@ -196,15 +225,75 @@ func (s *survey) maxUnavailable(matched int) int {
 
 // mustNotDisrupt says why a node must not be disrupted now although there is a slot; "" when it may be. A node
 // that is away already is not taken away by the task.
-func (s *survey) mustNotDisrupt(w *work, others int) (reason, message string) {
+func (s *survey) mustNotDisrupt(w *work) (reason, message string) {
+	if !s.disrupts() {
+		return "", ""
+	}
+	if w.start.Phase != task.Task {
+		return s.mustNotRollBack(w)
+	}
+	other := s.unavailableControlPlane(w.node)
 	switch {
-	case !s.disrupts() || w.start.Phase != task.Task || s.inPreparation(w):
-	case s.in.OwnNode == w.node.Name && s.provenAt.IsZero() && (s.busy > 0 || others > 0):
+	case other != "":
+		return v1alpha1.ReasonWaitingForControlPlane, fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)
+	case s.inPreparation(w):
+		return "", ""
+	case s.comesLast(w):
 		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
 	case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):
-		return v1alpha1.ReasonWaitingForBudget, fmt.Sprintf("%d nodes are not Ready, cordoned or at work, and disruption.maxUnavailable allows %d", s.away, s.mayBeAway)
+		return v1alpha1.ReasonWaitingForBudget, s.budgetUsed()
+	case s.tooManyDrains():
+		return v1alpha1.ReasonWaitingForSlot, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)
 	}
 	return "", ""
+}
+
+// mustNotRollBack is the same for a rollback, which counts as work on its node. A deletion waits for no others.
+func (s *survey) mustNotRollBack(w *work) (reason, message string) {
+	if w.away || s.away < s.mayBeAway || !s.in.Job.DeletionTimestamp.IsZero() {
+		return "", ""
+	}
+	return v1alpha1.ReasonRollbackPending, s.budgetUsed()
+}
+
+// comesLast reports whether a node must wait since the manager runs on it, and the task runs, or may start, on another
+// node for the first time.
+func (s *survey) comesLast(own *work) bool {
+	if s.in.OwnNode != own.node.Name || !s.provenAt.IsZero() {
+		return false
+	}
+	for i := range s.work {
+		w := &s.work[i]
+		if _, troubled := s.in.Troubles[w.node.UID]; w != own && !w.repeats && !w.stuck && !troubled && (w.slot || w.start != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// tooManyDrains reports whether a node that is cordoned now could not be drained next.
+func (s *survey) tooManyDrains() bool {
+	return s.in.Job.Spec.Disruption.Drain != nil && s.draining+s.toDrain >= maxDrains
+}
+
+// cordonedElse reports whether a node is cordoned for anything but an earlier failure of this NodeJob.
+func (s *survey) cordonedElse(node *Node) bool {
+	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
+}
+
+// unavailableControlPlane is another control plane node that is not available, whether or not it is selected, for a control
+// plane node that is; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
+func (s *survey) unavailableControlPlane(node *Node) string {
+	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
+		return ""
+	}
+	for i := range s.work {
+		w := &s.work[i]
+		if w.node != node && isControlPlane(w.node) && (w.slot || w.leaving || s.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
+			return w.node.Name
+		}
+	}
+	return ""
 }
 
 // look is what is seen of a drain.
@@ -222,7 +311,7 @@ func (l *look) message() string { return drainTimeout(l.timeout, l.status) }
 func (s *survey) look(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *Plan) look {
 	p.Looks = append(p.Looks, Look{Node: node.Name, UID: node.UID, Drain: spec})
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
-	deadline := since.Add(timeout)
+	deadline := s.past(since).Add(timeout)
 	pods, looked := s.in.Drains[node.UID]
 	return look{
 		pods: pods, empty: looked && len(pods) == 0, late: !s.in.Now.Before(deadline), timeout: timeout,

@@ -179,8 +179,12 @@ func TestMaxUnavailable(t *testing.T) {
 		"nodes that are not selected do not count": {
 			job: []func(*v1alpha1.NodeJob){rebooting, inPoolA, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){inPool("b"), notReady}, nil), want: []string{"start attempt 1 of rev on a"},
 		},
-		"the node of the manager waits for the others":   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"and until they are at rest":                     {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
+		"the node of the manager waits for the others": {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"and until they are at rest":                   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
+		"it does not wait for further runs": {
+			job: []func(*v1alpha1.NodeJob){rebooting, everySeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
+			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
+		},
 		"then it has its turn":                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
 		"a task that disrupts nothing minds no manager":  {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
 		"it is the canary only where it is the only one": {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},

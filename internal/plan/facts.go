@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // factsOf are the facts that a run publishes, by their keys. A result that it did not report is none.
@@ -172,7 +173,7 @@ func (s *survey) unlisted(node *Node) *record.Facts {
 // selects is true when the NodeJob is for a node with these labels, or would be with those that its own
 // success has taken off.
 func (s *survey) selects(node *Node) bool {
-	return s.named.has(node) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
+	return s.named.has(node) && task.FitsOS(s.self.OS, node.Labels) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
 // names are those of spec.nodeNames; nil for all nodes.

@@ -54,28 +54,28 @@ func TestFactsOfASuccess(t *testing.T) {
 		"an empty value is one":                                  {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
 		"what is no label value fails the attempt": {
 			results: map[string]string{"size": "8 GB"},
-			want:    failed + `InvalidResult: the result size cannot be published as label example.com/size, since "8 GB" is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, without label`,
+			want:    failed + `InvalidResult: the result size cannot be published as label example.com/size, since "8 GB" is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
 		},
 		"a label of somebody fails it": {
 			node: has("example.com/size", "mine", ""), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node, without label",
+			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
 		},
 		"even if it says the same": {
 			node: has("example.com/size", "8", ""), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node, without label",
+			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
 		},
 		"a label of another NodeJob fails it": {
 			node: has("example.com/size", "4", "ns.everynode.dev/other"), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key, without label",
+			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
 		},
 		"somebody's label is in nobody's way when nothing is reported": {node: has("example.com/size", "mine", ""), want: succeeded},
 		"a result that was left out fails it": {
 			exit: func(exit *Exit) { exit.Truncated = true },
-			want: failed + "InvalidResult: the result size cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048, without label",
+			want: failed + "InvalidResult: the result size cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
 		},
 		"a result that was cut fails it": {
 			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-3) + "…"}, exit: func(exit *Exit) { exit.Truncated = true },
-			want: failed + "InvalidResult: the result kernel cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048, without label",
+			want: failed + "InvalidResult: the result kernel cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
 		},
 		"another one that was left out does not": {
 			results: map[string]string{"size": "8", "kernel": "6"}, exit: func(exit *Exit) { exit.Truncated = true }, guarded: true,

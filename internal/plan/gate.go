@@ -91,6 +91,19 @@ func (s *survey) closed(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) })
 }
 
+// closedSinceCreation reports whether the gate's taint has been on the node from the beginning. One that the manager adds
+// later says when it was added; those of the admission policy and of kubelets do not.
+func (s *survey) closedSinceCreation(node *Node) bool {
+	return s.gate.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) && t.TimeAdded == nil })
+}
+
+// taintNow is the gate's taint for a node that is closed now.
+func (s *survey) taintNow() corev1.Taint {
+	taint := s.gate.Taint
+	taint.TimeAdded = new(s.now())
+	return taint
+}
+
 // opened are the taints of a node without the gate; nil when it is open, or when another NodeJob with the
 // same gate is not done there. Where all is true, also the taint goes that somebody else has put there.
 func (s *survey) opened(node *Node, all bool) *record.Taints {
@@ -124,7 +137,7 @@ func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
 		}
 	case s.closes(node):
 		s.gated++
-		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.Taint)}
+		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.taintNow())}
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
 	if mark.Taints != nil {
@@ -135,11 +148,15 @@ func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
 // closedAnew are the taints of a node whose gate has another effect now; nil when it has not.
 func (s *survey) closedAnew(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == s.gate.Key && t.Effect == s.gate.Effect }
-	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) {
+	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.gate.holds(&t) })
-	return &record.Taints{All: append(others, s.gate.Taint)}
+	taint := s.taintNow()
+	if s.closedSinceCreation(node) {
+		taint.TimeAdded = nil
+	}
+	return &record.Taints{All: append(others, taint)}
 }
 
 // mayYetRun is true for a node that is only left out for a taint, and may be so for a moment: one that goes by
@@ -163,20 +180,22 @@ func (s *survey) mayYetRun(node *Node, p *Plan) bool {
 func (s *survey) joins(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
 
 // endsPods is true when the gate's taint would end what must go on: the manager, or a task's pod that was made
-// before there was a gate, and does not tolerate it.
+// before there was a gate, and does not tolerate it. A run with a reboot goes on between its pods.
 func (s *survey) endsPods(node *Node) bool {
-	return s.gate.Effect == corev1.TaintEffectNoExecute && (node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0)
+	return s.gate.Effect == corev1.TaintEffectNoExecute &&
+		(node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0 || s.isRebooting(node.On.Record))
 }
 
 // closes is true for an unfinished node that is to have the gate's taint, and does not: one that joins, one
 // that has another machine or boot than when it was done where that is asked for, or any. One that was done with
 // this very revision stays open while it runs again. What another NodeJob with the same gate would open at once,
-// since this one is not pending there, is not closed.
+// since this one is not pending there, is not closed. While the revision is not known, no node is: which are done is not
+// known either.
 func (s *survey) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case node.Deleting, s.endsPods(node), !s.isPending(&s.self, node, node.On):
+	case s.in.Revision == "", node.Deleting, s.endsPods(node), !s.isPending(&s.self, node, node.On):
 		return false
 	case s.gate.spec.OnReboot && rebooted, s.replaced(node):
 		return true

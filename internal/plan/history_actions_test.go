@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 // What a history does with the actions of a plan.
 
 func (h *history) do(action Action) {
+	defer h.about(h.target(action))()
 	switch a := action.(type) {
 	case Start:
 		h.start(a)
@@ -30,6 +32,9 @@ func (h *history) do(action Action) {
 			h.cache.pods[pod.Name] = pod.Pod
 		}
 	case Release:
+		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {
+			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodVanished, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
+		}
 		h.release(a.Pod)
 	case Keep:
 		h.keep(a.Pod)
@@ -42,10 +47,34 @@ func (h *history) do(action Action) {
 	}
 }
 
+// target is the node that an action is about.
+func (h *history) target(action Action) *Node {
+	switch a := action.(type) {
+	case Start:
+		return h.nodes[a.Attempt.NodeName]
+	case Record:
+		return h.nodes[a.Node]
+	case Mark:
+		return h.nodes[a.Node]
+	case Evict:
+		return h.nodes[a.Node]
+	case Forget:
+		return h.nodes[a.Node]
+	case Release:
+		return h.nodes[a.Pod.NodeName]
+	case Keep:
+		return h.nodes[a.Pod.NodeName]
+	}
+	return nil
+}
+
 func (h *history) start(a Start) {
 	name := task.PodName(h.job, a.Attempt)
 	if h.pods[name] != nil {
 		h.break_("rule 1", "pod %s is made a second time", name)
+		return
+	}
+	if !h.mayBeMade(a.Attempt) {
 		return
 	}
 	h.checkStart(a.Attempt)
@@ -54,11 +83,13 @@ func (h *history) start(a Start) {
 		Name: name, UID: h.nextUID("pod"), NodeName: a.Attempt.NodeName, NodeUID: a.Attempt.NodeUID,
 		Machine: task.Machine(a.Attempt.MachineID, a.Attempt.BootID), Runs: a.Attempt.Phase, Retry: a.Attempt.Retry,
 		Revision: a.Attempt.Revision, Attempt: a.Attempt.Number, Created: h.now, Finalized: true, Phase: corev1.PodPending,
-	}, leaves: a.Attempt.BootID}
+	}, leaves: a.Attempt.BootID, machine: a.Attempt.MachineID, boot: a.Attempt.BootID}
+	h.made[pod.UID] = pod
 	if policy := task.RebootPolicy(h.job); a.Attempt.Phase == task.Task && policy != v1alpha1.RebootNever {
 		pod.Reboot = policy
 	}
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
+	h.noteBegin(a.Attempt.NodeUID, a.Attempt.Phase)
 	h.started(a.Attempt)
 }
 
@@ -76,6 +107,9 @@ func (h *history) record(a Record) {
 		h.say("there is no %s any more to record on", a.Node)
 		return
 	}
+	if h.isFull(node) {
+		return
+	}
 	before := *node
 	if !h.change(node, a.Change) {
 		return
@@ -87,13 +121,24 @@ func (h *history) record(a Record) {
 	}
 	h.say("recorded on %s: %s", a.Node, tell(a))
 	h.checkRecord(node, a)
-	if decoded.Outcome == record.Succeeded {
+	switch {
+	case a.KeepLabel:
+	case decoded.Outcome == record.Succeeded:
 		node.On.Label = decoded.Revision
-	} else if a.DropLabel {
+	case a.DropLabel:
 		node.On.Label = ""
 	}
 	h.write(node, &decoded)
 	h.checkChange(&before, node, a.Change)
+	h.noteEnd(node.UID, a.Record.Revision, a.Record.Retry)
+	if a.KeepLabel && node.On.Label == "" {
+		h.ask(node) // the user has taken the label off meanwhile, to have it run again
+	}
+	h.checkWish(&before, node)
+	if pod := h.made[a.Pod.UID]; pod != nil {
+		pod.recorded = true
+		h.noteBegin(node.UID, pod.Runs)
+	}
 	switch let := !h.faults || h.rng.Intn(6) > 0; {
 	case let && a.Keep:
 		h.keep(a.Pod)
@@ -103,7 +148,11 @@ func (h *history) record(a Record) {
 }
 
 func (h *history) write(node *Node, rec *record.Record) {
-	node.On.Record, node.On.Present = rec, rec != nil || node.On.Label != ""
+	node.On.Record, node.On.Present, node.On.Altered = rec, rec != nil || node.On.Label != "", false
+	node.On.Sealed = rec != nil
+	if h.isBad(node) {
+		h.sealed = rec
+	}
 	h.changed(node)
 	h.wrote(node)
 }
@@ -113,10 +162,14 @@ func (h *history) mark(a Mark) {
 	if node == nil {
 		return
 	}
+	if h.isFull(node) || a.Before != nil && !h.mayBeMade(*a.Before) {
+		return // a dry run tells, before the node is prepared
+	}
 	before := *node
 	if !h.change(node, a.Change) {
 		return
 	}
+	h.untroubled(node.UID, v1alpha1.ReasonRecordRefused)
 	h.say("%s", tell(a))
 	h.checkMark(node, a)
 	if a.Record != nil {
@@ -128,6 +181,7 @@ func (h *history) mark(a Mark) {
 		node.On.Record = &decoded
 	}
 	h.write(node, node.On.Record)
+	h.checkWish(&before, node)
 	h.checkChange(&before, node, a.Change)
 }
 
@@ -193,7 +247,7 @@ func (h *history) release(pod Pod) {
 		return
 	}
 	h.checkRelease(pod)
-	live.Finalized = false
+	live.Finalized, live.released = false, true
 	if live.DeleteRequested.IsZero() {
 		live.DeleteRequested = h.now
 	}

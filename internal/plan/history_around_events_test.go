@@ -71,13 +71,15 @@ func (h *history) otherDone(node *Node) {
 
 // otherOpens has the other NodeJob open a node that it waits for no more, unless ours is to be awaited.
 func (h *history) otherOpens(node *Node) {
-	gate := corev1.Taint{Key: sharedGate, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
+	isGate := func(t corev1.Taint) bool {
+		return t.Key == sharedGate && t.Value == v1alpha1.GateValue && t.Effect == corev1.TaintEffectNoSchedule
+	}
 	awaited := !h.gone && h.shares() && h.selected(node) && !h.isDone(node)
-	if h.other == "" || h.otherPending(node) || awaited || !slices.Contains(node.Taints, gate) {
+	if h.other == "" || h.otherPending(node) || awaited || !slices.ContainsFunc(node.Taints, isGate) {
 		return
 	}
 	h.say("the other NodeJob opens %s", node.Name)
-	node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return t == gate })
+	node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), isGate)
 	h.changed(node)
 }
 
@@ -197,7 +199,7 @@ func (h *history) ready(node *Node, status corev1.ConditionStatus) {
 		h.comeBack(node)
 	}
 	if status == corev1.ConditionTrue && node.Ready != status {
-		node.ReadySince = h.now
+		node.ReadySince = h.by(node)
 	}
 	if node.Ready = status; status != corev1.ConditionTrue {
 		node.ReadySince = time.Time{}
@@ -207,15 +209,17 @@ func (h *history) ready(node *Node, status corev1.ConditionStatus) {
 func (h *history) comeBack(node *Node) {
 	delete(h.goingDown, node.UID)
 	node.BootID = string(h.nextUID("boot"))
+	h.backAt[node.BootID] = h.now
 	h.say("%s is in %s", node.Name, node.BootID)
 	h.killPods(node, "rebooted")
 }
 
 // rebootNode is the runner that reboots its node: it obeys the boot ID that it is given.
 func (h *history) rebootNode(pod *simPod, node *Node) {
-	pod.Started = h.now
+	defer h.about(node)()
+	pod.Started = h.by(node)
 	if node.BootID != pod.leaves {
-		pod.Exit = &Exit{Finished: h.now, Reported: true}
+		pod.Exit = &Exit{Finished: h.by(node), Reported: true}
 		h.end(pod, corev1.PodSucceeded, pod.Exit, "the node is in another boot already")
 		return
 	}
@@ -224,7 +228,7 @@ func (h *history) rebootNode(pod *simPod, node *Node) {
 		luck = h.more.Intn(8)
 	}
 	if luck == 1 {
-		h.end(pod, corev1.PodFailed, &Exit{Code: 1, Finished: h.now, Reported: true, Reason: outcome.ReasonRebootFailed, Message: "it stays up"}, "cannot reboot")
+		h.end(pod, corev1.PodFailed, &Exit{Code: 1, Finished: h.by(node), Reported: true, Reason: outcome.ReasonRebootFailed, Message: "it stays up"}, "cannot reboot")
 		return
 	}
 	if luck == 2 {
@@ -313,7 +317,11 @@ func (h *history) changeLabels(node *Node, c record.Change) {
 		return
 	}
 	for key, value := range c.Facts.Labels {
-		h.setLabel(node, key, valueOr(value, ""))
+		if value == nil {
+			h.setLabel(node, key, "")
+		} else {
+			h.setLabel(node, key, *value)
+		}
 	}
 	annotations := map[string]string{}
 	maps.Copy(annotations, node.Annotations)

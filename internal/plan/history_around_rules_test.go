@@ -78,7 +78,7 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 
 // checkOpened holds that a gate opens for a reason.
 func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
-	excluded := !h.selected(seen) || barredForGood(seen) && !h.now.Before(seen.Created.Add(joiningFor))
+	excluded := !h.selected(seen) || barredForGood(seen) && !h.now.Before(seen.Created.Add(joinTime))
 	if c.Taints != nil && h.job.Spec.Gate != nil && t.Key == ownKey && slices.ContainsFunc(c.Taints.All, func(n corev1.Taint) bool {
 		return n.Key == ownKey && n.Effect == gateEffectOf(h.job.Spec.Gate)
 	}) {
@@ -156,9 +156,9 @@ func (h *history) checkClosed(seen *Node) {
 		return t.Key == v1alpha1.GateKey(h.job) && string(t.Effect) == string(gateEffectOf(gate))
 	}):
 		h.break_("gate", "%s is closed", seen.Name)
+	case h.closedFor(seen): // it has another effect now
 	case h.isDone(seen) && h.job.Spec.Rerun.EverySeconds == 0:
 		h.break_("gate", "%s is done, and closed", seen.Name)
-	case h.closedFor(seen): // it has another effect now
 	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && seen.Created.Before(h.gateSince[gate.Key].Truncate(time.Second)):
 		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
 	}
@@ -273,7 +273,9 @@ func (h *history) checkGone(node *Node, swept bool) {
 func (h *history) afterwards() {
 	h.sweep()
 	for _, name := range sortedKeys(h.nodes) {
-		h.checkGone(h.nodes[name], true)
+		if !h.isBad(h.nodes[name]) {
+			h.checkGone(h.nodes[name], true)
+		}
 	}
 }
 
@@ -282,24 +284,30 @@ func (h *history) settleMore() {
 	if h.plain {
 		return
 	}
-	h.job.Spec.Rerun.EverySeconds = 0
-	for _, name := range sortedKeys(h.nodes) {
-		node := h.nodes[name]
-		if h.byHand[node.UID] || slices.Contains(node.CordonedBy, otherKey) {
-			delete(h.byHand, node.UID)
-			node.CordonedBy = slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == otherKey })
-			node.Unschedulable = len(node.CordonedBy) > 0
-		}
-		if h.other != "" && !h.chance(4) {
-			h.otherDone(node)
-		}
-		h.setLabel(node, depKey, h.dep)
-		if _, there := node.Labels[sizeKey]; there && !h.facts[node.UID][sizeKey] {
-			h.setLabel(node, sizeKey, "")
-			h.disown(node, sizeKey)
-		}
-		h.changed(node)
+	if !h.with(schedules) {
+		h.job.Spec.Rerun.EverySeconds = 0
 	}
+	for _, name := range sortedKeys(h.nodes) {
+		h.settleNode(h.nodes[name])
+	}
+}
+
+// settleNode ends what goes on around the task on a node.
+func (h *history) settleNode(node *Node) {
+	if h.byHand[node.UID] || slices.Contains(node.CordonedBy, otherKey) {
+		delete(h.byHand, node.UID)
+		node.CordonedBy = slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == otherKey })
+		node.Unschedulable = len(node.CordonedBy) > 0
+	}
+	if h.other != "" && !h.chance(4) {
+		h.otherDone(node)
+	}
+	h.setLabel(node, depKey, h.dep)
+	if _, there := node.Labels[sizeKey]; there && !h.facts[node.UID][sizeKey] {
+		h.setLabel(node, sizeKey, "")
+		h.disown(node, sizeKey)
+	}
+	h.changed(node)
 }
 
 func phaseOf(pod *simPod) task.Phase {

@@ -163,8 +163,8 @@ func (h *history) tellMore() string {
 		parts = append(parts, fmt.Sprintf("gate %+v", *spec.Gate))
 	}
 	d := &spec.Disruption
-	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %d, maxUnavailable %v, verify %v, onReboot %v, every %d",
-		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, valueOr(d.ReadySeconds, defaultReadySeconds), d.MaxUnavailable, spec.Verify != nil,
+	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, verify %v, onReboot %v, every %d",
+		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, seconds32(d.ReadySeconds, 10), d.MaxUnavailable, spec.Verify != nil,
 		spec.Rerun.OnReboot, spec.Rerun.EverySeconds))
 	return strings.Join(parts, ", ")
 }
@@ -175,7 +175,7 @@ func (h *history) equip(node *Node) {
 		node.Labels[needsKey] = "setup"
 	}
 	if h.chance(10) {
-		node.Taints = append(node.Taints, corev1.Taint{Key: transientTaints[0], Effect: corev1.TaintEffectNoSchedule})
+		node.Taints = append(node.Taints, corev1.Taint{Key: cloudTaint, Effect: corev1.TaintEffectNoSchedule})
 	}
 	if h.chance(6) {
 		node.Taints = append(node.Taints, corev1.Taint{Key: "somebody.example/prefers", Effect: corev1.TaintEffectPreferNoSchedule})
@@ -203,7 +203,7 @@ func gateEffectOf(gate *v1alpha1.GateSpec) corev1.TaintEffect {
 
 // bars is true for a taint that keeps tasks off a node.
 func bars(t *corev1.Taint) bool {
-	return t.Key == "k" || t.Key == removalTaints[0] || t.Key == transientTaints[0]
+	return t.Key == "k" || t.Key == clusterAutoscalerTaint || t.Key == cloudTaint
 }
 
 func barred(node *Node) bool {
@@ -213,7 +213,7 @@ func barred(node *Node) bool {
 // barredForGood is true for a node that a taint keeps tasks off, which does not go by itself.
 func barredForGood(node *Node) bool {
 	i := slices.IndexFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
-	return i >= 0 && node.Taints[i].Key != transientTaints[0]
+	return i >= 0 && node.Taints[i].Key != cloudTaint
 }
 
 // needed is true for a node that has the label with which a run is asked for, or had it until the success took it off.
@@ -262,7 +262,7 @@ func (h *history) shares() bool {
 // otherPending is true on a node that the NodeJob with the shared gate is for, and is not done on.
 func (h *history) otherPending(node *Node) bool {
 	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other &&
-		(!barredForGood(node) || h.now.Before(node.Created.Add(joiningFor)))
+		(!barredForGood(node) || h.now.Before(node.Created.Add(joinTime)))
 }
 
 // awaited is true on a node on which a dependency is not done.

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +24,22 @@ func (h *history) settle() {
 	h.job.Spec.Rollout.PromoteTo = ""
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		node := h.nodes[name]
+		if node.Deleting {
+			delete(h.nodes, name)
+			continue
+		}
+		if h.isBad(node) {
+			continue
+		}
 		h.ready(node, corev1.ConditionTrue)
 		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 		h.changed(node)
 	}
 	h.settleMore()
+	if h.badNode() != nil {
+		h.settleBeside()
+		return
+	}
 	if h.job.DeletionTimestamp.IsZero() {
 		h.finishRollout()
 	}
@@ -40,6 +53,12 @@ func (h *history) settle() {
 }
 
 func (h *history) finishRollout() {
+	h.withRefusals()
+	if h.isScheduled() || h.with(autoscaler) {
+		h.until("every node is done while a schedule runs and the cluster grows", h.allRan)
+		h.job = h.job.DeepCopy()
+		h.job.Spec.Rerun.EverySeconds = 0
+	}
 	h.until("the rollout ends", h.ended)
 	h.checkCordonsAtRest()
 	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && h.broken == "" {
@@ -108,7 +127,7 @@ func (h *history) badFacts() bool {
 
 func (h *history) ended() bool {
 	s := h.last.Status
-	return len(h.last.Actions) == 0 && len(h.pods) == 0 && len(s.Drains) == 0 && h.last.WakeAt.IsZero() &&
+	return len(h.last.Actions) == 0 && len(h.pods) == 0 && len(s.Drains) == 0 && (h.last.WakeAt.IsZero() || h.last.WakeAt.After(h.now.Add(10*time.Minute))) &&
 		(isTrue(s, v1alpha1.ConditionComplete) || isTrue(s, v1alpha1.ConditionStalled) || s.Nodes.Matched == 0)
 }
 
@@ -119,6 +138,7 @@ func (h *history) finishDeletion() {
 	if h.gone || h.broken != "" {
 		return
 	}
+	h.refuses = nil
 	h.job = h.job.DeepCopy()
 	if h.rng.Intn(2) == 0 {
 		h.askAll()
@@ -130,7 +150,9 @@ func (h *history) finishDeletion() {
 }
 
 func (h *history) until(what string, over func() bool) {
-	for range 600 {
+	for pass := range 600 {
+		h.grow(pass)
+		h.persist()
 		h.now = h.now.Add(5 * time.Second)
 		h.kubelets()
 		h.sweep()
@@ -138,5 +160,21 @@ func (h *history) until(what string, over func() bool) {
 			return
 		}
 	}
-	h.break_("liveness", "%s never: %+v, pods %v, %+v", what, h.last.Nodes, h.podNames(), h.last.Status.Conditions)
+	h.break_("liveness", "%s never: %s, pods %v", what, h.unfinished(), h.podNames())
+}
+
+// unfinished says where it hangs: the nodes that are not done, and what the status says.
+func (h *history) unfinished() string {
+	var parts []string
+	for _, st := range h.last.Nodes {
+		if st.State != Done && st.Reason != v1alpha1.ReasonNotSelected {
+			parts = append(parts, fmt.Sprintf("%s %s %s (%s)", st.Name, st.State, st.Reason, st.Message))
+		}
+	}
+	for _, c := range h.last.Status.Conditions {
+		if c.Status == metav1.ConditionTrue {
+			parts = append(parts, fmt.Sprintf("%s %s: %s", c.Type, c.Reason, c.Message))
+		}
+	}
+	return strings.Join(parts, "; ")
 }

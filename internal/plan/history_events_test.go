@@ -25,6 +25,9 @@ func (h *history) event() {
 		h.addNode("n0")
 		return
 	}
+	if h.actorsHappen() {
+		return
+	}
 	if h.more.Intn(3) == 0 && h.moreHappens(node) {
 		return
 	}
@@ -62,6 +65,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 	case 4:
 		h.say("%s reboots", node.Name)
 		node.BootID = string(h.nextUID("boot"))
+		h.backAt[node.BootID] = h.now
 		h.killPods(node, "rebooted")
 	case 5:
 		h.say("%s is deleted", node.Name)
@@ -75,6 +79,8 @@ func (h *history) nodeEvent(what int, node *Node) {
 	case 7:
 		h.say("%s is re-imaged", node.Name)
 		node.MachineID, node.BootID = string(h.nextUID("machine")), string(h.nextUID("boot"))
+		h.backAt[node.BootID] = h.now
+		delete(h.skip, node.UID)
 		h.killPods(node, "the machine is gone")
 	}
 }
@@ -82,7 +88,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 // anew makes a node again under the same name.
 func (h *history) anew(node *Node) {
 	h.addNode(node.Name)
-	if h.rng.Intn(2) == 0 {
+	if h.rng.Intn(2) == 0 && !h.isBad(node) {
 		h.say("%s is made anew on the same machine and boot", node.Name)
 		h.nodes[node.Name].MachineID, h.nodes[node.Name].BootID = node.MachineID, node.BootID
 	} else {
@@ -96,34 +102,20 @@ func (h *history) recordEvent(what int, node *Node) {
 	switch what {
 	case 0:
 		if node.On.Label != "" {
-			h.say("the label is taken off %s", node.Name)
-			node.On.Label = ""
-			h.ask(node)
+			h.unlabel(node)
 		}
 	case 1:
-		h.say("the annotation is taken off %s", node.Name)
-		node.On.Record = nil
-		if node.On.Label == "" {
-			h.ask(node)
-		} else {
-			h.claimed[string(node.UID)+"/"+node.On.Label] = true
-		}
-		node.On.Present = node.On.Label != ""
+		h.unrecord(node)
 	case 2:
 		if h.rng.Intn(3) == 0 {
-			h.say("%s is skipped", node.Name)
-			if node.On.Label != h.rev {
-				h.ask(node) // the label of what it was done with is written over
-			}
-			node.On.Label, node.On.Present = h.rev, true
-			h.claimed[string(node.UID)+"/"+h.rev] = true
+			h.skipNode(node)
 		}
 	case 3:
 		if barred(node) {
 			node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 			h.say("%s loses its taint", node.Name)
 		} else {
-			taint := corev1.Taint{Key: []string{"k", removalTaints[0]}[h.rng.Intn(2)], Effect: corev1.TaintEffectNoSchedule}
+			taint := corev1.Taint{Key: []string{"k", clusterAutoscalerTaint}[h.rng.Intn(2)], Effect: corev1.TaintEffectNoSchedule}
 			node.Taints = append(slices.Clone(node.Taints), taint)
 			h.say("%s is tainted with %s", node.Name, taint.Key)
 		}
@@ -180,6 +172,7 @@ func (h *history) askAll() {
 	h.say("all failed nodes are to be tried again")
 	clear(h.failures)
 	clear(h.undoFailures)
+	clear(h.ends)
 	h.forgiven()
 }
 
@@ -241,10 +234,10 @@ func (h *history) cordonEvent(what int, node *Node) {
 
 func (h *history) killPods(node *Node, why string) {
 	for _, name := range h.podNames() {
-		if pod := h.pods[name]; pod.NodeName == node.Name && !pod.ended() {
+		if pod := h.pods[name]; pod.NodeName == node.Name && !over(&pod.Pod) {
 			// What a kubelet says of a container that it lost differs.
 			h.end(pod, corev1.PodFailed, []*Exit{
-				{Code: 255, Finished: h.now, Reason: "Error"}, {Code: 137, Lost: true}, nil,
+				{Code: 255, Finished: h.by(node), Reason: "Error"}, {Code: 137, Lost: true}, nil,
 			}[h.rng.Intn(3)], why)
 		}
 	}
@@ -263,9 +256,9 @@ func (h *history) deletePod(why string) {
 
 func (h *history) disrupt() {
 	for _, name := range h.podNames() {
-		if pod := h.pods[name]; !pod.ended() {
+		if pod := h.pods[name]; !over(&pod.Pod) {
 			pod.Disrupted, pod.DisruptedReason = h.now, "EvictionByEvictionAPI"
-			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.now, Reported: true, Reason: outcome.ReasonInterrupted}, "is evicted")
+			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.byPod(pod), Reported: true, Reason: outcome.ReasonInterrupted}, "is evicted")
 			return
 		}
 	}
@@ -273,7 +266,7 @@ func (h *history) disrupt() {
 
 func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string) {
 	h.say("pod %s on %s ends %s (%s)", pod.Name, pod.NodeName, phase, why)
-	pod.Phase, pod.Exit = phase, exit
+	pod.Phase, pod.Exit, pod.endedAt = phase, exit, h.now
 }
 
 // kubelets do what kubelets do, on the nodes that are alive.
@@ -288,15 +281,15 @@ func (h *history) kubelets() {
 				pod.DeleteRequested = h.now
 			}
 			pod.Phase = corev1.PodFailed
-		case node.lost():
+		case silent(node), h.isBad(node) && h.habit == "never ends a pod":
 			continue
-		case !pod.ended() && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
+		case !over(&pod.Pod) && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
 			h.rebootNode(pod, node)
-		case !pod.ended() && !pod.DeleteRequested.IsZero():
-			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.now, Reported: true, Reason: outcome.ReasonInterrupted}, "stopped by its kubelet")
-		case !pod.ended() && h.rng.Intn(3) > 0:
-			pod.Started, pod.ran, pod.ranIn = h.now, true, node.BootID
-			pod.Exit = &Exit{Finished: h.now, Reported: true, Results: h.someResults(pod)}
+		case !over(&pod.Pod) && !pod.DeleteRequested.IsZero():
+			h.end(pod, corev1.PodFailed, &Exit{Code: 143, Finished: h.by(node), Reported: true, Reason: outcome.ReasonInterrupted}, "stopped by its kubelet")
+		case !over(&pod.Pod) && h.rng.Intn(3) > 0:
+			pod.Started, pod.ran, pod.ranIn, pod.endedAt = h.by(node), true, node.BootID, h.now
+			pod.Exit = &Exit{Finished: h.by(node), Reported: true, Results: h.someResults(pod)}
 			pod.Phase = corev1.PodSucceeded
 			if !pod.willSucceed {
 				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed

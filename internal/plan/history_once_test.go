@@ -20,6 +20,6 @@ func (h *history) keep(pod Pod) {
 		h.break_("keepPodsSeconds", "pod %s is kept", pod.Name)
 	}
 	h.say("pod %s is kept", pod.Name)
-	live.Finalized, live.Recorded = false, true
+	live.Finalized, live.Recorded, live.released = false, true, true
 	h.cache.pods[pod.Name] = live.Pod
 }

@@ -62,6 +62,7 @@ func (h *history) forgetRuns(which func(key string) bool) {
 	maps.DeleteFunc(h.failures, func(k string, _ int32) bool { return which(k) })
 	maps.DeleteFunc(h.undoFailures, func(k string, _ int32) bool { return which(k) })
 	maps.DeleteFunc(h.tried, func(k string, _ bool) bool { return which(k) })
+	maps.DeleteFunc(h.ends, func(k string, _ setback) bool { return which(k) })
 }
 
 // beginRevision begins to watch a revision. Nodes may have run it before.
@@ -90,12 +91,12 @@ func (h *history) exhausted(node *Node) bool {
 // down is true when the node has been lost since an attempt failed there, and none runs there now.
 func (h *history) down(node *Node, pods []Pod) bool {
 	if slices.ContainsFunc(pods, func(p Pod) bool {
-		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) && !p.Recorded
+		return p.NodeName == node.Name && h.owed(&p)
 	}) {
 		return false
 	}
 	rec := node.On.Record
-	return rec != nil && node.lost() && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
+	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
@@ -105,8 +106,7 @@ func (h *history) ran(node *Node, pods []Pod) bool {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p Pod) bool {
-		kept := p.Recorded && !p.Finalized // its end was on the record, which is gone with the Node, or was taken off
-		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && !kept && releasable(&p) && sameMachine(h.job, &p, node)
+		return p.NodeName == node.Name && p.Runs == task.Task && p.Revision == h.rev && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
 
@@ -131,12 +131,15 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		!h.job.Status.Rollout.SoakingSince.IsZero() && h.onlyCanaries(in)
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
+		if h.isBad(node) {
+			continue
+		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
 			delete(h.soaked, node.UID)
 		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) {
 			h.soaked[node.UID] = true
 		}
-		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !removed(node))
+		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !goingAway(node))
 		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
 			h.sick[node.UID] = node.MachineID
 		} else {
@@ -155,10 +158,12 @@ func (h *history) onlyCanaries(in Input) bool {
 		}
 	}
 	first := in.Job.Spec.Rollout.Steps[0]
-	return first.Nodes != nil && done <= int(first.Nodes.IntVal)
+	return first.Nodes != nil && done <= h.atMost(first.Nodes, in)
 }
 
-func (h *history) selected(node *Node) bool { return node.Labels["pool"] == "a" && h.needed(node) }
+func (h *history) selected(node *Node) bool {
+	return node.Labels["pool"] == "a" && h.needed(node) && runsScripts(node)
+}
 
 // provenAt is when the revision was proven, by the status.
 func (h *history) provenAt() time.Time {
@@ -168,9 +173,21 @@ func (h *history) provenAt() time.Time {
 	return time.Time{}
 }
 
-func (h *history) joined(node *Node) bool {
-	doneBefore := node.On.Label != "" || node.On.Record != nil && node.On.Record.Outcome == record.Succeeded
-	return h.job.DeletionTimestamp.IsZero() && !h.provenAt().IsZero() && node.Created.After(h.provenAt()) && !doneBefore
+// exempt is true for a node that takes no slot: it was created after the revision was proven, was never done, and
+// cannot carry workloads. It has been closed by a gate since its creation, or it is not Ready and joins.
+func (h *history) exempt(node *Node) bool {
+	doneBefore := node.On.Label != "" || node.On.Record != nil && (node.On.Record.Outcome == record.Succeeded || node.On.Record.Again)
+	empty := !h.ungated[node.UID] || node.Ready != corev1.ConditionTrue && h.now.Before(node.Created.Add(joinTime))
+	return !h.deleting() && !h.provenAt().IsZero() && node.Created.After(h.provenAt()) && !doneBefore && empty
+}
+
+// noteGates notes which nodes can carry workloads: those without a gate. The manager has seen them so.
+func (h *history) noteGates(in Input) {
+	for i := range in.Nodes {
+		if node := &in.Nodes[i]; h.job.Spec.Gate == nil || !h.closedFor(node) {
+			h.ungated[node.UID] = true
+		}
+	}
 }
 
 // busyNodes are those on which a pod of ours has an end that is not on record.
@@ -179,13 +196,13 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 	for i := range pods {
 		pod := &pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
-		if there && releasable(pod) && sameMachine(h.job, pod, &node) && !onRecord(pod, &node) && !pod.Recorded && !h.joined(&node) &&
-			(pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(pod, &node) || pod.Runs == task.Rollback && !pod.ended() && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+DeadlineSlack))) {
+		if there && h.owed(pod) && h.onThisMachine(pod, &node) && !h.exempt(&node) && !(h.isBad(&node) && over(pod)) &&
+			(pod.Runs == task.Task || undoesRecord(pod, &node) || pod.Runs == task.Rollback && !over(pod) && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+graceAfterDeadline))) {
 			busy[pod.NodeName] = true
 		}
 	}
 	for name := range h.cache.nodes {
-		if node := h.cache.nodes[name]; h.reboots(&node) && !h.joined(&node) {
+		if node := h.cache.nodes[name]; h.reboots(&node) && !h.exempt(&node) {
 			busy[name] = true
 		}
 	}
@@ -215,6 +232,7 @@ func (h *history) reached(step string) bool {
 
 func (h *history) started(a task.Attempt) {
 	if a.Phase == task.Task {
+		delete(h.skip, a.NodeUID) // whoever skipped the node did so before
 		delete(h.undone, a.NodeUID)
 		delete(h.undoFailures, run(&Node{UID: a.NodeUID, MachineID: a.MachineID}, a.Revision))
 	}

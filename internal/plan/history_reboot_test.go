@@ -31,13 +31,17 @@ func (h *history) reboots(node *Node) bool {
 }
 
 func (h *history) rebootOverdue(rec *record.Record) bool {
-	return !h.now.Before(rec.Reboot.StartedAt.Add(task.Timeout(h.job, task.Reboot)))
+	return !h.told.Before(rec.Reboot.StartedAt.Add(task.Timeout(h.job, task.Reboot)))
 }
 
 // settledDown is true for a node that is in another boot than the task ran in, and has been Ready long enough.
 func (h *history) settledDown(seen *Node) bool {
-	ready := time.Duration(valueOr(h.job.Spec.Disruption.ReadySeconds, 10)) * time.Second
-	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(seen.ReadySince.Add(ready))
+	ready := seconds32(h.job.Spec.Disruption.ReadySeconds, 10)
+	since := seen.ReadySince
+	if h.ahead[seen.UID] != 0 {
+		since = h.backAt[seen.BootID].Add(-time.Second) // its clock is wrong
+	}
+	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
 }
 
 // mayLeave is true for the boot in which the task ran, and for that in which the node was when this was recorded.
@@ -99,7 +103,7 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 	case phaseOf(pod) == task.Verify && (!ran || pod.willSucceed) && h.now.Before(pod.Created.Add(task.Timeout(h.job, task.Verify))):
 		h.break_("truth", "the check of %s has not failed", node.Name)
 	}
-	h.countRun(node, r, key)
+	h.countRun(node, r, key, pod)
 }
 
 // checkRebooting is for a task that has succeeded and is followed by a reboot.
@@ -139,11 +143,19 @@ func (h *history) checkNotDrained(seen *Node, r *record.Record) {
 }
 
 // countRun takes note of the end of a run.
-func (h *history) countRun(node *Node, r *record.Record, key string) {
+func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod) {
+	h.checkCount(node, r, pod, key)
+	if r.Retry == task.RetryToken(h.job) {
+		h.noteSetback(key, pod, r)
+	}
 	switch {
 	case r.Outcome == record.Succeeded:
 		h.succeeded[key] = true
-		h.done[key] = success{boot: r.BootID, at: r.FinishedAt.Truncate(time.Second)}
+		at := h.now
+		if pod != nil && !pod.endedAt.IsZero() {
+			at = pod.endedAt
+		}
+		h.done[key] = success{boot: r.BootID, at: at.Truncate(time.Second)}
 		delete(h.failures, key)
 		delete(h.tried, key)
 		if r.Revision == h.rev {
@@ -182,12 +194,12 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 	}
 	for i := range p.Nodes {
 		node := &in.Nodes[i]
-		if p.Nodes[i].Reason == v1alpha1.ReasonPreparing && !h.joined(node) {
+		if p.Nodes[i].Reason == v1alpha1.ReasonPreparing && !h.exempt(node) {
 			slots[node.Name] = true
 		}
 	}
 	for name := range begun {
-		if node := h.cache.nodes[name]; !h.joined(&node) && len(slots) > limit {
+		if node := h.cache.nodes[name]; !h.exempt(&node) && len(slots) > limit {
 			h.break_("rule 3", "%d nodes run or are made ready, %d may", len(slots), limit)
 		}
 		if name == in.OwnNode {
@@ -218,11 +230,12 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		begins := begun[node.Name]
-		atWork := slots[node.Name] || h.reboots(node)
+		atWork := (slots[node.Name] || h.reboots(node)) && !h.mayBeStuck(node)
 		gone := node.Ready != corev1.ConditionTrue || node.Unschedulable || begins && slices.Contains(node.CordonedBy, ownKey)
 		switch {
-		case p.Nodes[i].State == Excluded && !atWork, h.joined(node) && !h.works(in, node):
+		case p.Nodes[i].State == Excluded && !atWork, h.exempt(node) && !h.works(in, node):
 			continue
+		case h.isBad(node) && begins: // it may say that it was prepared, at its own cost
 		case begins && !gone:
 			away++
 			taken = node.Name
@@ -238,7 +251,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 // works is true for a node with a pod whose end is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		return p.NodeName == node.Name && releasable(&p) && !onRecord(&p, node) && !p.Recorded
+		return p.NodeName == node.Name && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
 
@@ -257,8 +270,8 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	}
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
-		if st.Name == in.OwnNode {
-			continue
+		if _, troubled := in.Troubles[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
+			continue // one that was done may run again for ever, and one that does not go on has had its time
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {
 			h.break_("disruption", "the node of the manager is begun, and %s is %s (%s)", st.Name, st.State, st.Reason)
@@ -276,14 +289,14 @@ func (h *history) checkRebootStates(in Input, p Plan) {
 	}
 	for i := range p.Nodes {
 		node := &in.Nodes[i]
-		if !h.reboots(node) {
+		if !h.reboots(node) || h.isBad(node) {
 			continue
 		}
 		if p.Nodes[i].State != Running {
 			h.break_("reboot", "%s reboots, and is %s", node.Name, p.Nodes[i].State)
 		}
 		blocked := slices.ContainsFunc(in.Pods, func(pod Pod) bool {
-			return pod.NodeName == node.Name && releasable(&pod) && pod.Runs != task.Reboot && !onRecord(&pod, node) && !pod.Recorded
+			return pod.NodeName == node.Name && pod.Runs != task.Reboot && h.owed(&pod)
 		})
 		if h.rebootOverdue(node.On.Record) && !recorded[node.Name] && !blocked {
 			h.break_("reboot", "%s has its slot after the time for its reboot", node.Name)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -19,7 +20,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 	if n.Matched != n.Done+n.Running+n.Waiting+n.Failed {
 		h.break_("status", "the counts do not add up: %+v", n)
 	}
-	limit := maxConcurrent(in.Job.Spec.Rollout, int(n.Matched))
+	limit := h.mayRunAtOnce(in, p)
 	deleting := !in.Job.DeletionTimestamp.IsZero()
 	for _, action := range p.Actions {
 		start, ok := action.(Start)
@@ -32,27 +33,29 @@ func (h *history) checkPlan(in Input, p Plan) {
 				h.break_("rule 1", "%s starts beside pod %s", node.Name, in.Pods[i].Name)
 			}
 		}
-		if !h.joined(&node) {
+		if !h.exempt(&node) {
 			busy[node.Name] = true
 		}
+		h.checkBegun(start.Attempt)
 		h.checkEligible(in, &node, start.Attempt.Phase)
 		if goesOn := start.Attempt.Phase == task.Reboot || start.Attempt.Phase == task.Verify; goesOn {
 			continue // it has its slot
 		}
-		if len(busy) > limit && !h.joined(&node) {
+		if len(busy) > limit && !h.exempt(&node) {
 			h.break_("rule 3", "%d nodes run, %d may", len(busy), limit)
 		}
 		if start.Attempt.Phase == task.Task {
-			h.checkRollout(in, &node, mayFail(in.Job.Spec.Rollout, int(n.Matched)))
+			h.checkRollout(in, &node, h.mayFailAtMost(in))
 		}
 	}
 	h.checkWrites(p)
+	h.checkControlPlane(in, p)
 	h.checkPrepared(in, p, busy, limit)
 	if !p.WakeAt.IsZero() && !p.WakeAt.After(in.Now) {
 		h.break_("cost", "it wakes at %v, which is not to come", p.WakeAt)
 	}
 	h.checkStates(in, p)
-	if in.Obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
+	if h.obstacle != nil && !deleting && !isTrue(p.Status, v1alpha1.ConditionStalled) {
 		h.break_("rule 10", "the obstacle is not in the status")
 	}
 }
@@ -61,9 +64,9 @@ func (h *history) checkPlan(in Input, p Plan) {
 func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 	deleting := !in.Job.DeletionTimestamp.IsZero()
 	switch {
-	case node.lost() || node.Deleting || node.Ready == "":
+	case silent(node) || node.Deleting || node.Ready == "":
 		h.break_("rule 7", "%s is started and is not there", node.Name)
-	case in.Obstacle != nil && phase != task.Reboot: // which needs nothing of what is missing
+	case in.Obstacle != nil && h.obstacle != nil && phase != task.Reboot: // which needs nothing of what is missing
 		h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
 	case deleting && phase != task.Rollback:
 		h.break_("deletion", "%s is started", node.Name)
@@ -81,6 +84,9 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 // checkRollout holds the start of a task against the order of the steps and the failure budget, which
 // it works out from what is on the nodes alone.
 func (h *history) checkRollout(in Input, node *Node, mayFail int) {
+	if h.isBad(node) {
+		return // how often it ran there is its own word
+	}
 	bad, successes, others := len(h.harmed), 0, 0
 	if !h.provenAt().IsZero() {
 		bad = 0
@@ -89,6 +95,11 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		other := &in.Nodes[i]
 		switch {
 		case !h.selected(other):
+		case h.isBad(other):
+			if rec := other.On.Record; other.On.Label == h.rev && rec != nil && rec.Outcome == record.Succeeded {
+				successes++
+				others++
+			}
 		case h.exhausted(other), h.down(other, in.Pods):
 			bad++
 		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
@@ -100,7 +111,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			bad++
 		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue && !h.soakIsOver():
 			// It fails its soak in this pass, and another takes its place.
-		case h.replacedAsCanary(other.UID):
+		case h.replacedAsCanary(other.UID), h.mayBeStuck(other):
 		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
 			others++
 			if other.On.Label == h.rev {
@@ -116,12 +127,12 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 	specs := in.Job.Spec.Rollout.Steps
 	if len(specs) == 0 {
-		specs = defaultSteps
+		specs = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
 	}
 	if specs[0].Nodes == nil {
 		return
 	}
-	quota := int(specs[0].Nodes.IntVal)
+	quota := h.atMost(specs[0].Nodes, in)
 	if others < quota {
 		return // it is a canary itself
 	}
@@ -174,6 +185,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
 		h.break_("rule 6", "%s is tried again after %d failures", node.Name, h.failures[key])
 	}
+	h.checkBackoff(node, a, key)
 	if h.awaited(node) {
 		h.break_("dependsOn", "%s is started before the NodeJob that it depends on is done there", node.Name)
 	}
@@ -217,7 +229,8 @@ func (h *history) checkRecord(node *Node, a Record) {
 	}
 	h.count(node, pod, ended, key)
 	if pod.Runs == task.Task {
-		h.countRun(node, a.Record, key)
+		h.checkTimes(node, a.Record, pod)
+		h.countRun(node, a.Record, key, pod)
 	}
 }
 
@@ -232,7 +245,7 @@ func (h *history) checkMark(node *Node, a Mark) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
-		undone := h.job.Spec.Rollback == nil || rec.Untried || seen.lost() || seen.Deleting ||
+		undone := h.job.Spec.Rollback == nil || rec.Untried || silent(&seen) || seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
 		if policy != v1alpha1.FailedNodeDrain || !h.exhausted(&seen) || !undone {
 			h.break_("onFailure", "the drain of %s begins", node.Name)
@@ -248,9 +261,9 @@ func (h *history) checkMark(node *Node, a Mark) {
 			h.break_("truth", "%s is called drained and is not", node.Name)
 		}
 	case v1alpha1.ReasonDrainTimedOut:
-		timeout := time.Duration(defaultDrainTimeoutSeconds) * time.Second
+		timeout := 10 * time.Minute
 		if d := h.job.Spec.OnFailure.Drain; d != nil {
-			timeout = time.Duration(*d.TimeoutSeconds) * time.Second
+			timeout = seconds32(d.TimeoutSeconds, 600)
 		}
 		if h.now.Before(rec.Drain.StartedAt.Add(timeout)) {
 			h.break_("onFailure", "the drain of %s is given up early", node.Name)
@@ -281,7 +294,7 @@ func (h *history) checkEvict(a Evict) {
 		h.break_("onFailure", "pods are evicted from %s", a.Node)
 	}
 	for _, pod := range a.Pods {
-		if pod.Held != "" || pod.Leaving || h.now.Before(pod.TriedAt.Add(EvictionInterval)) {
+		if pod.Held != "" || pod.Leaving || h.now.Before(pod.TriedAt.Add(evictEvery)) {
 			h.break_("onFailure", "pod %s is evicted", pod.Name)
 		}
 	}
@@ -307,19 +320,21 @@ func (h *history) finish() {
 	h.gone = true
 	h.say("the NodeJob is gone")
 	for name := range h.cache.pods {
-		if pod := h.pods[name]; pod != nil && releasable(&pod.Pod) {
+		if pod := h.pods[name]; pod != nil && !h.isBad(h.nodes[pod.NodeName]) && (pod.Finalized || pod.DeleteRequested.IsZero()) && h.made[pod.UID] != nil {
 			h.break_("deletion", "pod %s is left", name)
 		}
 	}
 	for _, name := range sortedKeys(h.cache.nodes) {
 		node := h.cache.nodes[name]
-		h.checkGone(&node, false)
+		if !h.isBad(&node) {
+			h.checkGone(&node, false)
+		}
 	}
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		return
 	}
 	for name := range h.cache.nodes {
-		if node := h.cache.nodes[name]; node.On.Present || slices.Contains(node.CordonedBy, ownKey) {
+		if node := h.cache.nodes[name]; !h.isBad(&node) && node.On.Present || slices.Contains(node.CordonedBy, ownKey) {
 			h.break_("deletion", "something is left on %s", name)
 		}
 	}
@@ -328,8 +343,8 @@ func (h *history) finish() {
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
 	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
-	matters := pod.Runs == task.Task || pod.Runs == task.Rollback && undoable(&pod, &node) || pod.Runs == task.Verify && goesOn(&pod, &node)
-	if there && sameMachine(h.job, &pod, &node) && !onRecord(&pod, &node) && !pod.Recorded && !leaving && matters {
+	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Verify && onItsWay(&node, pod.Revision)
+	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !leaving && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -47,13 +45,17 @@ func (h *history) checkStates(in Input, p Plan) {
 	for i := range p.Nodes {
 		node := &in.Nodes[i]
 		rec := node.On.Record
+		if h.isBad(node) {
+			continue
+		}
 		live := h.real(node.Name, node.UID)
 		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
 		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
 			!h.succeeded[run(node, in.Revision)] && !h.claimed[string(node.UID)+"/"+in.Revision] {
 			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
 		}
-		if p.Nodes[i].State == Done && node.On.Label != in.Revision {
+		beside := rec != nil && rec.Revision == in.Revision && rec.Outcome == record.Succeeded && node.On.Label != "" // a skip of another revision
+		if p.Nodes[i].State == Done && node.On.Label != in.Revision && !beside {
 			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
 		}
 		if rec != nil && node.On.Label == in.Revision && rec.Revision == in.Revision && rec.Outcome == record.Failed && fresh &&
@@ -68,8 +70,8 @@ func (h *history) checkStates(in Input, p Plan) {
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
-		open := there && releasable(pod) && sameMachine(h.job, pod, &node) && !pod.ended() && !onRecord(pod, &node) && pod.Runs == task.Task
-		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + DeadlineSlack)); open && late && node.lost() && !recorded[pod.Name] {
+		open := there && !h.isBad(&node) && h.owed(pod) && h.onThisMachine(pod, &node) && !over(pod) && pod.Runs == task.Task
+		if late := in.Now.After(pod.Created.Add(task.Timeout(in.Job, pod.Runs) + graceAfterDeadline)); open && late && silent(&node) && !recorded[pod.Name] {
 			h.break_("rule 7", "%s is lost with pod %s past its deadline, and holds its slot", node.Name, pod.Name)
 		}
 	}
@@ -77,7 +79,7 @@ func (h *history) checkStates(in Input, p Plan) {
 
 // checkStatus holds the status against its bounds, and against the one before.
 func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
-	if len(after.Failures) > maxFailures || len(after.Drains) > maxDrains {
+	if len(after.Failures) > mostFailures || len(after.Drains) > mostDrains {
 		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))
 	}
 	holds := 0
@@ -95,16 +97,7 @@ func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
 	if !before.Rollout.ProvenAt.IsZero() && !before.Rollout.ProvenAt.Equal(&after.Rollout.ProvenAt) {
 		h.break_("status", "a revision is not proven any more")
 	}
-	if len(after.Rollout.Casualties) > maxCasualties || len(after.Rollout.AtRisk) > maxCasualties {
+	if len(after.Rollout.Casualties) > mostCasualties || len(after.Rollout.AtRisk) > mostCasualties {
 		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.Casualties), len(after.Rollout.AtRisk))
 	}
-}
-
-func isTrue(status v1alpha1.NodeJobStatus, kind string) bool {
-	for _, c := range status.Conditions {
-		if c.Type == kind {
-			return c.Status == metav1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -35,9 +35,21 @@ var kept = []int64{
 	-8598,  // nodes that had joined were rolled back all at once for a deletion
 	-13583, // a node was cordoned that had been skipped while its rollback ran
 	-19303, // the end of a drain wrote over the end of a rollback
-	6247,   // a node that was set aside used up all that may be away, and nothing said so
-	11618,  // a node was taken for rebooted since its task's pod was made for an earlier boot
-	12127,  // a drain in vain made a rollback run a second time
+	1342,   // a record that a user removed during an attempt was written again
+	548,    // the node of the manager never ran, since others ran again and again
+	105,    // a node that had cordoned itself held all others, and the status did not name it
+	862,    // pods were not refused anymore, and nothing started
+	448,    // a node on which pods are refused was the only one that was tried
+	1789,   // a deletion was held by a pod name that is taken, and the status did not say so
+	2159,   // a rollback that is refused kept a node from being prepared, for ever
+	312,    // a control plane node without progress was cordoned and uncordoned again and again
+	906,    // the node of the manager waited for a node on which pods are refused
+	1344,   // a deletion waited for a pod that never left, and the status did not say so
+	2367,   // a rollback was started beyond maxUnavailable
+	-10557, // a node ran again whose success was recorded beside a skip of another revision
+	18002,  // a node that claimed to be prepared was not counted
+	24874,  // a deletion rolled back a node on which the task had never started
+	24563,  // a node stayed cordoned in a rollout that had stopped
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks
@@ -134,6 +146,12 @@ type history struct {
 	last   Plan
 	gone   bool
 	oracle
+	truth
+	actors
+	clocks
+	wishes
+	villain
+	shell
 }
 
 // cache is what the manager sees.
@@ -144,6 +162,13 @@ type cache struct {
 
 type simPod struct {
 	Pod
+	// machine and boot are those that the pod was made for.
+	machine, boot string
+	// recorded is true once its end is on its node, released once the manager has let it go, and tampered once
+	// somebody else has.
+	recorded, released, tampered bool
+	// endedAt is when it really ended.
+	endedAt time.Time
 	// willSucceed is what the task does when it is left alone.
 	willSucceed bool
 	// ran is true once the task itself ran to its end, and ranIn the boot in which it did.
@@ -174,14 +199,24 @@ func play(seed int64) *history {
 		byHand:    map[types.UID]bool{},
 		faults:    true,
 		oracle:    newOracle(),
+		truth:     newTruth(),
+		actors:    newActors(seed),
+		clocks:    newClocks(),
+		wishes:    newWishes(),
+		shell:     newShell(),
 	}
 	h.job = h.someJob()
 	h.someMore()
 	h.someOnce(seed)
+	h.scaleJob()
+	h.templateMore()
+	h.deadlineMore()
+	h.scheduleMore()
 	h.beginRevision()
 	for i := range nodeCount {
 		h.addNode(fmt.Sprintf("n%d", i))
 	}
+	h.corrupt()
 	h.catchUp()
 	for range steps {
 		h.event()
@@ -258,13 +293,13 @@ func (h *history) story() string {
 		}
 		steps = append(steps, text)
 	}
-	return fmt.Sprintf("maxConcurrent %s, maxFailures %s, retries %d, steps [%s], rollback %v, onFailure %s\n%s\n%s",
-		spec.Rollout.MaxConcurrent, spec.Rollout.MaxFailures, *spec.Retry.Limit, strings.Join(steps, ", "),
+	return fmt.Sprintf("actors %v, maxConcurrent %s, maxFailures %s, retries %d, steps [%s], rollback %v, onFailure %s\n%s\n%s",
+		h.tellActors(), spec.Rollout.MaxConcurrent, spec.Rollout.MaxFailures, *spec.Retry.Limit, strings.Join(steps, ", "),
 		spec.Rollback != nil, spec.OnFailure.Node, h.tellMore(), strings.Join(h.lines, "\n"))
 }
 
 func (h *history) break_(rule, format string, args ...any) {
-	if h.broken == "" {
+	if h.broken == "" && !h.lenient {
 		h.broken = rule + ": " + fmt.Sprintf(format, args...)
 		h.say("BROKEN %s", h.broken)
 	}
@@ -285,9 +320,16 @@ func (h *history) addNode(name string) {
 		Ready: corev1.ConditionTrue, BootID: string(h.nextUID("boot")), MachineID: string(h.nextUID("machine")), ReadySince: h.now,
 	}
 	h.nodes[name] = node
+	h.mix(node)
+	h.setClock(node)
+	node.ReadySince, h.backAt[node.BootID] = h.by(node), h.now
 	h.equip(node)
 	h.changed(node)
-	for i := range h.rng.Intn(3) {
+	pods := h.rng.Intn(3)
+	if h.job.Spec.Gate != nil && h.closedFor(node) {
+		pods = 0 // its gate keeps them off
+	}
+	for i := range pods {
 		h.workloads[node.UID] = append(h.workloads[node.UID], DrainPod{Namespace: "web", Name: fmt.Sprintf("web-%d", i), UID: h.nextUID("web")})
 	}
 }
@@ -310,6 +352,7 @@ func (h *history) podNames() []string { return slices.Sorted(maps.Keys(h.pods)) 
 
 // catchUp shows the cache everything.
 func (h *history) catchUp() {
+	before := h.cache.pods
 	h.cache = cache{nodes: map[string]Node{}, pods: map[string]Pod{}}
 	for name, node := range h.nodes {
 		h.cache.nodes[name] = *node
@@ -317,6 +360,7 @@ func (h *history) catchUp() {
 	for name, pod := range h.pods {
 		h.cache.pods[name] = pod.Pod
 	}
+	h.vanish(before)
 }
 
 // wrote shows the cache what the manager wrote to a node.
@@ -327,14 +371,14 @@ func (h *history) collect() {
 	for _, name := range h.podNames() {
 		pod := h.pods[name]
 		node := h.nodes[pod.NodeName]
-		if !pod.DeleteRequested.IsZero() && !pod.Finalized && (pod.ended() || node == nil) {
+		if !pod.DeleteRequested.IsZero() && !pod.Finalized && (over(&pod.Pod) || node == nil) {
 			delete(h.pods, name)
 		}
 	}
 }
 
 func (h *history) input() Input {
-	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.now, Drains: map[types.UID][]DrainPod{}}
+	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), Drains: map[types.UID][]DrainPod{}}
 	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}
@@ -342,6 +386,7 @@ func (h *history) input() Input {
 		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // looked up live
 	}
 	h.addPeers(&in)
+	h.tellTroubles(&in)
 	for _, name := range slices.Sorted(maps.Keys(h.cache.pods)) {
 		in.Pods = append(in.Pods, h.cache.pods[name])
 	}
@@ -357,14 +402,17 @@ func (h *history) pass() {
 	case h.faults && luck < 4:
 		h.say("another manager begins")
 		h.last.Looks = nil
+		h.newManager()
 		h.catchUp()
 	case !h.faults || luck < 12:
 		h.catchUp()
 	}
 	in := h.input()
 	h.seen = maps.Clone(h.cache.nodes)
+	h.noteGates(in)
 	p := Next(in)
 	h.last = p
+	h.noteTry(in, p)
 	h.checkPlan(in, p)
 	for _, action := range p.Actions {
 		if h.faults && h.rng.Intn(6) == 0 {
@@ -373,6 +421,7 @@ func (h *history) pass() {
 		}
 		h.do(action)
 	}
+	h.judgeStarts()
 	if h.faults && h.rng.Intn(6) == 0 {
 		h.say("the status is not written")
 	} else {

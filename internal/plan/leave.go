@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // leave plans for a NodeJob that is being deleted.
@@ -25,7 +26,8 @@ func (s *survey) leave() Plan {
 // undoes is true when the task is to be rolled back before the NodeJob goes. In a namespace that is
 // being deleted no pod can be made any more, so that would hold it for ever.
 func (s *survey) undoes() bool {
-	gone := s.obstacle != nil && s.obstacle.Reason == v1alpha1.ReasonNamespaceTerminating
+	o := s.obstacleFor(task.Rollback)
+	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
 	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
 }
 
@@ -39,16 +41,43 @@ func (s *survey) letGo() Plan {
 		}
 	}
 	for i := range s.in.Nodes {
-		if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
-			s.openUp(&s.in.Nodes[i], &p)
+		node := &s.in.Nodes[i]
+		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRefused {
+			s.noteTrouble(node, t)
+			p.wake(t.RetryAt)
+		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+			s.openUp(node, &p)
 		} else {
-			s.forget(&s.in.Nodes[i], &p)
+			s.forget(node, &p)
 		}
 	}
-	if len(p.Actions) == 0 {
+	switch {
+	case len(s.troubled) > 0:
+		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(s.troubled))), named(s.troubled))
+		s.setConditions(&p.Status, situation{v1alpha1.ConditionStalled, s.troubleReason, text}, text)
+	case !s.waitsForWrites(&p):
 		p.Actions = append(p.Actions, Finish{})
 	}
 	return p
+}
+
+// forgetWithin is how long a deletion waits for what a node itself may have written: it could do so for ever.
+const forgetWithin = time.Minute
+
+// waitsForWrites reports whether the NodeJob must not go before the actions of the plan are done.
+func (s *survey) waitsForWrites(p *Plan) bool {
+	if len(p.Actions) == 0 {
+		return false
+	}
+	sealed := map[string]bool{}
+	for i := range s.in.Nodes {
+		sealed[s.in.Nodes[i].Name] = s.in.Nodes[i].On.Sealed
+	}
+	waited := !s.in.Now.Before(s.in.Job.DeletionTimestamp.Add(forgetWithin))
+	return slices.ContainsFunc(p.Actions, func(action Action) bool {
+		a, forgets := action.(Forget)
+		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet may write neither
+	})
 }
 
 // forget takes what is ours off a node, if anything is.
@@ -103,12 +132,12 @@ func (s *survey) undo() Plan {
 	s.releaseOrphans(&p)
 	s.startWithinLimit(&p)
 	for i := range p.Nodes {
-		if s.work[i].slot {
+		if s.work[i].slot && !s.work[i].stuck {
 			p.Nodes[i].State = Running
 		}
 	}
 	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return releasable(&pod) })
-	if len(p.Actions) == 0 && !left && count(p.Nodes).Matched == 0 {
+	if !s.waitsForWrites(&p) && !left && count(p.Nodes).Matched == 0 {
 		p.Actions = append(p.Actions, Finish{})
 	}
 	p.Status = s.undoStatus(&p)
@@ -124,8 +153,11 @@ func (s *survey) undoSettle(node *Node, p *Plan) {
 	w, st := work{node: node, step: noStep}, NodeState{Name: node.Name}
 	s.settlePods(&w, &st, p)
 	leaving := w.leaving || s.in.Occupied[node.Name]
-	if !w.slot {
+	if !w.slot && !w.stuck {
 		s.undoOn(leaving, &w, &st, p)
+	}
+	if late := w.leavingSince.Add(StopSlack); w.leaving && !w.leavingSince.IsZero() && s.in.Now.Before(late) {
+		p.wake(late)
 	}
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
@@ -143,7 +175,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 func (s *survey) undoOn(leaving bool, w *work, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
 	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
-	if rec == nil || s.replaced(w.node) || s.undoing(rec).done {
+	if rec == nil || rec.Untried || s.replaced(w.node) || s.undoing(rec).done {
 		// It never ran here, or on another machine; or it is undone.
 		s.forget(w.node, p)
 		return
@@ -172,8 +204,11 @@ func (s *survey) undoStatus(p *Plan) v1alpha1.NodeJobStatus {
 	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
 	held := s.held(p.Nodes)
 	switch {
-	case s.obstacle != nil && n.Matched > 0:
-		is = situation{v1alpha1.ConditionStalled, s.obstacle.Reason, text + ": " + s.obstacle.Message + ". " + s.wayOut()}
+	case s.obstacleFor(task.Rollback) != nil && n.Matched > 0:
+		o := s.obstacleFor(task.Rollback)
+		is = situation{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.wayOut()}
+	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.slots):
+		is = situation{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.wayOut()}
 	case held != "" && n.Running == 0:
 		is = situation{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.wayOut()}
 	}
@@ -188,15 +223,33 @@ func (s *survey) held(nodes []NodeState) string {
 	for i := range nodes {
 		st := &nodes[i]
 		switch {
+		case s.work[i].stuck:
+			held = append(held, st.Name+": "+st.Message)
 		case st.State == Failed:
 			held = append(held, st.Name+": the rollback has failed")
-		case st.State == Waiting && s.work[i].settled:
+		case st.State == Waiting && (s.work[i].settled || s.hindrance(s.work[i].node) != nil || s.staysTooLong(&s.work[i])):
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Waiting:
 			return ""
 		}
 	}
 	return named(held)
+}
+
+// slotsStuck counts the slots that nodes hold on which nothing goes on.
+func (s *survey) slotsStuck() int {
+	n := 0
+	for i := range s.work {
+		if s.work[i].slot && s.work[i].stuck {
+			n++
+		}
+	}
+	return n
+}
+
+// staysTooLong reports whether a pod of ours that was to end is still on the node.
+func (s *survey) staysTooLong(w *work) bool {
+	return w.leaving && !w.leavingSince.IsZero() && !s.in.Now.Before(w.leavingSince.Add(StopSlack))
 }
 
 // wayOut is how a deletion goes on without the rollback.

@@ -33,14 +33,6 @@ func (s *survey) halted() string {
 	return "spec.startWithinSeconds is over"
 }
 
-// unselected is why the NodeJob is not for a node.
-func (s *survey) unselected(node *Node) string {
-	if !s.named.has(node) {
-		return "spec.nodeNames does not name it"
-	}
-	return "spec.nodeSelector does not match its labels"
-}
-
 // keptUntil is until when a pod is kept for its logs, whose end is on that record; zero when it is not.
 func (s *survey) keptUntil(pod *Pod, rec *record.Record) time.Time {
 	keep := s.in.Job.Spec.KeepPodsSeconds
@@ -50,14 +42,11 @@ func (s *survey) keptUntil(pod *Pod, rec *record.Record) time.Time {
 	if rec.Outcome == record.Rebooting {
 		return time.Time{} // the run goes on, with other pods
 	}
-	ended := rec.FinishedAt
+	ended := rec.EndedAt()
 	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
-		ended = rec.Rollback.FinishedAt
+		ended = rec.Rollback.EndedAt()
 	}
-	if ended.After(s.in.Now) {
-		ended = s.in.Now // nothing waits for a time that somebody else has written
-	}
-	return ended.Add(time.Duration(keep) * time.Second)
+	return s.past(ended).Add(time.Duration(keep) * time.Second)
 }
 
 // keep is true for a pod that stays although its end is on record. The finalizer comes off all the same: whoever
@@ -80,7 +69,7 @@ func (s *survey) dismiss(pod *Pod, why fate, w *work, p *Plan) {
 	if why == fateRecorded && s.keep(pod, w, p) {
 		return
 	}
-	p.Actions = append(p.Actions, Release{Pod: *pod})
+	p.Actions = append(p.Actions, Release{Pod: *pod, Unrecorded: why == fateRecorded && !onRecord(pod, w.node)})
 	w.leaving = true
 }
 
@@ -137,13 +126,10 @@ func (s *survey) lastEnd() time.Time {
 		if rec == nil {
 			continue
 		}
-		last = later(last, rec.FinishedAt)
+		last = later(last, s.past(rec.EndedAt()))
 		if rec.Rollback != nil {
-			last = later(last, rec.Rollback.FinishedAt)
+			last = later(last, s.past(rec.Rollback.EndedAt()))
 		}
-	}
-	if last.After(s.in.Now) {
-		return s.in.Now
 	}
 	return last
 }

@@ -96,16 +96,16 @@ func TestPodsAreKept(t *testing.T) {
 		want     []string
 		wantWake time.Time
 	}{
-		"its end is recorded, and it stays":             {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
-		"its end is on record, and it is let go":        {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
-		"it is kept":                                    {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
-		"its time is over":                              {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
-		"somebody has deleted it":                       {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
-		"the record is taken off, and it runs again":    {node: node, pod: failed, want: []string{"release a-pod"}},
-		"it is to be tried again, and makes room":       {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
-		"it has failed for good, and is kept":           {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
-		"the NodeJob is deleted":                        {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
-		"a record of a time to come keeps it no longer": {node: by(kept, record.Succeeded, -1000), pod: kept, wantWake: ago(-100)},
+		"its end is recorded, and it stays":           {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
+		"its end is on record, and it is let go":      {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
+		"it is kept":                                  {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
+		"its time is over":                            {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
+		"somebody has deleted it":                     {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
+		"the record is taken off, and it runs again":  {node: node, pod: failed, want: []string{"release a-pod"}},
+		"it is to be tried again, and makes room":     {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
+		"it has failed for good, and is kept":         {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
+		"the NodeJob is deleted":                      {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"a record of a time to come does not keep it": {node: by(kept, record.Succeeded, -1000), pod: kept, want: []string{"release a-pod"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,8 @@ type Input struct {
 	Job *v1alpha1.NodeJob
 	// Revision that the nodes should be done with; the last known one when an obstacle hides it.
 	Revision string
+	// Digest is task.Digest of the revision; "" where it is not known.
+	Digest string
 	// Obstacle keeps pods from being started; nil when nothing does.
 	Obstacle *Obstacle
 	Nodes    []Node
@@ -42,6 +44,11 @@ type Input struct {
 	GateKeys []string
 	// GateGap is why a node is not tainted in the request that creates it, and what to do; "" when it is.
 	GateGap string
+	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks where the task itself is a pod
+	// template, so that Obstacle does not speak for them; nil when it does not.
+	RunnerRefused *Obstacle
+	// Troubles are what only the manager has met on single nodes, by their UIDs.
+	Troubles map[types.UID]Trouble
 	// OwnNode is the node that the manager itself runs on; "" when that is none.
 	OwnNode string
 	Now     time.Time
@@ -110,8 +117,10 @@ type Pod struct {
 	// Recorded is true for a pod that was let go when its end was recorded, and kept for its logs. It is so also
 	// when the user has taken the record off the node meanwhile.
 	Recorded bool
-	// DeleteRequested is when its deletion was asked for; zero when it was not.
+	// DeleteRequested is when its deletion was asked for, zero when it was not, and DeleteGrace how long it has to end
+	// after that.
 	DeleteRequested time.Time
+	DeleteGrace     time.Duration
 	// Disrupted is since when the cluster marks it as disrupted (condition DisruptionTarget); zero
 	// when it does not.
 	Disrupted       time.Time
@@ -207,6 +216,8 @@ type NodeState struct {
 	Message string
 	// Until is when it changes by itself; zero when that is not known.
 	Until time.Time
+	// Unavailable is true for a node that uses disruption.maxUnavailable.
+	Unavailable bool
 }
 
 // StepNodes are the nodes that belong to a step of the rollout.
@@ -255,6 +266,9 @@ type Mark struct {
 	// GateClosed, GateOpened or Published.
 	Reason  string
 	Message string
+	// Before is the attempt that the node is prepared for; nil when it is for none. What the API server would refuse the pod
+	// of is not prepared.
+	Before *task.Attempt
 }
 
 // Evict asks for the eviction of pods from a node that is being drained.
@@ -272,7 +286,11 @@ type Stop struct {
 }
 
 // Release lets a pod go that needs no record, or has one.
-type Release struct{ Pod Pod }
+type Release struct {
+	Pod Pod
+	// Unrecorded is true for a pod that says that its end was recorded, while its node has no record of it.
+	Unrecorded bool
+}
 
 // Keep lets a pod go whose end is on record, and leaves it there for its logs.
 type Keep struct{ Pod Pod }
@@ -315,6 +333,7 @@ func Next(in Input) Plan {
 	s.hold(&p)
 	s.countDrains()
 	s.startWithinLimit(&p)
+	s.noteUnavailable(&p)
 	s.setAside(&p)
 	s.tend(&p)
 	p.Status = s.status(&p)

@@ -65,7 +65,7 @@ func goesOn(pod *Pod, node *Node) bool {
 func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
 
 func (s *survey) rebootDeadline(rec *record.Record) time.Time {
-	return rec.Reboot.StartedAt.Add(task.Timeout(s.in.Job, task.Reboot))
+	return s.past(rec.Reboot.StartedAt).Add(task.Timeout(s.in.Job, task.Reboot))
 }
 
 // judgeReboot says what the pod means that reboots its node. Its own end says little: the boot ID tells.
@@ -189,25 +189,19 @@ func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
 func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
-	if node.Ready != corev1.ConditionTrue {
+	backAt := s.past(rec.Reboot.BackAt)
+	switch isReady := node.Ready == corev1.ConditionTrue; {
+	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince)):
+		s.markBack(w, s.recordedAt(), "it is back", p)
 		return
-	}
-	if rec.Reboot.BackAt.IsZero() {
-		r := *rec
-		back := *rec.Reboot
-		back.BackAt = s.now().Time
-		r.Reboot = &back
-		mark := s.markOf(node, v1alpha1.ReasonSettling, "it is back")
-		mark.Record = &r
-		s.mark(w, mark, p)
+	case !isReady && !backAt.IsZero():
+		s.markBack(w, time.Time{}, "it is back and not Ready", p)
+		return
+	case !isReady:
 		return
 	}
 	seconds := valueOr(s.in.Job.Spec.Disruption.ReadySeconds, defaultReadySeconds)
-	until := rec.Reboot.BackAt
-	if since := node.ReadySince; !since.After(s.in.Now) { // a node's clock may be hours ahead when it boots
-		until = later(until, since)
-	}
-	until = until.Add(time.Duration(seconds) * time.Second)
+	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case s.in.Now.Before(until):
 		st.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
@@ -223,53 +217,66 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	}
 }
 
+func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
+
+// markBack notes since when the node is Ready in another boot.
+func (s *survey) markBack(w *work, at time.Time, message string, p *Plan) {
+	r := *w.node.On.Record
+	back := *r.Reboot
+	back.BackAt, back.ReadySince = at, w.node.ReadySince
+	r.Reboot = &back
+	mark := s.markOf(w.node, v1alpha1.ReasonSettling, message)
+	mark.Record = &r
+	s.mark(w, mark, p)
+}
+
 // pauses is true when the next pod of the run must not be made now.
 func (s *survey) pauses(phase task.Phase, leaving bool, w *work, st *NodeState, p *Plan) bool {
 	reason, message := absence(w.node)
-	rec := w.node.On.Record
+	rec, o := w.node.On.Record, s.obstacleFor(phase)
 	switch {
 	case reason != "":
 		st.Message = message
 	case leaving:
-	case s.hinders(phase) && !s.in.Now.Before(s.obstacle.RetryAt) && !s.obstacle.RetryAt.IsZero():
-		return false // one start shows whether it is still there
-	case s.hinders(phase):
-		s.obstructed++
-		st.Message = s.obstacle.Message
-		p.wake(s.obstacle.RetryAt)
-	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.FinishedAt, rec.Disruptions)):
+	case s.hindrance(w.node) != nil:
+		t := s.hindrance(w.node)
+		s.noteTrouble(w.node, t)
+		st.Message = t.Message
+		p.wake(t.RetryAt)
+	case o != nil && s.mayProbe(o, phase):
+		return false
+	case o != nil:
+		s.obstructs(o)
+		st.Message = o.Message
+		if s.in.Now.Before(o.RetryAt) {
+			p.wake(o.RetryAt)
+		}
+	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.EndedAt(), rec.Disruptions)):
 		st.Message = "the pod of the run was disrupted, and is made again"
-		p.wake(s.after(rec.FinishedAt, rec.Disruptions))
+		p.wake(s.after(rec.EndedAt(), rec.Disruptions))
 	default:
 		return false
 	}
 	return true
 }
 
-// hinders is true for an obstacle that keeps the next pod of a run from being made. The reboot needs nothing but a
-// pod, and what the NodeJob waits for before a run matters no more.
-func (s *survey) hinders(phase task.Phase) bool {
-	if s.obstacle == nil {
-		return false
-	}
-	switch s.obstacle.Reason {
-	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector,
-		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden:
-		return phase == task.Task
-	}
-	return phase != task.Reboot || !s.obstacle.RetryAt.IsZero()
+// mayProbe reports whether one start may show whether an obstacle is still there.
+func (s *survey) mayProbe(o *Obstacle, phase task.Phase) bool {
+	return !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt) && *s.startsLike(phase) == 0
 }
 
 // goOn starts the next pod of the run.
 func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
 	rec := w.node.On.Record
 	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
+	a.Gates = s.gateKeys(w.node)
 	if phase == task.Reboot {
 		a.BootID = rec.Reboot.FromBootID
 	} else {
 		a.Checks = rec
 	}
 	s.starts++
+	*s.startsLike(phase)++
 	p.Actions = append(p.Actions, Start{Attempt: *a})
 }
 

@@ -40,7 +40,7 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 		"if requested, and it is not":          {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
 		"a node that does not say which boot it is in cannot be rebooted": {
 			pod: func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" }, node: func(n *Node) { n.BootID = "" },
-			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report which boot it is in, so nobody could tell that it has rebooted, without label",
+			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report which boot it is in, so nobody could tell that it has rebooted",
 		},
 	}
 	for name, tt := range tests {
@@ -80,7 +80,7 @@ func TestReboot(t *testing.T) {
 		return recorded(record.Rebooting, append([]func(*record.Record){func(r *record.Record) { r.Reboot.FromBootID = "first" }}, changes...)...)
 	}
 	back := func(seconds int) func(*record.Record) {
-		return func(r *record.Record) { r.Reboot.BackAt = ago(seconds) }
+		return func(r *record.Record) { r.Reboot.BackAt, r.Reboot.ReadySince = ago(seconds), ago(30) }
 	}
 	disrupted := func(seconds int) func(*record.Record) {
 		return func(r *record.Record) { r.Disruptions, r.FinishedAt = 1, ago(seconds) }
@@ -123,15 +123,15 @@ func TestReboot(t *testing.T) {
 		},
 		"the pod could not reboot it": {
 			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(1, reported(outcome.ReasonRebootFailed))), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end, without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end"},
 		},
 		"it is not back in time": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
 		},
 		"and its pod has not ended": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
 		},
 		"it is back, and its pod is let go": {
 			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
@@ -144,7 +144,7 @@ func TestReboot(t *testing.T) {
 			node: []func(*Node){goesOn(back(15)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 5 * time.Second,
 		},
 		"it was away once more": {
-			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, wake: 8 * time.Second,
+			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
 		"it is done where nothing is to be checked": {
 			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
@@ -159,7 +159,7 @@ func TestReboot(t *testing.T) {
 		},
 		"the check fails": {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(exited(3)), reason: v1alpha1.ReasonVerifying,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end, without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"},
 		},
 		"the check is disrupted": {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonVerifying,
@@ -167,7 +167,7 @@ func TestReboot(t *testing.T) {
 		},
 		"it does not stay Ready in time": {
 			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (disruption.rebootTimeoutSeconds), without label"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
 		},
 		"the check of a run that somebody has taken off the node is let go": {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodLeaving, want: []string{"release n-pod"},
@@ -203,6 +203,7 @@ func TestThePodsOfARunWithAReboot(t *testing.T) {
 		t.Errorf("reboot %d leaves %q, want 2 to leave the boot on record", start.Number, start.BootID)
 	}
 	node.BootID, node.ReadySince, node.On.Record.Reboot.BackAt = "next", ago(100), ago(50)
+	node.On.Record.Reboot.ReadySince = ago(100)
 	start = Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node})).Actions[0].(Start).Attempt
 	if start.Checks != node.On.Record || start.BootID != "next" {
 		t.Errorf("the check is for %+v in %q", start.Checks, start.BootID)
@@ -223,7 +224,7 @@ func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
 func TestARunThatNoPodEndsKeepsThePodOnRecord(t *testing.T) {
 	for name, node := range map[string]Node{
 		"a reboot that is given up": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),
-		"one that is over":          newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt = ago(50) }), func(n *Node) { n.ReadySince = ago(50) }),
+		"one that is over":          newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt, r.Reboot.ReadySince = ago(50), ago(50) }), func(n *Node) { n.ReadySince = ago(50) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := newPod(node, exited(0), func(p *Pod) { p.UID = "earlier-pod" })

@@ -42,9 +42,9 @@ func (s *survey) standing(node *Node) standing {
 	switch {
 	case s.isRebooting(rec):
 		was.rebooting = true
-	case s.doneBy(label, s.in.Revision) && !(was.touched && goesOnAgain(rec)):
+	case s.doneBy(label, s.in.Revision) && !(was.touched && goesOnAgain(rec)), was.touched && s.doneBesideSkip(node):
 		was.done = true
-		was.proof = was.touched && label == s.in.Revision && rec.Outcome == record.Succeeded
+		was.proof = was.touched && rec.Outcome == record.Succeeded
 		s.runAgain(node, &was)
 	case was.touched && !s.void(rec):
 		was.failures, was.notBefore = s.setbacks(rec)
@@ -70,6 +70,13 @@ func (s *survey) doneBy(label, revision string) bool {
 	return label != "" && (label == revision || !valueOr(s.in.Job.Spec.Rerun.OnChange, true))
 }
 
+// doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was on the
+// node, and stayed there.
+func (s *survey) doneBesideSkip(node *Node) bool {
+	rec := node.On.Record
+	return rec.Outcome == record.Succeeded && node.On.Label != "" && rec.Label != rec.Revision
+}
+
 // goesOnAgain is true for a further run that has not ended: the label is that of the run before. A failure takes the
 // label off, so one that is there after it is somebody's, who skips the node.
 func goesOnAgain(rec *record.Record) bool { return rec.Again && rec.Outcome != record.Failed }
@@ -80,7 +87,7 @@ func (s *survey) runAgain(node *Node, was *standing) {
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
 		return // somebody says that it is done, and nothing is known of when and where
 	}
-	due := s.nextDue(node, rec.FinishedAt)
+	due := s.nextDue(node, s.past(rec.EndedAt()))
 	key := s.relabelled(node)
 	switch {
 	case rerun.OnReboot && differ(rec.BootID, node.BootID):
@@ -104,9 +111,6 @@ func (s *survey) nextDue(node *Node, finished time.Time) time.Time {
 	if seconds <= 0 {
 		return time.Time{}
 	}
-	if finished.After(s.in.Now) {
-		finished = s.in.Now // nothing waits for a time that somebody else has written
-	}
 	sum := sha256.Sum256([]byte(s.key + "/" + string(node.UID)))
 	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
 	earliest := finished.Unix() + (seconds+1)/2
@@ -118,16 +122,16 @@ func (s *survey) nextDue(node *Node, finished time.Time) time.Time {
 // rerun.onChange false, with any.
 func (s *survey) isAgain(node *Node, revision string) bool {
 	rec := node.On.Record
-	return s.doneBy(node.On.Label, revision) && rec != nil && (rec.Again || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Again || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.
 func (s *survey) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
-		return rec.Attempts, s.after(rec.FinishedAt, rec.Attempts)
+		return rec.Attempts, s.after(rec.EndedAt(), rec.Attempts)
 	case record.Disrupted:
-		return rec.Attempts, s.after(rec.FinishedAt, rec.Disruptions)
+		return rec.Attempts, s.after(rec.EndedAt(), rec.Disruptions)
 	case record.Rebooting:
 	case record.Succeeded:
 		// Done once, but the label is gone, or says something else than what is on record.

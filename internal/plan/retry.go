@@ -26,11 +26,7 @@ func (s *survey) backoff(n int32) time.Duration {
 	return min(wait, longest)
 }
 
-// after is when the next attempt may start after the n-th failure or disruption in a row. Somebody may
-// have written a time to come into the record: nothing waits for that.
-func (s *survey) after(finished time.Time, n int32) time.Time {
-	if finished.After(s.in.Now) {
-		finished = s.in.Now
-	}
-	return finished.Add(s.backoff(n))
+// after is when the next attempt may start after the n-th failure or disruption in a row.
+func (s *survey) after(ended time.Time, n int32) time.Time {
+	return s.past(ended).Add(s.backoff(n))
 }

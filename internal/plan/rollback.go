@@ -42,10 +42,10 @@ func (s *survey) undoing(rec *record.Record) undoing {
 	case record.Succeeded:
 		return undoing{done: true}
 	case record.Disrupted:
-		return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Disruptions)}
+		return undoing{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Disruptions)}
 	case record.Failed, record.Rebooting:
 	}
-	return undoing{failures: rb.Attempts, notBefore: s.after(rb.FinishedAt, rb.Attempts)}
+	return undoing{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
 }
 
 // settleRollback says how far the rollback is, and has it started when nothing keeps it from that.

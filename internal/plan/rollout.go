@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -22,10 +23,10 @@ func (s *survey) startWithinLimit(p *Plan) {
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
 	s.countAway(p.Nodes)
 	candidates := s.candidates(p.Nodes)
-	for k, i := range candidates {
+	for _, i := range candidates {
 		w, st := &s.work[i], &p.Nodes[i]
 		free := taken < s.slots || s.joined(w.node)
-		if s.obstacle != nil && s.starts+s.prepared > 0 {
+		if s.obstacleFor(w.start.Phase) != nil && *s.startsLike(w.start.Phase) > 0 {
 			// One start shows whether the obstacle is still there.
 			free = false
 		}
@@ -34,8 +35,12 @@ func (s *survey) startWithinLimit(p *Plan) {
 			w.start = nil
 			continue
 		}
-		if reason, message := s.mustNotDisrupt(w, len(candidates)-k-1); reason != "" {
-			st.set(Waiting, reason, message)
+		if reason, message := s.mustNotDisrupt(w); reason != "" {
+			if w.start.Phase == task.Task {
+				st.set(Waiting, reason, message)
+			} else {
+				st.Reason, st.Message = reason, message
+			}
 			w.start = nil
 			continue
 		}
@@ -74,7 +79,8 @@ func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
 	return matched, taken
 }
 
-// candidates are the nodes on which an attempt may start, in the order in which they do.
+// candidates are the nodes on which an attempt may start, in the order in which they do. A node on which something has
+// failed that only the manager knows of comes after all others: it must not keep them waiting.
 func (s *survey) candidates(nodes []NodeState) []int {
 	var candidates []int
 	for i := range nodes {
@@ -83,15 +89,27 @@ func (s *survey) candidates(nodes []NodeState) []int {
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(s.later(a)-s.later(b), s.triedAt(a).Compare(s.triedAt(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
 	return candidates
 }
+
+// later puts further runs after first ones: there may always be more of them than slots.
+func (s *survey) later(i int) int {
+	if s.work[i].repeats {
+		return 1
+	}
+	return 0
+}
+
+// triedAt orders nodes by the last try that was in vain; zero when there was none.
+func (s *survey) triedAt(i int) time.Time { return s.in.Troubles[s.work[i].node.UID].RetryAt }
 
 // begin starts the attempt of a node.
 func (s *survey) begin(i int, p *Plan) {
 	w, st := &s.work[i], &p.Nodes[i]
 	s.starts++
+	*s.startsLike(w.start.Phase)++
 	s.busy++
 	w.slot = true
 	w.start.Gates = s.gateKeys(w.node)
@@ -113,6 +131,8 @@ func (s *survey) rank(i int) int {
 		return 0
 	case s.inPreparation(w):
 		return 1
+	case w.stuck:
+		return 4 // it has had its time
 	case s.disrupts() && w.node.Name == s.in.OwnNode:
 		return 3
 	}

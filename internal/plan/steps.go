@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -71,7 +72,7 @@ func (s *survey) takeNodes(nodes []NodeState) {
 		st := &s.steps[k]
 		st.nodes = s.thatFit(st, pool)
 		if st.quota != nil {
-			st.nodes = s.choose(st.nodes, quota(st.quota, len(s.thatFit(st, matched))), nodes)
+			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.thatFit(st, matched))), nodes)
 		}
 		for _, i := range st.nodes {
 			s.work[i].step = k
@@ -94,6 +95,26 @@ func (s *survey) thatFit(st *step, nodes []int) []int {
 	return fits
 }
 
+// base is how many of the nodes a percentage of step k is of. Nodes that have joined since the step began do not count,
+// so that a step of a growing cluster can pass.
+func (s *survey) base(k int, matched []int) int {
+	if k > s.current {
+		return len(matched)
+	}
+	n := 0
+	for _, i := range matched {
+		if !s.joinedSince(i, s.rollout.StepStartedAt) {
+			n++
+		}
+	}
+	return n
+}
+
+// joinedSince reports whether a node was created after t, if t is set.
+func (s *survey) joinedSince(i int, t metav1.Time) bool {
+	return !t.IsZero() && s.work[i].node.Created.After(t.Time)
+}
+
 // quota is how many nodes of base a step is for, at least one.
 func quota(value *intstr.IntOrString, base int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, base, true)
@@ -108,16 +129,10 @@ func quota(value *intstr.IntOrString, base int) int {
 // come first, in the order in which they did: a choice that was made stays made, whoever joins or leaves.
 // One that failed is taken, but another takes its turn. The others come by age, since a node that joins
 // then changes nothing, spread over the zones.
-func (s *survey) choose(pool []int, want int, nodes []NodeState) []int {
-	var ran, fresh []int
-	for _, i := range pool {
-		switch {
-		case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):
-			ran = append(ran, i)
-		case startable(&nodes[i]):
-			fresh = append(fresh, i)
-		}
-	}
+//
+// While a step soaks, no node is taken that has joined since: that would begin the soak again.
+func (s *survey) choose(k, want int, nodes []NodeState) []int {
+	ran, fresh := s.choices(k, nodes)
 	slices.SortFunc(ran, func(a, b int) int {
 		return cmp.Or(cmp.Compare(s.claim(a, nodes), s.claim(b, nodes)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
@@ -128,13 +143,27 @@ func (s *survey) choose(pool []int, want int, nodes []NodeState) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if nodes[i].State != Failed {
+		if nodes[i].State != Failed && !s.work[i].stuck {
 			want--
 			inZone[zone(s.work[i].node)]++
 		}
 	}
 	s.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
+}
+
+// choices are the nodes of a step on which the revision has run, and those on which it may.
+func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
+	for _, i := range s.steps[k].nodes {
+		switch {
+		case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):
+			ran = append(ran, i)
+		case k == s.current && s.joinedSince(i, s.rollout.SoakingSince):
+		case startable(&nodes[i]):
+			fresh = append(fresh, i)
+		}
+	}
+	return ran, fresh
 }
 
 // claim orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
@@ -194,14 +223,23 @@ func (s *survey) reluctance(node *Node) int {
 	if node.Ready != corev1.ConditionTrue {
 		n += 2
 	}
-	if _, ok := node.Labels[controlPlaneLabel]; ok {
+	if isControlPlane(node) {
 		n += 4
 	}
 	return n
 }
 
-// controlPlaneLabel is set by kubeadm and most distributions. Source: k8s.io/kubernetes
-// cmd/kubeadm/app/constants, LabelNodeRoleControlPlane.
-const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+// controlPlaneLabel is set by kubeadm and most distributions, etcdLabel by RKE2 and k3s on nodes that only run etcd.
+// Source: k8s.io/kubernetes cmd/kubeadm/app/constants, LabelNodeRoleControlPlane.
+const (
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+	etcdLabel         = "node-role.kubernetes.io/etcd"
+)
+
+func isControlPlane(node *Node) bool {
+	_, runsControlPlane := node.Labels[controlPlaneLabel]
+	_, runsEtcd := node.Labels[etcdLabel]
+	return runsControlPlane || runsEtcd
+}
 
 func zone(node *Node) string { return node.Labels[corev1.LabelTopologyZone] }

@@ -156,6 +156,11 @@ func TestAdvance(t *testing.T) {
 	one := first(intstr.FromInt32(1))
 	soaked := one
 	soaked.SoakSeconds = 60
+	half, soakedTwo := intstr.FromString("50%"), first(intstr.FromInt32(2))
+	soakedTwo.SoakSeconds = 60
+	due := func(n *Node) { n.On.Record.FinishedAt = ago(3600) }
+	closedLater := ownTaint
+	closedLater.TimeAdded = &metav1.Time{Time: ago(600)}
 	z := newNode("z", made(5))
 	tests := map[string]struct {
 		change []func(*v1alpha1.NodeJob)
@@ -191,7 +196,12 @@ func TestAdvance(t *testing.T) {
 		"a time to come on record does not hold it": {
 			change:   []func(*v1alpha1.NodeJob){inSteps(rest)},
 			nodes:    []Node{newNode("z", recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = now.AddDate(50, 0, 0) }))},
-			wantStep: "rest", wantReason: v1alpha1.ReasonBackingOff, wantMessage: "the next attempt waits after one that failed or was disrupted", wantUntil: now.Add(10 * time.Second),
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"another API server's clock that is ahead makes it wait that much longer": {
+			change:   []func(*v1alpha1.NodeJob){inSteps(rest)},
+			nodes:    []Node{newNode("z", recorded(record.Disrupted, func(r *record.Record) { r.RecordedAt = now.Add(2 * time.Second) }))},
+			wantStep: "rest", wantReason: v1alpha1.ReasonBackingOff, wantMessage: "the next attempt waits after one that failed or was disrupted", wantUntil: now.Add(12 * time.Second),
 		},
 		"it starts when the soak is over": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done), z},
@@ -263,10 +273,58 @@ func TestAdvance(t *testing.T) {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("z", done)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonDone, wantProof: true,
 		},
-		"a node that joins when it is proven takes no slot": {
+		"a node that joins when it is proven takes no slot until it is Ready": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
+			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), newNode("z", made(5), sick)},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
+		},
+		"nor while the gate is closed since its creation": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce, gated(v1alpha1.GateSpec{})}, was: at("rest", provenSince(3600)),
+			nodes:    []Node{newNode("a", made(9000)), newNode("b", made(9000)), newNode("z", made(900), withTaints(ownTaint))},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
+		},
+		"one whose gate was closed later may carry workloads, and takes one": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce, gated(v1alpha1.GateSpec{})}, was: at("rest", provenSince(3600)),
+			nodes:    []Node{newNode("a", made(9000)), newNode("b", made(9000)), newNode("z", made(900), withTaints(closedLater))},
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+		},
+		"and so does one that is Ready": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+		},
+		"one that joined long ago, while nothing could start, does, too": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(90000)),
+			nodes:    []Node{newNode("a", made(99000)), newNode("b", made(99000)), newNode("z", made(80000), sick)},
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+		},
+		"a canary that is due again keeps nothing waiting": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), everySeconds(60)}, was: at("first"), nodes: []Node{newNode("a", done, due), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"and does not begin the soak again": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), everySeconds(60)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done, due), z},
+			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
+			wantUntil: now.Add(40 * time.Second), wantSoak: true,
+		},
+		"one that was disrupted in a further run does not, either": {
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Again = true }), labelled(rev)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"the revision is proven although a node is always due": {
+			change: []func(*v1alpha1.NodeJob){inSteps(rest), everySeconds(60)}, was: at("rest"), nodes: []Node{newNode("a", done, due), newNode("z", done, due)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
+		},
+		"nodes that join do not enlarge a step": {
+			change: []func(*v1alpha1.NodeJob){inSteps(first(half), rest)}, was: at("first"),
+			nodes:    []Node{newNode("a", made(900), done), newNode("b", made(900)), newNode("c", made(9)), newNode("d", made(9)), z},
+			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
+		},
+		"and do not begin its soak again": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soakedTwo, rest)}, was: at("first", soaking(20)),
+			nodes:    []Node{newNode("a", made(900), done), newNode("z", made(9))},
+			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
+			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
 		"one that is only selected since does": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
@@ -300,6 +358,10 @@ func mayFailNodes(n int32) func(*v1alpha1.NodeJob) {
 
 func promotedTo(step string) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) { j.Spec.Rollout.PromoteTo = step }
+}
+
+func everySeconds(seconds int32) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }
 }
 
 func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }

@@ -26,6 +26,7 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
 		ObservedGeneration: s.in.Job.Generation,
 		Revision:           s.in.Revision,
+		RevisionDigest:     s.in.Digest,
 		Nodes:              count(p.Nodes),
 		Failures:           s.boundedFailures(),
 		Drains:             s.drains,

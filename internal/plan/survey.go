@@ -48,10 +48,12 @@ type survey struct {
 	stopped bool
 	// slots is what rollout.maxConcurrent allows at once.
 	slots int
-	// draining counts the nodes that are being drained.
-	draining int
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons to drain them next.
+	draining, toDrain int
 	// away counts the nodes that are not there for others, of which mayBeAway may be disrupted.
 	away, mayBeAway int
+	// unavailable names the first of them, once it is asked for.
+	unavailable string
 	// gated counts the unfinished nodes that have the gate's taint.
 	gated int32
 	// unpublished are nodes that are done and on which something cannot be published.
@@ -71,6 +73,13 @@ type survey struct {
 	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
 	// keeps from starting.
 	starts, obstructed int32
+	// runnerObstructed counts those that only Input.RunnerRefused does.
+	runnerObstructed int32
+	// taskStarts and runnerStarts count the starts of this pass by what the API server may refuse alike (startsLike).
+	taskStarts, runnerStarts int32
+	// troubled are nodes with which the manager cannot go on, and troubleReason why not.
+	troubled      []string
+	troubleReason string
 }
 
 // work is what a pass finds out about a node beside its state.
@@ -81,6 +90,10 @@ type work struct {
 	since   time.Time
 	// proof is true when this revision has succeeded there.
 	proof bool
+	// stuck is true for a node that has kept others waiting for too long.
+	stuck bool
+	// repeats is true for a node that was done with this revision, and is to run it again or does.
+	repeats bool
 	// failed is true when the node counts against rollout.maxFailures.
 	failed bool
 	// exhausted is true when its record says so: no attempt is left.
@@ -91,6 +104,8 @@ type work struct {
 	slot bool
 	// leaving is true while a pod of ours on it has not gone, though nothing is to come of it.
 	leaving bool
+	// leavingSince is when it should have ended; zero when that is not known.
+	leavingSince time.Time
 	// kept are pods of it whose end is on record, and that are there for their logs.
 	kept []*Pod
 	// written is true when this pass writes a record on it: a second write would not know of the first.
@@ -162,9 +177,12 @@ func (s *survey) settle(node *Node, p *Plan) {
 	w := work{node: node, step: noStep}
 	standing := s.standing(node)
 	w.touched, w.since, w.proof = standing.touched, standing.since, standing.proof
+	w.repeats = standing.touched && !standing.done && s.isAgain(node, s.in.Revision)
+	w.proof = w.proof || w.repeats
 	s.settlePods(&w, &st, p)
 	leaving := w.leaving || s.in.Occupied[node.Name]
 	switch {
+	case w.stuck:
 	case !w.slot && standing.rebooting:
 		s.settleReboot(leaving, &w, &st, p)
 	case !w.slot:
@@ -172,6 +190,7 @@ func (s *survey) settle(node *Node, p *Plan) {
 	case standing.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // whatever it is that still runs there
 	}
+	s.judgeProgress(&w, standing, &st, p)
 	s.makeRoom(&w, &st, p)
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
@@ -186,31 +205,59 @@ func (s *survey) settlePods(w *work, st *NodeState, p *Plan) {
 		p.wake(v.until)
 		switch v.fate {
 		case fateLeaving:
-			w.leaving = true
+			w.leaving, w.leavingSince = true, pod.DeleteRequested.Add(pod.DeleteGrace)
 			continue
 		case fateOrphan, fateRecorded:
 			s.dismiss(pod, v.fate, w, p)
 			continue
 		case fateEnded:
-			p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
-			w.written = true
+			if s.writeEnd(w, pod, &v, st, p); w.stuck && pod.ended() {
+				continue // nothing runs there
+			}
 		case fateOverdue:
 			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case fateRuns:
 		}
 		w.slot = true
-		switch pod.Runs {
-		case task.Rollback:
-			s.noteRollback(w, v, st)
-		case task.Reboot:
-			s.noteRunning(w, pod, v, st)
-			st.Reason, st.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
-		case task.Verify:
-			s.noteRunning(w, pod, v, st)
-			st.Reason = v1alpha1.ReasonVerifying
-		case task.Task:
-			s.noteRunning(w, pod, v, st)
-		}
+		s.notePod(w, pod, v, st)
+	}
+}
+
+// notePod notes what is said of a node on which a pod holds a slot.
+func (s *survey) notePod(w *work, pod *Pod, v verdict, st *NodeState) {
+	if pod.Runs == task.Rollback {
+		s.noteRollback(w, v, st)
+		return
+	}
+	s.noteRunning(w, pod, v, st)
+	switch pod.Runs {
+	case task.Reboot:
+		st.Reason, st.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
+	case task.Verify:
+		st.Reason = v1alpha1.ReasonVerifying
+	case task.Task, task.Rollback:
+	}
+}
+
+// writeEnd records the end of an attempt, unless the API server does not let the manager do so.
+func (s *survey) writeEnd(w *work, pod *Pod, v *verdict, st *NodeState, p *Plan) {
+	if t := s.hindrance(w.node); t != nil && t.Reason == v1alpha1.ReasonRecordRefused {
+		v.message = t.Message
+		s.unrecorded(w, pod, t, st, p)
+		return
+	}
+	p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
+	w.written = true
+}
+
+// unrecorded is for a pod whose end the API server does not let the manager record. It keeps its slot, but not for ever.
+func (s *survey) unrecorded(w *work, pod *Pod, t *Trouble, st *NodeState, p *Plan) {
+	s.noteTrouble(w.node, t)
+	p.wake(t.RetryAt)
+	if s.overdue(s.deadline(pod), p) {
+		w.leaving = true
+		st.set(Waiting, t.Reason, t.Message)
+		s.failProgress(w, t.Message, st)
 	}
 }
 
@@ -237,62 +284,13 @@ func (s *survey) retrying(node *Node) {
 	}
 }
 
-func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
-	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod, Keep: s.keptUntil(pod, &r).After(s.in.Now)}
-	a.Record = &r
-	a.SetAside = node.On.Record != nil && node.On.Record.Cordoned
-	if pod.Runs == task.Rollback {
-		// A label that is there by now is the user's, who skips the node.
-		a.ResourceVersion = node.ResourceVersion
-		a.Final = r.Rollback.Outcome == record.Failed && r.Rollback.Attempts > s.retryLimit()
-		return a
-	}
-	if r.Outcome == record.Succeeded {
-		s.completes(node, &a.Change)
-	}
-	a.DropLabel = s.dropsLabel(node, &r)
-	a.Final = r.Outcome == record.Failed && r.Attempts > s.retryLimit()
-	if a.Shared() || pod.UID == "" {
-		a.ResourceVersion = node.ResourceVersion
-	}
-	return a
-}
-
-// dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the
-// node, and leaves the label of an earlier revision; so does a drain that was in vain. But one that another
-// machine has left behind would make this one look done.
-func (s *survey) dropsLabel(node *Node, r *record.Record) bool {
-	switch r.Outcome {
-	case record.Succeeded:
-		return false
-	case record.Failed:
-		return r.Reason != v1alpha1.ReasonDrainTimedOut || r.Again || s.replaced(node)
-	case record.Disrupted, record.Rebooting:
-	}
-	return s.replaced(node)
-}
-
-// completes adds to the record of a success what it brings about on the node, or makes a failure of it when
-// its results cannot be published.
-func (s *survey) completes(node *Node, c *record.Change) {
-	facts, reason, message := s.publish(node, c.Record)
-	if reason != "" {
-		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
-		return
-	}
-	c.Facts = facts
-	c.Record.Cordoned = false
-	c.Cordon = s.uncordon(node)
-	c.Taints = s.opened(node, true)
-	s.removeLabels(node, c)
-}
-
 // settleIdle gives a state to a node on which no attempt runs. The order of the questions is part
 // of the behaviour: what a node has on record counts before what keeps it from running.
 func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeState) {
 	node := w.node
 	if !s.selects(node) {
-		st.set(Excluded, v1alpha1.ReasonNotSelected, s.unselected(node))
+		reason, message := s.unselected(node)
+		st.set(Excluded, reason, message)
 		return
 	}
 	switch {
@@ -347,6 +345,7 @@ func (s *survey) attempt(node *Node, phase task.Phase, revision string, number i
 // mustWait says what keeps a node from starting an attempt now, if anything.
 func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore time.Time, st *NodeState) bool {
 	reason, message := absence(node)
+	o := s.obstacleFor(phase)
 	switch {
 	case reason != "":
 		st.set(Waiting, reason, message)
@@ -354,10 +353,15 @@ func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore 
 		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
 	case s.halted() != "" && s.in.Job.DeletionTimestamp.IsZero():
 		st.set(Waiting, v1alpha1.ReasonSuspended, s.halted())
-	case s.hinders(phase) && (s.obstacle.RetryAt.IsZero() || s.in.Now.Before(s.obstacle.RetryAt)):
-		s.obstructed++
-		st.set(Waiting, s.obstacle.Reason, s.obstacle.Message)
-		st.Until = s.obstacle.RetryAt
+	case o != nil && (o.RetryAt.IsZero() || s.in.Now.Before(o.RetryAt)):
+		s.obstructs(o)
+		st.set(Waiting, o.Reason, o.Message)
+		st.Until = o.RetryAt
+	case s.hindrance(node) != nil:
+		t := s.hindrance(node)
+		s.noteTrouble(node, t)
+		st.set(Waiting, t.Reason, t.Message)
+		st.Until = t.RetryAt
 	case s.in.Now.Before(notBefore):
 		st.set(Waiting, v1alpha1.ReasonBackingOff, "the next attempt waits after one that failed or was disrupted")
 		st.Until = notBefore

@@ -18,11 +18,13 @@ type Change struct {
 	UID types.UID
 	// Key of the NodeJob.
 	Key string
-	// Record to be written; nil leaves the one that is there. A success sets the label.
+	// Record to be written, with its seal; nil leaves the one that is there. A success sets the label.
 	Record *Record
 	// DropLabel takes away a label that is not true any more.
 	DropLabel bool
-	// Forget takes label and annotation away.
+	// KeepLabel leaves the label as it is although the record is of a success: it skips a later revision.
+	KeepLabel bool
+	// Forget removes the label, the annotation and its seal.
 	Forget bool
 	// RemoveLabels are other labels to be taken away.
 	RemoveLabels []string
@@ -61,17 +63,7 @@ func (c Change) Patch() []byte {
 	for _, key := range c.RemoveLabels {
 		labels[key] = nil
 	}
-	switch {
-	case c.Forget:
-		labels[c.Key], annotations[c.Key] = nil, nil
-	case c.Record != nil:
-		annotations[c.Key] = Encode(*c.Record)
-		if c.Record.Outcome == Succeeded {
-			labels[c.Key] = c.Record.Revision
-		} else if c.DropLabel {
-			labels[c.Key] = nil
-		}
-	}
+	c.recordInto(labels, annotations)
 	if c.Facts != nil {
 		c.Facts.into(labels, annotations)
 	}
@@ -90,6 +82,26 @@ func (c Change) Patch() []byte {
 		spec["taints"] = append([]corev1.Taint{}, c.Taints.All...)
 	}
 	return patchOf(meta, map[string]map[string]any{"labels": labels, "annotations": annotations}, spec)
+}
+
+// recordInto adds the record, its seal and the label to a patch.
+func (c Change) recordInto(labels, annotations map[string]any) {
+	if c.Forget {
+		labels[c.Key], labels[SealKey(c.Key)], annotations[c.Key] = nil, nil, nil
+		return
+	}
+	if c.Record == nil {
+		return
+	}
+	encoded := Encode(*c.Record)
+	annotations[c.Key], labels[SealKey(c.Key)] = encoded, Seal(encoded)
+	switch {
+	case c.KeepLabel:
+	case c.Record.Outcome == Succeeded:
+		labels[c.Key] = c.Record.Revision
+	case c.DropLabel:
+		labels[c.Key] = nil
+	}
 }
 
 func patchOf(meta map[string]any, lists map[string]map[string]any, spec map[string]any) []byte {

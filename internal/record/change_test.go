@@ -58,7 +58,9 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 		return r
 	}
 	labelled := func(node *corev1.Node) { node.Labels[key] = "earlier" }
-	annotated := func(node *corev1.Node) { node.Annotations[key] = "earlier" }
+	annotated := func(node *corev1.Node) {
+		node.Annotations[key], node.Labels[SealKey(key)] = "earlier", Seal("earlier")
+	}
 	tests := map[string]struct {
 		before []func(*corev1.Node)
 		patch  []byte
@@ -67,43 +69,47 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 		"a success sets label and annotation": {
 			patch: Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+				n.Labels[key] = whole().Revision
+				SetOn(n, key, of(Succeeded))
 			},
 		},
 		"a success writes over an earlier one": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+				n.Labels[key] = whole().Revision
+				SetOn(n, key, of(Succeeded))
 			},
 		},
 		"a success is a success, whatever is asked of the label": {
 			before: []func(*corev1.Node){labelled},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: true}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+				n.Labels[key] = whole().Revision
+				SetOn(n, key, of(Succeeded))
 			},
 		},
 		"a failure takes a label off that is not true any more": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
-			want:   func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
+			want:   func(n *corev1.Node) { SetOn(n, key, of(Failed)) },
 		},
 		"a failure where there was no label": {
 			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
-			want:  func(n *corev1.Node) { n.Annotations[key] = Encode(of(Failed)) },
+			want:  func(n *corev1.Node) { SetOn(n, key, of(Failed)) },
 		},
 		"a disruption leaves the label of an earlier revision": {
 			before: []func(*corev1.Node){labelled},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Disrupted)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = "earlier", Encode(of(Disrupted))
+				n.Labels[key] = "earlier"
+				SetOn(n, key, of(Disrupted))
 			},
 		},
 		"a node is cordoned with its record": {
 			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), ResourceVersion: "42", Cordon: &Cordon{By: []string{key, "ns.everynode.dev/other"}}}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Annotations[key] = Encode(of(Failed))
+				SetOn(n, key, of(Failed))
 				n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/job,ns.everynode.dev/other"
 			},
 		},
@@ -111,7 +117,8 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key }},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), ResourceVersion: "42", Cordon: &Cordon{}}.Patch(),
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = whole().Revision, Encode(of(Succeeded))
+				n.Labels[key] = whole().Revision
+				SetOn(n, key, of(Succeeded))
 				n.Spec.Unschedulable = false
 			},
 		},
@@ -148,7 +155,7 @@ func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
 	got := apply(t, bare, Change{UID: "node-uid", Key: key, Record: new(whole()), DropLabel: true}.Patch())
-	if got.Annotations[key] != Encode(whole()) || len(got.Labels) != 0 {
+	if read := Read(got.Labels, got.Annotations, key); read.Record == nil || read.Label != "" {
 		t.Errorf("labels %v, annotations %v", got.Labels, got.Annotations)
 	}
 	got = apply(t, bare, Change{UID: "node-uid", Key: key, Forget: true}.Patch())

@@ -59,7 +59,8 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 			before: func(n *corev1.Node) { n.Labels["example.com/needs"] = "setup" },
 			change: Change{Record: new(succeeded()), RemoveLabels: []string{"example.com/needs"}},
 			want: func(n *corev1.Node) {
-				n.Labels[key], n.Annotations[key] = succeeded().Revision, Encode(succeeded())
+				n.Labels[key] = succeeded().Revision
+				SetOn(n, key, succeeded())
 			},
 		},
 		"a gate is opened beside the taints of others": {
@@ -82,7 +83,8 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 			},
 			want: func(n *corev1.Node) {
 				published(n)
-				n.Labels[key], n.Annotations[key] = succeeded().Revision, Encode(succeeded())
+				n.Labels[key] = succeeded().Revision
+				SetOn(n, key, succeeded())
 				n.Spec.Unschedulable = false
 			},
 		},

@@ -6,6 +6,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,16 +46,23 @@ const (
 type Record struct {
 	// Revision that the last attempt ran.
 	Revision string `json:"revision"`
+	// Digest is the whole SHA-256 of what the revision abbreviates, in hexadecimal digits; "" where it is not known.
+	Digest string `json:"digest,omitempty"`
 	// Outcome of the last attempt.
 	Outcome Outcome `json:"outcome"`
 	// Attempts of this run that count: failures, and the success.
 	Attempts int32 `json:"attempts"`
 	// Disruptions in a row since the last attempt that counts.
 	Disruptions int32 `json:"disruptions,omitempty"`
+	// DisruptedSince is when the first of these disruptions was recorded.
+	DisruptedSince time.Time `json:"disruptedSince,omitzero"`
 	// StartedAt is when the last attempt began, in whole seconds.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// FinishedAt is when the last attempt ended, in whole seconds. Backoff counts from it.
+	// FinishedAt is when the last attempt ended, in whole seconds. Like StartedAt it is the node's word, and for display only.
 	FinishedAt time.Time `json:"finishedAt"`
+	// RecordedAt is when the manager recorded the end, in whole seconds of the API server's clock, rounded up. Backoff,
+	// schedules and time limits count from it.
+	RecordedAt time.Time `json:"recordedAt,omitzero"`
 	// ExitCode of the last attempt; nil when it never ended by itself.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// Reason in one word, "" for a success.
@@ -73,6 +82,8 @@ type Record struct {
 	// Again is true for a run on a node that was done with this revision already, as after a reboot: the label is
 	// that of the run before.
 	Again bool `json:"again,omitempty"`
+	// Label is the label that the manager has left on the node with this record. A label that differs is the user's.
+	Label string `json:"label,omitempty"`
 	// Untried is true for failures none of which has got as far as the task: there is nothing to be rolled back.
 	Untried bool `json:"untried,omitempty"`
 	// Reboot is how far the reboot is that belongs to the run; nil when there is none.
@@ -99,9 +110,10 @@ type Rollback struct {
 	Attempts int32 `json:"attempts"`
 	// Disruptions in a row since the last attempt that counts.
 	Disruptions int32 `json:"disruptions,omitempty"`
-	// StartedAt and FinishedAt are of the last attempt, in whole seconds.
+	// StartedAt, FinishedAt and RecordedAt are of the last attempt, as those of the record.
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt"`
+	RecordedAt time.Time `json:"recordedAt,omitzero"`
 	// ExitCode of the last attempt; nil when it never ended by itself.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// Reason in one word, "" for a success.
@@ -114,6 +126,19 @@ type Rollback struct {
 	PodUID types.UID `json:"podUID"`
 }
 
+// EndedAt is when the last attempt ended, for decisions: by the API server's clock where that is known.
+func (r *Record) EndedAt() time.Time { return firstTime(r.RecordedAt, r.FinishedAt) }
+
+// EndedAt is as that of the record.
+func (b *Rollback) EndedAt() time.Time { return firstTime(b.RecordedAt, b.FinishedAt) }
+
+func firstTime(t, otherwise time.Time) time.Time {
+	if t.IsZero() {
+		return otherwise
+	}
+	return t
+}
+
 // Reboot is how far a reboot is.
 type Reboot struct {
 	// StartedAt is when the task had ended, in whole seconds. The deadline counts from it.
@@ -122,6 +147,9 @@ type Reboot struct {
 	FromBootID string `json:"fromBootID"`
 	// BackAt is when the node was first seen Ready in another boot; zero before.
 	BackAt time.Time `json:"backAt,omitzero"`
+	// ReadySince is since when the node said then that it was Ready, by its own clock. Another time tells that it was not
+	// Ready in between.
+	ReadySince time.Time `json:"readySince,omitzero"`
 }
 
 // Drain is how far the drain of a failed node is.
@@ -161,12 +189,23 @@ func boundedRemoved(removed map[string]string) map[string]string {
 	return bounded
 }
 
+// isDigest reports whether s is a SHA-256 in hexadecimal digits.
+func isDigest(s string) bool {
+	sum, err := hex.DecodeString(s)
+	return err == nil && len(sum) == sha256.Size
+}
+
 // maxRollbackMessage bounds Rollback.Message, in bytes.
 const maxRollbackMessage = 512
 
 // bounded is r within the bounds of its fields. It shares nothing that it changes.
 func (r Record) bounded() Record {
-	r.StartedAt, r.FinishedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt)
+	r.StartedAt, r.FinishedAt, r.RecordedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt), wholeSeconds(r.RecordedAt)
+	r.Label = outcome.Clean(r.Label, validation.LabelValueMaxLength)
+	r.DisruptedSince = wholeSeconds(r.DisruptedSince)
+	if !isDigest(r.Digest) {
+		r.Digest = ""
+	}
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
 	// What was read from a node is written back to it, and anybody may have written it there.
@@ -177,14 +216,14 @@ func (r Record) bounded() Record {
 		b := *r.Rollback
 		b.Attempts, b.Disruptions = min(b.Attempts, maxCount), min(b.Disruptions, maxCount)
 		b.Retry, b.PodUID = outcome.Clean(b.Retry, 64), types.UID(outcome.Clean(string(b.PodUID), 64))
-		b.StartedAt, b.FinishedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt)
+		b.StartedAt, b.FinishedAt, b.RecordedAt = wholeSeconds(b.StartedAt), wholeSeconds(b.FinishedAt), wholeSeconds(b.RecordedAt)
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
 		r.Rollback = &b
 	}
 	r.Removed = boundedRemoved(r.Removed)
 	if r.Reboot != nil {
 		b := *r.Reboot
-		b.StartedAt, b.BackAt = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt)
+		b.StartedAt, b.BackAt, b.ReadySince = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt), wholeSeconds(b.ReadySince)
 		b.FromBootID = BoundID(b.FromBootID)
 		r.Reboot = &b
 	}
@@ -219,14 +258,14 @@ func Encode(r Record) string {
 		}
 	}
 	least := Record{
-		Revision: r.Revision, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions,
-		FinishedAt: r.FinishedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Again: r.Again, Untried: r.Untried, Reboot: r.Reboot, Removed: r.Removed,
+		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
+		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
+		Again: r.Again, Label: r.Label, Untried: r.Untried, Reboot: r.Reboot, Removed: r.Removed,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{
 			Outcome: b.Outcome, Attempts: b.Attempts, Disruptions: b.Disruptions,
-			FinishedAt: b.FinishedAt, Retry: b.Retry, PodUID: b.PodUID,
+			FinishedAt: b.FinishedAt, RecordedAt: b.RecordedAt, Retry: b.Retry, PodUID: b.PodUID,
 		}
 	}
 	return marshal(least)
@@ -303,18 +342,32 @@ type OnNode struct {
 	// Label is the revision that the node is done with, "" when there is no label. It is there by our
 	// record of a success, or because a user says so.
 	Label string
-	// Record is nil when there is no annotation, or none that can be read.
+	// Record is nil when there is no annotation, or none that the manager has written.
 	Record *Record
+	// Altered is true for an annotation that the label of SealKey does not vouch for: it was not written by the
+	// manager, and counts as none.
+	Altered bool
+	// Sealed is true while there is a seal. A node cannot write one, so something of the manager's is there.
+	Sealed bool
 	// Present is true when there is anything under the key, readable or not.
 	Present bool
 }
 
-// Read returns what labels and annotations of a node hold under key.
+// Read returns what labels and annotations of a node hold under key. A record without its seal is ignored: a node
+// can write its own annotations.
 func Read(labels, annotations map[string]string, key string) OnNode {
 	label, labelled := labels[key]
 	value, annotated := annotations[key]
-	on := OnNode{Label: label, Present: labelled || annotated}
-	if r, err := Decode(value); annotated && err == nil {
+	_, vouched := labels[SealKey(key)]
+	on := OnNode{Label: label, Sealed: vouched, Present: labelled || annotated || vouched}
+	if !annotated {
+		return on
+	}
+	if !sealed(labels, key, value) {
+		on.Altered = true
+		return on
+	}
+	if r, err := Decode(value); err == nil {
 		on.Record = &r
 	}
 	return on

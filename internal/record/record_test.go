@@ -258,8 +258,9 @@ func TestDecodeIgnoresFieldsOfTheFuture(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
-	const key = "ns.everynode.dev/job"
-	r := whole()
+	const key, sealKey = "ns.everynode.dev/job", "ns.everynode.node-restriction.kubernetes.io/job"
+	r, other := whole(), whole()
+	other.Attempts++
 	tests := map[string]struct {
 		labels, annotations map[string]string
 		want                OnNode
@@ -269,13 +270,28 @@ func TestRead(t *testing.T) {
 			annotations: map[string]string{"ns.everynode.dev/other": Encode(r)},
 		},
 		"label and annotation": {
-			labels:      map[string]string{key: "rev"},
+			labels:      map[string]string{key: "rev", sealKey: Seal(Encode(r))},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Label: "rev", Record: &r, Present: true},
+			want:        OnNode{Label: "rev", Record: &r, Sealed: true, Present: true},
 		},
 		"the label was taken off": {
+			labels:      map[string]string{sealKey: Seal(Encode(r))},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Record: &r, Present: true},
+			want:        OnNode{Record: &r, Sealed: true, Present: true},
+		},
+		"a record without a seal is ignored": {
+			labels:      map[string]string{key: "rev"},
+			annotations: map[string]string{key: Encode(r)},
+			want:        OnNode{Label: "rev", Altered: true, Present: true},
+		},
+		"a record with the seal of another is ignored": {
+			labels:      map[string]string{sealKey: Seal(Encode(other))},
+			annotations: map[string]string{key: Encode(r)},
+			want:        OnNode{Altered: true, Sealed: true, Present: true},
+		},
+		"a seal without its record is still there to be forgotten": {
+			labels: map[string]string{sealKey: Seal(Encode(r))},
+			want:   OnNode{Sealed: true, Present: true},
 		},
 		"a label set by hand": {
 			labels: map[string]string{key: "rev"},
@@ -286,12 +302,13 @@ func TestRead(t *testing.T) {
 			want:   OnNode{Present: true},
 		},
 		"an annotation that cannot be read is still there to be forgotten": {
+			labels:      map[string]string{sealKey: Seal("what")},
 			annotations: map[string]string{key: "what"},
-			want:        OnNode{Present: true},
+			want:        OnNode{Sealed: true, Present: true},
 		},
 		"an empty annotation is still there to be forgotten": {
 			annotations: map[string]string{key: ""},
-			want:        OnNode{Present: true},
+			want:        OnNode{Altered: true, Present: true},
 		},
 	}
 	for name, tt := range tests {

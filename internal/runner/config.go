@@ -19,6 +19,9 @@ const (
 	EnvTimeout           = "EVERYNODE_TIMEOUT"
 	EnvReboot            = "EVERYNODE_REBOOT"
 	EnvBootID            = "EVERYNODE_BOOT_ID"
+	EnvOutput            = "EVERYNODE_OUTPUT"
+	EnvMask              = "EVERYNODE_MASK"
+	EnvVersion           = "EVERYNODE_VERSION"
 
 	// EnvResults is what a script finds: the path of the file that takes its results.
 	EnvResults = "EVERYNODE_RESULTS"
@@ -66,6 +69,12 @@ type Config struct {
 	Reboot Reboot
 	// BootID is that of the boot which RebootNow is to end. In any other it does nothing.
 	BootID string
+	// NoOutput keeps what the scripts print out of the outcome.
+	NoOutput bool
+	// Secrets are the values of variables that must not be shown.
+	Secrets []string
+	// ManagerVersion is that of the manager that started the runner; "" where that is not known.
+	ManagerVersion string
 	// Environ is what the scripts get, without EnvResults.
 	Environ []string
 }
@@ -74,7 +83,7 @@ type Config struct {
 func ParseConfig(environ []string) (Config, error) {
 	own := map[string]string{
 		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
-		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "",
+		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "", EnvOutput: "", EnvMask: "", EnvVersion: "",
 	}
 	var c Config
 	for _, entry := range environ {
@@ -85,9 +94,21 @@ func ParseConfig(environ []string) (Config, error) {
 		}
 		c.Environ = append(c.Environ, entry)
 	}
-	c.Environ = withDefaults(c.Environ)
-
 	var err error
+	if c.Secrets, err = parseMask(own[EnvMask], c.Environ); err != nil {
+		return c, err
+	}
+	c.Environ = withDefaults(c.Environ)
+	c.ManagerVersion = own[EnvVersion]
+	switch own[EnvOutput] {
+	case "None":
+		c.NoOutput = true
+	case "", "Tail":
+	default:
+		// What keeps an output from being shown must not be overlooked.
+		return c, fmt.Errorf("%s is %q; give Tail or None, or leave it out", EnvOutput, own[EnvOutput])
+	}
+
 	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
 		return c, err
 	}
@@ -100,6 +121,21 @@ func ParseConfig(environ []string) (Config, error) {
 		err = fmt.Errorf("%s is %q; give %s, %s or %s, or leave it out", EnvReboot, c.Reboot, RebootAlways, RebootIfRequested, RebootNow)
 	}
 	return c, err
+}
+
+// parseMask returns the values of the variables that a JSON array names.
+func parseMask(array string, environ []string) ([]string, error) {
+	if array == "" {
+		return nil, nil
+	}
+	var names, values []string
+	if err := json.Unmarshal([]byte(array), &names); err != nil {
+		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", EnvMask, err)
+	}
+	for _, name := range names {
+		values = append(values, lookup(environ, name))
+	}
+	return values, nil
 }
 
 // parseBoot reads what RebootNow needs. Without the boot ID a container that is started twice would

@@ -46,6 +46,10 @@ func TestParseConfig(t *testing.T) {
 		"a reboot whose time limit is no number":  {env: []string{"EVERYNODE_REBOOT=Now", "EVERYNODE_BOOT_ID=a", "EVERYNODE_TIMEOUT=soon"}, wantErr: "EVERYNODE_TIMEOUT"},
 		"a reboot that nobody knows":              {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_REBOOT=now"}, wantErr: `EVERYNODE_REBOOT is "now"; give Always, IfRequested or Now, or leave it out`},
 		"a reboot that never comes is left out":   {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_REBOOT=Never"}, wantErr: `EVERYNODE_REBOOT is "Never"`},
+		"an output that is kept":                  {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_OUTPUT=Tail", "EVERYNODE_VERSION=v1"}, want: Config{Task: script("x", "/bin/sh"), ManagerVersion: "v1"}},
+		"an output that is not kept":              {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_OUTPUT=None"}, want: Config{Task: script("x", "/bin/sh"), NoOutput: true}},
+		"an output kept in an unknown way":        {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_OUTPUT=none"}, wantErr: `EVERYNODE_OUTPUT is "none"; give Tail or None, or leave it out`},
+		"names of secrets that are no JSON":       {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_MASK=A,B"}, wantErr: "reading EVERYNODE_MASK as a JSON array of strings"},
 		"a time limit of nothing":                 {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_TIMEOUT=0"}, wantErr: `EVERYNODE_TIMEOUT is "0"; give whole seconds, at least 1`},
 		"a time limit beyond all time":            {env: []string{"EVERYNODE_SCRIPT=x", "EVERYNODE_TIMEOUT=9999999999"}, wantErr: "EVERYNODE_TIMEOUT"},
 	}
@@ -70,5 +74,15 @@ func TestParseConfigKeepsPathAndHome(t *testing.T) {
 	got, err := ParseConfig([]string{"EVERYNODE_SCRIPT=x", "HOME=/home/me", "A=1=2", "PATH=/opt/bin", "EVERYNODE_RESULTS=/forged"})
 	if diff := cmp.Diff([]string{"HOME=/home/me", "A=1=2", "PATH=/opt/bin"}, got.Environ); diff != "" || err != nil {
 		t.Errorf("error %v, environment (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestParseConfigReadsSecrets(t *testing.T) {
+	got, err := ParseConfig([]string{"EVERYNODE_SCRIPT=x", "A=a=1", "B=b", `EVERYNODE_MASK=["B","A","MISSING"]`})
+	if diff := cmp.Diff([]string{"b", "a=1", ""}, got.Secrets); diff != "" || err != nil {
+		t.Errorf("error %v, secrets (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"A=a=1", "B=b", "HOME=/root", "PATH=" + defaultPath}, got.Environ); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 }

@@ -48,6 +48,7 @@ func asRunner(args []string) int {
 	return Run(Options{
 		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: environ,
 		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits, power: power,
+		Version: os.Getenv("TEST_VERSION"),
 	})
 }
 

@@ -13,14 +13,11 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// DefaultRunDir is where the pod mounts a volume of its own, shared by all its containers in turn.
-const DefaultRunDir = "/run/everynode"
-
 // A kubelet may start a container twice in one pod that says restartPolicy Never: where containerd is
 // restarted while it starts the container, the kubelet takes the start for a failed one and makes
 // another container, though the first runs. A task that restarts containerd in its first
-// milliseconds does just that. So the pod's volume remembers that the task has begun and how it
-// ended: the task runs once, and a second container reports what the first one found.
+// milliseconds does just that. So a directory that all containers of the pod share remembers that the task
+// has begun and how it ended: the task runs once, and a second container reports what the first one found.
 //
 //	lock      held by the container that runs the task, for as long as it lives
 //	started   there when the task has begun

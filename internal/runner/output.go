@@ -50,6 +50,7 @@ type pump struct {
 	to    io.Writer
 	tail  *tail
 	stall time.Duration
+	mask  *maskedStream // nil: nothing is masked
 
 	queue   chan []byte
 	dropped int // bytes; above 0 while dropping
@@ -57,10 +58,13 @@ type pump struct {
 	written chan struct{}
 }
 
-func startPump(from *os.File, to io.Writer, tail *tail, stall time.Duration) *pump {
+func startPump(from *os.File, to io.Writer, tail *tail, stall time.Duration, secrets *masker) *pump {
 	p := &pump{
 		from: from, to: to, tail: tail, stall: stall,
 		queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}),
+	}
+	if secrets != nil {
+		p.mask = &maskedStream{masker: secrets}
 	}
 	go p.readAll()
 	go p.writeAll()
@@ -72,9 +76,13 @@ func (p *pump) readAll() {
 	for {
 		chunk := make([]byte, chunkBytes)
 		n, err := p.from.Read(chunk)
-		if n > 0 {
-			p.tail.add(chunk[:n])
-			p.forward(chunk[:n])
+		chunk = chunk[:n]
+		if p.mask != nil {
+			chunk = p.mask.add(chunk, err != nil)
+		}
+		if len(chunk) > 0 {
+			p.tail.add(chunk)
+			p.forward(chunk)
 		}
 		if err != nil { // end of file, or the deadline that finish set
 			return

@@ -77,7 +77,7 @@ func TestPumpSaysWhatItDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := &gate{open: make(chan struct{}), out: newWatched()}
-	p := startPump(read, reader, &tail{}, 1)
+	p := startPump(read, reader, &tail{}, 1, nil)
 	chunk := strings.Repeat("x", chunkBytes)
 	for range 4 * queueChunks { // returns although nobody reads
 		if _, err := write.WriteString(chunk); err != nil {
@@ -104,7 +104,7 @@ func TestPumpDoesNotWaitForAStrangerWhoHoldsThePipe(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = write.Close() })
 	out := newWatched()
-	p := startPump(read, out, &tail{}, patience)
+	p := startPump(read, out, &tail{}, patience, nil)
 	if _, err := write.WriteString("last words"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/version"
 )
 
 // Options are what Run needs from main.
@@ -28,6 +30,8 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	// Started is when the time limit began.
 	Started time.Time
+	// Version of this program; "" where it is not known.
+	Version string
 	Limits  Limits
 
 	power *power // nil: the node's own
@@ -53,7 +57,7 @@ func Run(o Options) (exitCode int) {
 	if err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, &failure{outcome.ReasonBadConfiguration, err}), nil)
 	}
-	a := &attempt{Config: config, Options: o}
+	a := &attempt{Config: config, Options: o, secrets: newMasker(config.Secrets)}
 	a.supervisor = supervisor{limits: o.Limits, signals: signals, children: children}
 	if config.Timeout > 0 {
 		a.supervisor.deadline = time.After(time.Until(o.Started.Add(config.Timeout)))
@@ -137,6 +141,7 @@ type attempt struct {
 	supervisor supervisor
 	host       *hostThread
 	results    *os.File
+	secrets    *masker
 	notes      []string // what the outcome says beyond the scripts' own output
 }
 
@@ -153,10 +158,14 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	if a.Reboot == RebootNow {
 		work = a.rebootNode
 	}
+	if version.Differ(a.Version, a.ManagerVersion) {
+		a.note("this is everynode-runner %s, and the manager is %s: name the runner image of the manager's release in its flag --runner-image",
+			a.Version, a.ManagerVersion)
+	}
 	ended, err := work(io)
 	finish()
-	o.Message = strings.TrimRight(outcome.Clean(last.String(), outcome.MaxMessageBytes), "\n")
 	o.ExitCode, o.Reason = ended.code, ended.reason
+	o.Message = a.keptOutput(&last, ended)
 	if err != nil {
 		o = failed(o, err)
 		a.notes = append(a.notes, err.Error())
@@ -165,11 +174,22 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	return o, append([]string{}, a.notes...)
 }
 
+// keptOutput is what the outcome tells of what the scripts printed.
+func (a *attempt) keptOutput(last *tail, ended ending) string {
+	switch {
+	case !a.NoOutput:
+		return strings.TrimRight(outcome.Clean(last.String(), outcome.MaxMessageBytes), "\n")
+	case ended.code != 0:
+		return "the output is not kept (task.output: None)"
+	}
+	return ""
+}
+
 // addResults takes the results, and appends all notes to the message.
 func (a *attempt) addResults(o *outcome.Outcome) {
 	content, err := readResults(a.results)
 	if err == nil {
-		o.Results, o.Truncated, err = outcome.ParseResults(content)
+		o.Results, o.Truncated, err = a.parseResults(content)
 	}
 	if err != nil {
 		a.note("results: %v", err)
@@ -181,6 +201,29 @@ func (a *attempt) addResults(o *outcome.Outcome) {
 	for _, note := range a.notes {
 		o.Note(note)
 	}
+}
+
+// parseResults reads the results without the secrets in them. They are masked before they are cut: half a secret could
+// not be found. A request for a reboot stays one, also where a secret is "true".
+func (a *attempt) parseResults(content []byte) (results map[string]string, truncated bool, err error) {
+	if a.secrets == nil {
+		return outcome.ParseResults(content)
+	}
+	masked := []byte(a.secrets.text(string(content)))
+	if len(content) > outcome.MaxInputBytes { // it must still look as if it were too long
+		masked = append(masked, bytes.Repeat([]byte(" "), len(content)-len(masked))...)
+	}
+	results, truncated, err = outcome.ParseResults(masked)
+	for key, value := range results {
+		results[key] = a.secrets.text(value)
+	}
+	if plain, _, _ := outcome.ParseResults(content); outcome.RebootRequested(plain) {
+		if results == nil {
+			results = map[string]string{}
+		}
+		results[outcome.RebootKey] = outcome.RebootValue
+	}
+	return results, truncated, err
 }
 
 func (a *attempt) note(format string, args ...any) {
@@ -214,8 +257,8 @@ func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
 	if err != nil {
 		return stdio{}, nil, err
 	}
-	out := startPump(outRead, a.Stdout, last, a.Limits.Stall)
-	errs := startPump(errRead, a.Stderr, last, a.Limits.Stall)
+	out := startPump(outRead, a.Stdout, last, a.Limits.Stall, a.secrets)
+	errs := startPump(errRead, a.Stderr, last, a.Limits.Stall, a.secrets)
 	return stdio{null, outWrite, errWrite}, func() {
 		_ = outWrite.Close() // ours; the scripts' copies are closed with them
 		_ = errWrite.Close()

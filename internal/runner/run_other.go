@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// DefaultRunDir, see the Linux build.
-const DefaultRunDir = "/run/everynode"
-
 // Limits, see the Linux build.
 type Limits struct{}
 
@@ -25,6 +22,7 @@ type Options struct {
 	Environ        []string
 	Stdout, Stderr io.Writer
 	Started        time.Time
+	Version        string
 	Limits         Limits
 }
 

@@ -62,7 +62,7 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 			var got []string
 			for _, v := range Pod(job, src, a, options).Spec.Containers[0].Env {
 				switch v.Name {
-				case "WANT", "COPY", "EVERYNODE_NODEJOB", "EVERYNODE_NODE_NAME", "EVERYNODE_REVISION", "EVERYNODE_ATTEMPT":
+				case "WANT", "COPY", "EVERYNODE_NODEJOB", "EVERYNODE_NODE_NAME", "EVERYNODE_REVISION", "EVERYNODE_ATTEMPT", "EVERYNODE_VERSION":
 				default:
 					got = append(got, v.Name+"="+v.Value)
 				}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,7 +39,10 @@ const (
 
 	managedBy = "everynode"
 
-	runVolume = "run"
+	// runDir is where the runner notes what it has done for a later container of the pod: a kubelet may start two.
+	// Container runtimes share this file system among the containers of a pod. An emptyDir would do as well, but
+	// kubectl drain stops at a pod that has one, and the cluster autoscaler keeps the node.
+	runDir = "/dev/shm"
 )
 
 // Options are the installation's choices, the same for all NodeJobs.
@@ -47,6 +51,10 @@ type Options struct {
 	RunnerImage string
 	// PriorityClassName for pods whose template names none, such as system-node-critical.
 	PriorityClassName string
+	// MemoryLimit of scripts whose NodeJob sets none; zero for no limit.
+	MemoryLimit resource.Quantity
+	// Version of the manager, which the runner compares with its own; "" where that is not known.
+	Version string
 }
 
 // Phase is what of a NodeJob a pod runs.
@@ -159,7 +167,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
 		pod.Labels = maps.Clone(t.Labels)
 		pod.Annotations = maps.Clone(t.Annotations)
-		pod.Spec = templateSpec(t)
+		pod.Spec = templateSpec(t, job.Spec.Task.Output)
 	} else {
 		pod.Spec = scriptSpec(job, src, a, opts)
 	}
@@ -210,14 +218,14 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 
 // templateSpec is the user's pod, less what it must not have by accident: a service account token
 // that nobody asked for.
-func templateSpec(t *corev1.PodTemplateSpec) corev1.PodSpec {
+func templateSpec(t *corev1.PodTemplateSpec, output v1alpha1.OutputPolicy) corev1.PodSpec {
 	spec := *t.Spec.DeepCopy()
 	WithoutToken(&spec)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			if containers[i].TerminationMessagePolicy == "" {
-				// Without it, a task that writes no outcome has no last lines to show.
-				containers[i].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+			policy := &containers[i].TerminationMessagePolicy
+			if *policy == "" || output == v1alpha1.OutputNone {
+				*policy = messagePolicy(output)
 			}
 		}
 	}
@@ -239,6 +247,8 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	yes, no := true, false
 	root, grace := int64(0), int64(graceSeconds)
 	return corev1.PodSpec{
+		// On a node without the label kubernetes.io/os, the kubelet of another system rejects the pod by this.
+		OS:                            &corev1.PodOS{Name: corev1.Linux},
 		HostPID:                       true,
 		HostNetwork:                   true,
 		DNSPolicy:                     corev1.DNSDefault,
@@ -248,17 +258,16 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 		Containers: []corev1.Container{{
 			Name:                     ContainerName,
 			Image:                    opts.RunnerImage,
+			Args:                     []string{"--run-dir=" + runDir},
 			ImagePullPolicy:          corev1.PullIfNotPresent,
-			Env:                      scriptEnv(job, src, a),
-			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			// What the runner knows of an earlier container of this pod: a kubelet may start two.
-			VolumeMounts: []corev1.VolumeMount{{Name: runVolume, MountPath: "/run/everynode"}},
+			Env:                      scriptEnv(job, src, a, opts),
+			Resources:                resources(job, a.Phase, opts.MemoryLimit),
+			TerminationMessagePolicy: messagePolicy(job.Spec.Task.Output),
 			SecurityContext: &corev1.SecurityContext{
 				Privileged: &yes,
 				RunAsUser:  &root,
 			},
 		}},
-		Volumes: []corev1.Volume{{Name: runVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}
 }
 
@@ -271,18 +280,18 @@ func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
 }
 
 // scriptEnv is the runner's contract (docs/runner.md).
-func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
+func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if a.Phase != Reboot { // which needs nothing that may be missing
 		env = append(env, job.Spec.Task.Env...)
 	}
-	for _, v := range slices.Concat(phaseEnv(job, src, a), []corev1.EnvVar{
+	for _, v := range slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), []corev1.EnvVar{
 		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(Timeout(job, a.Phase) / time.Second))},
 		{Name: "EVERYNODE_NODEJOB", Value: job.Namespace + "/" + job.Name},
 		{Name: "EVERYNODE_NODE_NAME", Value: a.NodeName},
 		{Name: "EVERYNODE_REVISION", Value: a.Revision},
 		{Name: "EVERYNODE_ATTEMPT", Value: strconv.Itoa(int(a.Number))},
-	}) {
+	}, versionEnv(opts)) {
 		env = append(env, corev1.EnvVar{Name: v.Name, Value: literal(v.Value)})
 	}
 	return env

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,7 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pods in testdata anew")
 
-var options = Options{RunnerImage: "registry.example/everynode-runner:v1", PriorityClassName: "system-node-critical"}
+var options = Options{RunnerImage: "registry.example/everynode-runner:v1", PriorityClassName: "system-node-critical",
+	MemoryLimit: resource.MustParse("512Mi"), Version: "v1"}
 
 func attempt() Attempt {
 	return Attempt{
@@ -82,12 +84,14 @@ func TestPod(t *testing.T) {
 		src     Source
 		attempt Attempt
 	}{
-		"script":               {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true", Rollback: "false"}, attempt()},
-		"script-of-a-word":     {bare, Source{Script: "true"}, attempt()},
-		"template":             {templateJob(), Source{}, attempt()},
-		"template-that-has":    {ownTemplateJob(), Source{}, attempt()},
-		"rollback":             {withRollback(scriptJob()), Source{Script: "false", Verify: "false", Rollback: "echo $(WANT) $?"}, rollback()},
-		"rollback-of-template": {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
+		"script":                  {scriptJob(), Source{Script: "sysctl -w vm.max_map_count=$WANT", Verify: "true", Rollback: "false"}, attempt()},
+		"script-of-a-word":        {bare, Source{Script: "true"}, attempt()},
+		"template":                {templateJob(), Source{}, attempt()},
+		"template-that-has":       {ownTemplateJob(), Source{}, attempt()},
+		"script-without-output":   {withoutOutput(scriptJob()), Source{Script: "true", Verify: "true"}, attempt()},
+		"template-without-output": {withoutOutput(ownTemplateJob()), Source{}, attempt()},
+		"rollback":                {withRollback(scriptJob()), Source{Script: "false", Verify: "false", Rollback: "echo $(WANT) $?"}, rollback()},
+		"rollback-of-template":    {withRollback(templateJob()), Source{Rollback: "undo"}, deletion()},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +118,20 @@ func TestPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutOutput keeps no output, has a Secret, and resources of its own.
+func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	job.Spec.Task.Output = v1alpha1.OutputNone
+	if job.Spec.Task.Template == nil {
+		ref := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "$(A)"}
+		job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}})
+		job.Spec.Task.Resources = &v1alpha1.TaskResources{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("256Mi")},
+		}
+	}
+	return job
 }
 
 func withRollback(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {

@@ -41,10 +41,25 @@ type Source struct {
 	Contents []string
 }
 
+const (
+	// revisionDigits of a digest are the revision, as long as no other work has the same.
+	revisionDigits = 10
+	// longRevisionDigits are the revision otherwise. With 160 bits, other work of the same revision cannot be found.
+	longRevisionDigits = 40
+)
+
 // Revision is the short hash of what is executed: 10 characters, valid as a label's value. Same
-// revision, same work: it does not depend on where a script comes from, nor on who runs it, how
-// fast, how long, or what happens on failure: so the rollback is no part of it.
+// revision, same work, unless an author has searched for other work of the same hash: see LongRevision.
 func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
+	return Digest(spec, src)[:revisionDigits]
+}
+
+// LongRevision is the revision of work whose short one is taken by other work.
+func LongRevision(digest string) string { return digest[:longRevisionDigits] }
+
+// Digest is the SHA-256 of what is executed, in hexadecimal digits. It does not depend on where a script comes from,
+// nor on who runs it, how fast, how long, or what happens on failure: so the rollback is no part of it.
+func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	// Fields are only ever added here with omitempty: a value that changes for unchanged NodeJobs
 	// would run every task again on every node when Everynode is upgraded.
 	executed := struct {
@@ -73,7 +88,8 @@ func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 		// Only API types and strings: they came from JSON.
 		panic(fmt.Sprintf("encoding a task: %v", err))
 	}
-	return ShortHash(string(b))
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }
 
 // ShortHash is ten hexadecimal digits of a text, as names and revisions have them.

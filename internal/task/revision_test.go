@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -60,14 +61,18 @@ func TestRevision(t *testing.T) {
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.TTLSecondsAfterFinished, s.StartWithinSeconds, s.KeepPodsSeconds = &seconds, &seconds, 5
 		}, false},
-		"the time limit does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.TimeoutSeconds = &seconds }, false},
-		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
-		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
-		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
-		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
-		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
-		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
-		"deletionPolicy does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
+		"the time limit does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.TimeoutSeconds = &seconds }, false},
+		"resources do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
+			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+		}, false},
+		"what is kept of the output does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output = v1alpha1.OutputNone }, false},
+		"retry does not":                      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
+		"the rollout does not":                {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
+		"suspend does not":                    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
+		"rerun does not":                      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
+		"the choice of nodes does not":        {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
+		"tolerations do not":                  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
+		"deletionPolicy does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
 		"where the script comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Script = ""
 			s.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "a.sh"}}

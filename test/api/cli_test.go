@@ -125,7 +125,7 @@ Next      it runs again after a change of the task, or kubectl everynode -n NAME
 		"why it has not run": {[]string{"explain", "fails", "reading-2"}, 0, `NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
 
 State     Waiting, MaxFailuresExceeded, step canary
-Next      correct the task, or have it tried again on the nodes that failed with: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
+Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
 `, ""},
 		"the logs of pods that are gone": {[]string{"logs", "fails", "--failed"}, 0, "reading-1 | one\nreading-1 | two\\x1b[2J\n", "-- 1 pod is gone; the last lines that are on record:\n"},
 		"all that concerns a node":       {[]string{"explain", "reading-3"}, 0, "", ""},

@@ -42,7 +42,7 @@ Before    1 attempt failed before it
           | no space
           | the 2. time
 `
-	const next = "Next      have it tried again with: kubectl everynode -n NAMESPACE retry twice earlier-1; or leave it out with: kubectl everynode -n NAMESPACE skip twice earlier-1\n"
+	const next = "Next      retry it: kubectl everynode -n NAMESPACE retry twice earlier-1; or leave the node out: kubectl everynode -n NAMESPACE skip twice earlier-1\n"
 	config := w.kubeconfigOf(viewer(t)...)
 	var got told
 	w.eventually("the events are there", func() error {

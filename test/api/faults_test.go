@@ -296,7 +296,7 @@ func (w *world) keepManager(c *cut) {
 	w.t.Helper()
 	options, err := w.cacheOptions()
 	must(w.t, err)
-	stop, err := runManager(options, c.funcs(), &events.FakeRecorder{})
+	stop, err := runManager(options, c.funcs(), &events.FakeRecorder{}, time.Now)
 	must(w.t, err)
 	ended := make(chan struct{})
 	var keeping sync.WaitGroup
@@ -307,7 +307,7 @@ func (w *world) keepManager(c *cut) {
 			err := stop()
 			c.revive()
 			var startErr error
-			if stop, startErr = runManager(options, c.funcs(), &events.FakeRecorder{}); errors.Join(err, startErr) != nil {
+			if stop, startErr = runManager(options, c.funcs(), &events.FakeRecorder{}, time.Now); errors.Join(err, startErr) != nil {
 				w.t.Errorf("putting another manager in its place: %v", errors.Join(err, startErr))
 				return
 			}

@@ -120,13 +120,18 @@ type freshServer struct {
 	kubectl func(args string) error
 }
 
-func startFresh(t *testing.T) *freshServer {
+// startFresh starts one, with more of its flags as name=value.
+func startFresh(t *testing.T, flags ...string) *freshServer {
 	t.Helper()
 	f := &freshServer{world: &world{t: t, ctx: t.Context()}, env: &envtest.Environment{}}
 	f.env.ControlPlane.GetAPIServer().Configure().
 		Append("enable-admission-plugins", "NodeRestriction").
 		Append("disable-admission-plugins", "TaintNodesByCondition").
 		Set("authorization-mode", "Node", "RBAC")
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(flag, "=")
+		f.env.ControlPlane.GetAPIServer().Configure().Set(name, value)
+	}
 	cfg, err := f.env.Start()
 	t.Cleanup(func() { must(t, f.env.Stop()) })
 	must(t, err)

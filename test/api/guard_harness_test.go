@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -68,6 +68,9 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 type guarded struct {
 	*world
 	ds *appsv1.DaemonSet
+	mu sync.Mutex
+	// strangers are the labels of pods of other owners that have the labels of companions.
+	strangers []labels.Set
 }
 
 // newGuarded has nodes with a ready pod of DaemonSet storage each. It plays the kubelets, and the disruption controller.
@@ -93,10 +96,16 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 // daemonSet makes a DaemonSet for all nodes of the test.
 func (g *guarded) daemonSet(name string) *appsv1.DaemonSet {
 	g.t.Helper()
+	return g.daemonSetFor(name, func(*corev1.PodSpec) {})
+}
+
+func (g *guarded) daemonSetFor(name string, change func(*corev1.PodSpec)) *appsv1.DaemonSet {
+	g.t.Helper()
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: name}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	ds.Spec.Template.Labels = ds.Spec.Selector.MatchLabels
 	ds.Spec.Template.Spec = corev1.PodSpec{NodeSelector: map[string]string{"world": g.namespace}, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	change(&ds.Spec.Template.Spec)
 	must(g.t, admin.Create(g.ctx, ds))
 	return ds
 }
@@ -137,8 +146,8 @@ func (g *guarded) play() {
 		for range 8 {
 			group.Go(func() {
 				for event := range queue {
-					if event.Type != watch.Deleted && ctx.Err() == nil {
-						g.changed(event.Object)
+					if ctx.Err() == nil {
+						g.changed(event)
 					}
 				}
 			})
@@ -147,25 +156,76 @@ func (g *guarded) play() {
 	g.t.Cleanup(func() { cancel(); group.Wait() })
 }
 
-func (g *guarded) changed(o runtime.Object) {
-	switch o := o.(type) {
+func (g *guarded) changed(event watch.Event) {
+	gone := event.Type == watch.Deleted
+	switch o := event.Object.(type) {
 	case *corev1.Pod:
-		g.kubelet(o)
+		if !gone {
+			g.kubelet(o)
+		}
+		if o.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion && isForeign(o) {
+			g.recount()
+		}
 	case *policyv1.PodDisruptionBudget:
-		g.disruption(o)
+		if !gone {
+			g.disruption(o)
+		}
 	}
 }
 
 // disruption plays the disruption controller.
 func (g *guarded) disruption(b *policyv1.PodDisruptionBudget) {
-	if b.Status.ObservedGeneration == b.Generation {
+	healthy := 1 + g.foreign(b)
+	if b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == healthy {
 		return
 	}
 	b.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: b.Generation, ExpectedPods: 1, CurrentHealthy: 1,
-		DesiredHealthy: b.Spec.MinAvailable.IntVal, DisruptionsAllowed: 1 - b.Spec.MinAvailable.IntVal,
+		ObservedGeneration: b.Generation, ExpectedPods: healthy, CurrentHealthy: healthy,
+		DesiredHealthy: b.Spec.MinAvailable.IntVal, DisruptionsAllowed: max(healthy-b.Spec.MinAvailable.IntVal, 0),
 	}
 	_ = admin.Status().Update(g.ctx, b) // a conflict is followed by another event
+}
+
+func isForeign(pod *corev1.Pod) bool {
+	ref := metav1.GetControllerOf(pod)
+	return ref == nil || ref.Kind != "NodeGuard"
+}
+
+// foreign counts the pods of other owners that a budget selects.
+func (g *guarded) foreign(b *policyv1.PodDisruptionBudget) int32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := int32(0)
+	for _, pod := range g.strangers {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && selector.Matches(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// recount looks at the pods of other owners again, and brings all budgets up to date.
+func (g *guarded) recount() {
+	var pods corev1.PodList
+	if err := admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}); err != nil {
+		return
+	}
+	var strangers []labels.Set
+	for i := range pods.Items {
+		if isForeign(&pods.Items[i]) {
+			strangers = append(strangers, pods.Items[i].Labels)
+		}
+	}
+	g.mu.Lock()
+	g.strangers = strangers
+	g.mu.Unlock()
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)); err != nil {
+		return
+	}
+	for i := range budgets.Items {
+		g.disruption(&budgets.Items[i])
+	}
 }
 
 func (g *guarded) kubelet(pod *corev1.Pod) {
@@ -217,7 +277,7 @@ func (g *guarded) companion(node string) *corev1.Pod {
 	var pods corev1.PodList
 	must(g.t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}))
 	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName == node {
+		if pods.Items[i].Spec.NodeName == node && !isForeign(&pods.Items[i]) {
 			return &pods.Items[i]
 		}
 	}

@@ -248,12 +248,12 @@ func TestADrainAmongAThousandNodes(t *testing.T) {
 	startGuards(t, c.funcs())
 	g.guard(nil)
 	began = time.Now()
-	for int(g.live().Status.Nodes.Ready) < nodes {
-		if time.Since(began) > 4*time.Minute {
-			t.Fatalf("the status is %+v", g.live().Status.Nodes)
+	g.within(4*time.Minute, 100*time.Millisecond, "all nodes are guarded", func() error {
+		if status := g.live().Status.Nodes; int(status.Ready) < nodes {
+			return fmt.Errorf("the status is %+v", status)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	})
 	t.Logf("%d nodes are guarded after %s, with %d writes", nodes, time.Since(began).Round(time.Millisecond), c.total.Load())
 	before := c.total.Load()
 	began = time.Now()

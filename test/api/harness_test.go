@@ -10,12 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,20 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/record"
-	"github.com/everynode/everynode/internal/task"
 )
 
 var (
@@ -66,6 +57,7 @@ func run(m *testing.M) int {
 		ErrorIfCRDPathMissing: true,
 		Scheme:                scheme,
 	}
+	asNodesAreServed(env)
 	cfg, err := env.Start()
 	defer func() {
 		if err := env.Stop(); err != nil { // also when only the CRD was refused
@@ -122,63 +114,6 @@ func managerConfig() (*rest.Config, error) {
 	config.Wrap(used.through)
 	used.role = role
 	return config, nil
-}
-
-// startManager runs a manager until stop is called or the test ends. stop is a sudden end: nothing
-// that the manager remembers outlives it.
-func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
-	t.Helper()
-	cacheOptions, err := controller.CacheOptions()
-	must(t, err)
-	end, err := runManager(cacheOptions, faults, nil)
-	must(t, err)
-	stop = func() {
-		if err := end(); err != nil {
-			t.Errorf("running the manager: %v", err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
-}
-
-// runManager runs a manager until stop is called. Its events go to the API server, unless there is a
-// recorder for them.
-func runManager(cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder) (stop func() error, err error) {
-	skip := true
-	mgr, err := ctrl.NewManager(asManager, ctrl.Options{
-		Scheme:     scheme,
-		Cache:      cacheOptions,
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &skip},
-		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			c, err := client.NewWithWatch(cfg, opts)
-			if err != nil {
-				return nil, err
-			}
-			return interceptor.NewClient(c, faults), nil
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if recorder == nil {
-		recorder = mgr.GetEventRecorder("everynode")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), recorder,
-		controller.NewMetrics(prometheus.NewRegistry()),
-		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
-	r.PollInterval = time.Second
-	if err := r.SetupWithManager(ctx, mgr); err != nil {
-		cancel()
-		return nil, err
-	}
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	return sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	}), nil
 }
 
 // world is one test's namespace, nodes and NodeJob.
@@ -271,10 +206,16 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 	}
 }
 
-// eventually waits until check returns nil, and fails with its last error.
+// eventually waits up to 20 seconds until check returns nil, and fails with its last error.
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	w.within(20*time.Second, 20*time.Millisecond, what, check)
+}
+
+// within is eventually with a limit and a pause between two checks: long, and not to load the API server, for many objects.
+func (w *world) within(limit, pause time.Duration, what string, check func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {
@@ -283,7 +224,7 @@ func (w *world) eventually(what string, check func() error) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("waiting until %s: %v", what, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

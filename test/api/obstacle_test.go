@@ -64,7 +64,7 @@ func TestANamespaceThatForbidsThePodIsNamedAndTheTaskGoesOnWhenItAllows(t *testi
 	startManager(t, noFaults)
 	w.node("ps-1")
 	w.node("ps-2")
-	w.job("forbidden", nil)
+	w.job("forbidden", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") }) // which is tried first changes
 	c := w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity", "kubectl label namespace "+w.namespace+" pod-security.kubernetes.io/enforce=privileged")
 

@@ -158,8 +158,8 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	node := w.liveNode("due-1")
 	key := v1alpha1.RecordKey(w.namespace, "due")
 	rec := *record.Read(node.Labels, node.Annotations, key).Record
-	rec.FinishedAt, rec.StartedAt = rec.FinishedAt.Add(-time.Hour), rec.StartedAt.Add(-time.Hour)
-	node.Annotations[key] = record.Encode(rec)
+	rec.FinishedAt, rec.StartedAt, rec.RecordedAt = rec.FinishedAt.Add(-time.Hour), rec.StartedAt.Add(-time.Hour), rec.RecordedAt.Add(-time.Hour)
+	record.SetOn(node, key, rec)
 	must(t, admin.Update(w.ctx, node))
 	w.end(w.podOn("due-1"), 0, "")
 	w.eventually("it was done just now", func() error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/record"
 )
 
 func TestARunThatCannotBegin(t *testing.T) {
@@ -39,7 +40,7 @@ func TestARunThatCannotBegin(t *testing.T) {
 		"an unknown node":                    {[]string{"run", "begin-9", "--", "true"}, cli.ExitNotFound, "there is no node begin-9; there are begin-1"},
 		"labels that no node has":            {[]string{"run", "-l", "no=such", "--", "true"}, cli.ExitNotFound, "no node has the labels -l no=such"},
 		"a selector that is none":            {[]string{"run", "-l", "a in b", "--", "true"}, cli.ExitUsage, "is no selector"},
-		"two nodes, and nobody to ask":       {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "give --yes if it is meant"},
+		"two nodes, and nobody to ask":       {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "To confirm, give --yes"},
 		"a node from which nothing is heard": {[]string{"run", "begin-3", "--", "true"}, cli.ExitNodesFailed, "nothing was run: begin-3: nothing is heard from it since"},
 		"an argument that is no text":        {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cli.ExitUsage, "argument 1 of the command is no UTF-8"},
 		"a script that is no text":           {[]string{"run", "begin-1", "-f", script}, cli.ExitUsage, "is no text in UTF-8"},
@@ -129,13 +130,14 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	got = w.everynode(config, args...)
 	const key = "NAMESPACE.everynode.dev/old"
 	wantTold(t, "run when it is gone", told{cli.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
-		"It would be taken for that of this run. Give another --name, or none; or take the records off: kubectl label nodes --all " + key + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
+		"It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all " + key + "- " + record.SealKey(key) + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it was made all the same: %v", err)
 	}
 	// On a node without a record nothing is in the way; and what the message says clears it.
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-1"}},
-		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%[1]q:null},"annotations":{%[1]q:null}}}`, v1alpha1.RecordKey(w.namespace, "old")))))
+		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%[1]q:null,%[2]q:null},"annotations":{%[1]q:null}}}`,
+			v1alpha1.RecordKey(w.namespace, "old"), record.SealKey(v1alpha1.RecordKey(w.namespace, "old"))))))
 	ended := make(chan told)
 	go func() { ended <- w.everynode(config, args...) }()
 	for _, node := range []string{"old-1", "old-2"} {

@@ -23,7 +23,7 @@ import (
 // TestTheSamplesAreAccepted : those too that the demo does not apply.
 func TestTheSamplesAreAccepted(t *testing.T) {
 	w := newWorld(t)
-	files, jobs := w.accept("../../config/samples/*.yaml", "Kustomization", "Namespace")
+	files, jobs := w.accept("../../config/samples/*.yaml", "Kustomization", "Namespace", "ResourceQuota")
 	if len(jobs) < 3 {
 		t.Errorf("%d samples were found in %v", len(jobs), files)
 	}

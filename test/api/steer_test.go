@@ -152,10 +152,10 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		}
 		return nil
 	})
-	onNodes := "Nothing of this belongs into Git: it is on the nodes.\n"
+	onNodes := "With GitOps, commit nothing: the change is on the nodes.\n"
 	wantTold(t, "retry on nodes", told{0, "node steer-1: nothing to change: it is done there; rerun runs it again\n" +
-		"node steer-2: is tried again from the beginning: annotation " + key + " taken off\n" +
-		"node steer-3: nothing to change: it has not run there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
+		"node steer-2: is tried again from the beginning: annotation " + key + " removed with its seal\n" +
+		"node steer-3: nothing to change: no attempt has ended there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
 	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
 	w.eventually("it has failed again", func() error {
 		if on := w.recordOn("steered", "steer-2"); on.Record == nil || on.Record.Outcome != record.Failed {
@@ -168,16 +168,13 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 	if got.code != 3 || got.out != "node steer-2: counts as done without a run: label "+key+"="+revision+"\n" || !strings.HasPrefix(got.err, "node steer-9: there is no node steer-9; there are steer-") {
 		t.Errorf("skip: %+v", got)
 	}
-	got = w.everynode(config, "skip", "steered", "steer-2")
-	if got.code != 0 || got.out != "node steer-2: nothing to change: it counts as done with revision "+revision+" already\n" {
-		t.Errorf("skip again: %+v", got)
-	}
+	wantTold(t, "skip again", told{0, "node steer-2: nothing to change: it counts as done with revision " + revision + " already\n", ""}, w.everynode(config, "skip", "steered", "steer-2"))
 	got = w.everynode(config, "rerun", "steered")
-	if got.code != 7 || !strings.HasPrefix(got.err, "error: Run NAMESPACE/steered again on 2 nodes: steer-1, steer-2? Nobody can be asked") {
+	if got.code != 7 || got.err != "error: the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run NAMESPACE/steered again on 2 nodes: steer-1, steer-2\n" {
 		t.Errorf("rerun of all: %+v", got)
 	}
 	got = w.everynode(config, "rerun", "steered", "steer-1", "steer-3")
-	if got.code != 0 || got.out != "node steer-1: runs again: label "+key+" taken off\nnode steer-3: nothing to change: it is not done there, and runs anyway when its turn comes\n" {
+	if got.code != 0 || got.out != "node steer-1: runs again: label "+key+" removed\nnode steer-3: nothing to change: it is not done there, and runs anyway when its turn comes\n" {
 		t.Errorf("rerun: %+v", got)
 	}
 	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
@@ -191,7 +188,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		}
 	}
 	wantTold(t, "abort", told{0, "nodejob steered: paused: spec.suspend false -> true\nnode steer-3: what runs there is ended\n",
-		"On 1 node it runs, and may end. To stop that too: kubectl everynode abort steered -n NAMESPACE\nWith GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
+		"With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
 	w.eventually("the pod is being deleted", func() error {
 		var live corev1.Pod
 		err := admin.Get(w.ctx, client.ObjectKeyFromObject(third), &live)
@@ -240,6 +237,11 @@ func TestAbortWithRollback(t *testing.T) {
 	if pod.Labels[v1alpha1.PhaseLabel] != "rollback" {
 		t.Errorf("the pod is for the %s", pod.Labels[v1alpha1.PhaseLabel])
 	}
+	got = w.everynode(config, "skip", "undo", "undo-1")
+	if got.code != 2 || !strings.HasPrefix(got.err, "error: NodeJob NAMESPACE/undo is being deleted, and runs its task nowhere any more.") {
+		t.Errorf("skip of one that is being deleted: %+v", got)
+	}
+	wantText(t, w.everynode(config, "explain", "undo", "undo-1").out, "NAMESPACE/undo is being deleted (deletionPolicy RollBack); on undo-1: ")
 	wantTold(t, "abort --rollback again", told{0, "nodejob undo: nothing to change: it is being rolled back already\n", ""}, w.everynode(config, "abort", "undo", "--rollback"))
 	w.end(pod, 0, `{"exitCode":0}`)
 	w.gone(job)

@@ -86,6 +86,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"promotion to no step":                         {spec: `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: 1}, {name: b}], promoteTo: canary}}`, wantMessage: "rollout.promoteTo must be the name of one of rollout.steps"},
 		"promotion to none of the default steps":       {spec: `{task: {script: "true"}, rollout: {promoteTo: prod}}`, wantMessage: "without steps of your own these are canary and all"},
 		"more failures than nodes":                     {spec: `{task: {script: "true"}, rollout: {maxFailures: "101%"}}`, wantMessage: `rollout.maxFailures must be a number of nodes of at least 0, or a percentage from "0%" to "100%"`},
+		"a progress deadline that is too short":        {spec: `{task: {script: "true"}, rollout: {progressDeadlineSeconds: 59}}`, wantMessage: "rollout.progressDeadlineSeconds must be at least 60, or 0 for no limit"},
 		"fewer failures than none":                     {spec: `{task: {script: "true"}, rollout: {maxFailures: -1}}`, wantMessage: "rollout.maxFailures must be a number"},
 		"a number of failures that is no number":       {spec: `{task: {script: "true"}, rollout: {maxFailures: x}}`, wantMessage: "rollout.maxFailures must be a number"},
 		"a deletion that undoes with nothing to undo":  {spec: `{task: {script: "true"}, deletionPolicy: RollBack}`, wantMessage: "write the script that undoes the task, or use Forget or Retain"},
@@ -98,6 +99,19 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a drain that takes no time":                   {spec: `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
 		"something else to do with failed nodes":       {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "Leave", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label": {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
+
+		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and disruption.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
+		"a reboot of Windows":   {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, disruption: {reboot: Always}}`, wantMessage: "work on Linux nodes only"},
+
+		"resources for a template":                   {spec: `task: {resources: {}, template: {spec: {containers: [{name: a, image: b}]}}}`, wantMessage: "with task.template, set resources in the template's containers"},
+		"a limit of a device":                        {spec: `task: {script: "true", resources: {limits: {vendor.example/gpu: 1}}}`, wantMessage: "task.resources.limits takes cpu, memory and ephemeral-storage: for other resources use task.template"},
+		"a request of a device":                      {spec: `task: {script: "true", resources: {requests: {vendor.example/gpu: 1}}}`, wantMessage: "task.resources.requests takes cpu, memory and ephemeral-storage"},
+		"a request above its limit":                  {spec: `task: {script: "true", resources: {requests: {memory: 1Gi}, limits: {memory: 512Mi}}}`, wantMessage: "lower the request or raise the limit"},
+		"a limit of memory that is too low to start": {spec: `task: {script: "true", resources: {limits: {memory: 512}}}`, wantMessage: "must be at least 32Mi, since the runner itself needs some: 512 are bytes and 512Mi are mebibytes"},
+		"a limit of nothing":                         {spec: `task: {script: "true", resources: {limits: {cpu: 0}}}`, wantMessage: "a limit in task.resources.limits must be above 0: leave it out for the default"},
+		"a request of less than nothing":             {spec: `task: {script: "true", resources: {requests: {cpu: -1}}}`, wantMessage: "a request in task.resources.requests must be at least 0"},
+		"a limit that is no quantity":                {spec: `task: {script: "true", resources: {limits: {memory: much}}}`, wantMessage: "spec.task.resources.limits.memory"},
+		"an output that is kept in another way":      {spec: `task: {script: "true", output: All}`, wantMessage: `supported values: "Tail", "None"`},
 
 		"a fact that goes nowhere":                     {spec: withTask(`publish: [{result: a}]`), wantMessage: "set exactly one of annotation and label: the key that the result is published under"},
 		"a fact that goes to both":                     {spec: withTask(`publish: [{result: a, annotation: b, label: c}]`), wantMessage: "set exactly one of annotation and label"},
@@ -194,6 +208,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"as many steps as allowed":                    `{task: {script: "true"}, rollout: {steps: [` + list("{name: s%d, nodes: 1}", 15) + `, {name: all}]}}`,
 		"a step of all nodes":                         `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "100%", soakSeconds: 604800}, {name: b}]}}`,
 		"a step of some of the nodes that it selects": `{task: {script: "true"}, rollout: {steps: [{name: a, nodes: "1%", nodeSelector: {matchLabels: {c: d}}}, {name: b}]}}`,
+		"no progress deadline":                        `{task: {script: "true"}, rollout: {progressDeadlineSeconds: 0}}`,
 		"no failures":                                 `{task: {script: "true"}, rollout: {maxFailures: "0%"}}`,
 		"any number of failures":                      `{task: {script: "true"}, rollout: {maxFailures: "100%"}}`,
 		"a deletion that undoes":                      `{task: {script: "true"}, deletionPolicy: RollBack, rollback: {script: "true"}}`,
@@ -220,6 +235,11 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a run never":                             withTask(`rerun: {everySeconds: 0}`),
 		"a run once a year":                       withTask(`rerun: {everySeconds: 31536000}`),
 		"content of one name and two kinds":       withTask(`rerun: {onChangeOf: [{kind: Secret, name: a}, {kind: ConfigMap, name: a}]}`),
+		"resources":                               `task: {script: "true", resources: {requests: {memory: 64Mi, cpu: 0}, limits: {memory: 67108864, cpu: "1.5", ephemeral-storage: 1Gi}}}`,
+		"a request as high as its limit":          `task: {command: ["true"], resources: {requests: {memory: "1024Mi"}, limits: {memory: 1Gi}}}`,
+		"an output that is not kept":              `task: {output: None, template: {spec: {containers: [{name: a, image: b}]}}}`,
+		"a template for Windows":                  `task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}`,
+		"a template for Linux with a rollback":    `{task: {template: {spec: {os: {name: linux}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}, disruption: {reboot: Always}}`,
 		"a NodeJob that waits for others":         withTask(`dependsOn: [` + list("n%d", 16) + `]`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,11 +276,13 @@ retry:
 rollout:
   maxConcurrent: 25%
   maxFailures: 0
+  progressDeadlineSeconds: 3600
   steps:
   - name: canary
     nodes: 1
   - name: all
 task:
+  output: Tail
   script: "true"
   timeoutSeconds: 600
 `

@@ -8,7 +8,7 @@ import (
 
 func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/guard", histories: "1000", mutants: guardMutants,
+		pkg: "internal/guard", histories: "4000", mutants: guardMutants,
 		byTables: []string{
 			"a view that is behind takes nodes back",
 			"a check for an earlier asking counts",
@@ -24,6 +24,20 @@ func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 			"a missing budget is not told",
 			"nobody says that a drain evicts the target itself",
 			"a node that returns with a taint counts as back",
+			"pods are made before the salt of their names is written",
+			"a locked budget can be opened by two pods",
+			"an unscheduled pod of a DaemonSet counts twice",
+			"an unavailable node waits for the first",
+			"an unavailable node does not keep the place of the first",
+			"the second of two companions stays",
+			"a companion is made beside that of an earlier NodeGuard",
+			"a NodeGuard that has a budget for the node is not asked",
+			"nodes are released beside a broken glass, and no other NodeGuard was asked",
+			"foreign pods are not told",
+			"what another NodeGuard has begun has no place yet",
+			"a check that does not end keeps others from being checked",
+			"a check that does not leave keeps others from being checked",
+			"taken names are not told",
 		},
 	}.test(t)
 }
@@ -40,7 +54,7 @@ var guardMutants = map[string]mutant{
 		"release.go", "		n.hurt = 0\n", "		n.hurt, n.gone = 0, 0\n",
 	},
 	"what was begun by another NodeGuard does not come first": {
-		"release.go", "case first != nil && w.Name != first.node:", "case false:",
+		"release.go", "case first != nil && w.Name != first.node && !s.mayFollow(w):", "case false:",
 	},
 	"a view that is behind lets nodes go": {
 		"going.go", "	w.letNow = true\n	if !s.in.Live {", "	w.letNow = true\n	if false {",
@@ -122,6 +136,60 @@ var guardMutants = map[string]mutant{
 	},
 	"a check is timed by the clock of its node": {
 		"view.go", "p.CreationTimestamp.Add(took(p, t.FinishedAt))", "t.FinishedAt.Time",
+	},
+	"a budget is not locked while its node is held": {
+		"budget.go", "(w.asks() || w.crowded)", "w.crowded",
+	},
+	"a budget is not locked while other pods have its labels": {
+		"budget.go", "(w.asks() || w.crowded)", "w.asks()",
+	},
+	"a locked budget can be opened by two pods": {
+		"make.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
+	},
+	"pods are made before the salt of their names is written": {
+		"companion.go", "	if g.Status.NameSalt == \"\" {\n", "	if false {\n",
+	},
+	"a name that is taken is tried again and again": {
+		"companion.go", "_, taken := s.in.Taken[name]; !taken", "_, taken := s.in.Taken[name]; !taken || true",
+	},
+	"of refused companions the first is tried again and again": {
+		"companion.go", "return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name])", "return strings.Compare(a.Name, b.Name)",
+	},
+	"the second of two companions stays": {
+		"companion.go", "		case !w.companion.Leaving:\n", "		case false:\n",
+	},
+	"a companion is made beside that of an earlier NodeGuard": {
+		"companion.go", " && !w.succeeds", "",
+	},
+	"a check that does not end keeps others from being checked": {
+		"check.go", "	case s.overdue(w):\n", "	case false:\n",
+	},
+	"a check that does not leave keeps others from being checked": {
+		"check.go", "		return s.saidBefore(w) // a node", "		w.reserved = true\n		return s.saidBefore(w) // a node",
+	},
+	"an unscheduled pod of a DaemonSet counts twice": {
+		"survey.go", "case pod.Node == \"\" && s.in.Target.Template == nil:", "case pod.Node == \"\":",
+	},
+	"an unavailable node waits for the first": {
+		"release.go", " && !s.mayFollow(w):", ":",
+	},
+	"an unavailable node does not keep the place of the first": {
+		"peers.go", "			places++\n", "			places += 0\n",
+	},
+	"a NodeGuard that has a budget for the node is not asked": {
+		"peers.go", " ||\n			hasBudget(BudgetName(g.Name, n.Name))", "",
+	},
+	"nodes are released beside a broken glass, and no other NodeGuard was asked": {
+		"release.go", "	case s.in.PeersUnasked:\n", "	case false:\n",
+	},
+	"foreign pods are not told": {
+		"summary.go", "	if s.strangers() != \"\" {\n", "	if false {\n",
+	},
+	"taken names are not told": {
+		"summary.go", "	if s.takers() != \"\" {\n", "	if false {\n",
+	},
+	"nobody says what keeps a NodeGuard that is being deleted": {
+		"survey.go", "	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling", "	s.conditionsAs(&v1alpha1.NodeGuardStatus{}, v1alpha1.ConditionReconciling",
 	},
 	"a passed deadline is not said": {
 		"release.go", "	w.held.late = s.late(w)\n", "",

@@ -8,9 +8,14 @@ import (
 
 func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/plan", histories: "6000", mutants: mutants,
+		pkg: "internal/plan", histories: "6000", mutants: merge(mutants, hardening),
 		byTables: []string{
+			"a budget that is used up is no reason to say so",
+			"a label that the user sets in the last moment is dropped",
+			"a node that joins in a soak begins it again",
+			"a node without progress holds the others for ever",
 			"a pod that is kept is recorded again",
+			"a record that the user removes in the last moment is written again",
 			"a node counts from when it was first back",
 			"the boot of a success is the one that is seen",
 		},
@@ -28,7 +33,7 @@ var mutants = map[string]mutant{
 		"survey.go", "case standing.failures > s.retryLimit():", "case standing.failures > s.retryLimit()+1:",
 	},
 	"a disruption counts as an attempt": {
-		"attempt.go", "r.Attempts = pod.Attempt - 1", "r.Attempts = pod.Attempt",
+		"attempt.go", "s.isAgain(node, pod.Revision), failures\n", "s.isAgain(node, pod.Revision), failures+1\n",
 	},
 	"one more failed node than the budget": {
 		"budget.go", "s.stopped = s.failed > s.mayFail ||", "s.stopped = s.failed > s.mayFail+1 ||",
@@ -55,7 +60,7 @@ var mutants = map[string]mutant{
 		"advance.go", "if s.in.Now.Before(until) {", "if false {",
 	},
 	"a soak does not mind a node that is not Ready": {
-		"advance.go", "if len(sick) == 0 {\n			return s.soaked", "if true {\n			return s.soaked",
+		"advance.go", "case len(sick) == 0:\n", "case true:\n",
 	},
 	"a node that is lost gets a pod": {
 		"survey.go", "case node.lost():", "case false:",
@@ -73,7 +78,7 @@ var mutants = map[string]mutant{
 		"survey.go", "case s.halted() != \"\" && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
 	},
 	"a pod that is kept is recorded again": {
-		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized)", "return onRecord(pod, node)",
+		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.KeepPodsSeconds > 0)", "return onRecord(pod, node)",
 	},
 	"a pod that is kept is in the way of the next": {
 		"once.go", "if w.start == nil || len(w.kept) == 0 {", "if true {",
@@ -115,13 +120,13 @@ var mutants = map[string]mutant{
 		"rollback.go", "case is.failures > s.retryLimit():", "case false:",
 	},
 	"a deleted NodeJob forgets what it should undo": {
-		"leave.go", "if rec == nil || s.replaced", "if true || s.replaced",
+		"leave.go", "if rec == nil || rec.Untried", "if true || rec.Untried",
 	},
 	"a rolled back node is never forgotten": {
 		"leave.go", "s.forget(w.node, p)\n		return", "return",
 	},
 	"a success leaves the gate closed": {
-		"survey.go", "c.Taints = s.opened(node, true)", "c.Taints = nil",
+		"recording.go", "c.Taints = s.opened(node, true)", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
 		"gate.go", "case s.gate.spec == nil, st.State == Done:", "case s.gate.spec == nil, st.State != Excluded:",
@@ -181,7 +186,7 @@ var mutants = map[string]mutant{
 		"rerun.go", "return rec.Again && rec.Outcome != record.Failed", "return false",
 	},
 	"a failed node that is skipped is tried again": {
-		"attempt.go", "r.Again = e.outcome == record.Disrupted && s.isAgain", "r.Again = s.isAgain",
+		"attempt.go", "	if e.outcome == record.Disrupted {\n", "	r.Again = s.isAgain(node, pod.Revision)\n	if e.outcome == record.Disrupted {\n",
 	},
 	"a node that reboots does not hold its slot": {
 		"reboot.go", "node, rec := w.node, w.node.On.Record\n	w.slot = true", "node, rec := w.node, w.node.On.Record",
@@ -202,7 +207,7 @@ var mutants = map[string]mutant{
 		"reboot.go", "case s.in.Now.Before(until):", "case false:",
 	},
 	"a node counts from when it was first back": {
-		"reboot.go", "until = later(until, since)", "_ = since",
+		"reboot.go", "backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince)", "backAt.IsZero()",
 	},
 	"the check after a reboot is left out": {
 		"reboot.go", "case s.in.Job.Spec.Verify == nil:", "case true:",
@@ -229,7 +234,7 @@ var mutants = map[string]mutant{
 		"disruption.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
 	},
 	"the node of the manager does not wait for the others": {
-		"disruption.go", "case s.in.OwnNode == w.node.Name && s.provenAt.IsZero() && (s.busy > 0 || others > 0):", "case false:",
+		"disruption.go", "case s.comesLast(w):", "case false:",
 	},
 	"a cordon before the task stays when it does not come to run": {
 		"quarantine.go", "st.State == Excluded, s.wasPrepared(w.node):", "st.State == Excluded:",

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
@@ -28,9 +26,20 @@ type Explain struct {
 	// Events are what the cluster keeps of attempts there, the oldest first; EventsUnknown is why they cannot be read.
 	Events        []Event
 	EventsUnknown string
-	Now           time.Time
+	// Budget are the nodes that use disruption.maxUnavailable, where the node waits for it.
+	Budget []BudgetUser
+	Now    time.Time
 	// Width is how many columns there are; 0 for as many as it takes.
 	Width int
+}
+
+// StateOf is the state of the i-th node. The plan of a NodeJob that is being deleted has none.
+func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
+	if i < len(p.Nodes) {
+		return p.Nodes[i]
+	}
+	_, reason, message := Situation(job)
+	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
 }
 
 // Lines draws it: a sentence why, then what has been, what was published, and what would make it run.
@@ -44,7 +53,15 @@ func (e Explain) Lines() []text.Line {
 	if e.Step != "" {
 		state += ", step " + e.Step
 	}
+	if e.deleting() {
+		state = e.State.Reason
+	}
 	lines = append(lines, label("State").Tone(stateTone(e.State.State), state))
+	lines = append(lines, e.budget()...)
+	if e.Node.On.Altered {
+		lines = append(lines, text.Wrap(label("Altered"), text.Warn, "the record on the node was changed by something other than the manager, and is ignored: "+
+			"annotation "+v1alpha1.RecordKey(e.Job.Namespace, e.Job.Name), e.Width)...)
+	}
 	for _, s := range e.history() {
 		lines = append(lines, s...)
 	}
@@ -73,38 +90,112 @@ func stateTone(s plan.State) text.Tone {
 // Sentence says why the task has, has not, or not yet run on the node.
 func (e Explain) Sentence() string {
 	job, node := e.Job.Namespace+"/"+e.Job.Name, e.Node.Name
+	if e.deleting() {
+		return e.goes() + "."
+	}
 	why := e.why()
 	switch e.State.State {
 	case plan.Excluded:
 		return fmt.Sprintf("%s is not for %s: %s.", job, node, why)
 	case plan.Done:
-		return fmt.Sprintf("%s is done on %s%s.", job, node, e.when())
+		return fmt.Sprintf("%s is done on %s%s.", job, node, e.doneSince())
 	case plan.Running:
-		return fmt.Sprintf("%s runs on %s now: %s%s.", job, node, why, e.until())
+		verb := "runs"
+		if e.State.Reason == v1alpha1.ReasonStarting {
+			verb = "starts"
+		}
+		return fmt.Sprintf("%s %s on %s now: %s%s.", job, verb, node, why, e.atMost())
 	case plan.Failed:
-		return fmt.Sprintf("%s has failed on %s%s: %s.", job, node, e.when(), why)
+		return fmt.Sprintf("%s has failed on %s%s: %s.", job, node, e.after(), why)
 	case plan.Waiting:
 	}
-	if e.record() != nil {
-		return fmt.Sprintf("%s waits on %s%s: %s%s.", job, node, e.when(), why, e.until())
+	return fmt.Sprintf("%s %s: %s%s%s.", job, e.waits(), why, e.holders(), e.until())
+}
+
+// deleting reports whether the NodeJob is being deleted.
+func (e Explain) deleting() bool { return !e.Job.DeletionTimestamp.IsZero() }
+
+// goes says of a NodeJob that is being deleted what that means for the node, where it undoes its task before.
+func (e Explain) goes() string {
+	job := e.Job.Namespace + "/" + e.Job.Name
+	if e.State.Reason == reasonDeleting {
+		return job + " " + strings.TrimPrefix(deleting(e.Job), "it ")
 	}
-	return fmt.Sprintf("%s has not run on %s yet: %s%s.", job, node, why, e.until())
+	return fmt.Sprintf("%s is being deleted (deletionPolicy %s); on %s: %s%s", job, e.Job.Spec.DeletionPolicy, e.Node.Name, e.why(), e.until())
+}
+
+// waits says what has happened so far on a node that waits.
+func (e Explain) waits() string {
+	node, rec := e.Node.Name, e.record()
+	switch {
+	case rec == nil && e.Node.On.Record != nil:
+		return "has not run on " + node + " yet with its current revision"
+	case e.Node.On.Altered:
+		return "has no valid record on " + node + ", since the one there was changed by something other than the manager and is ignored"
+	case rec == nil:
+		return "has not run on " + node + " yet"
+	case rec.Outcome == record.Failed:
+		return "has not succeeded on " + node + " yet" + e.after()
+	case rec.Outcome == record.Disrupted:
+		return fmt.Sprintf("was disrupted on %s %s ago", node, ago(e.Now, rec.FinishedAt))
+	}
+	return fmt.Sprintf("waits to run again on %s, where it succeeded %s ago", node, ago(e.Now, rec.FinishedAt))
 }
 
 // why is the reason in words.
 func (e Explain) why() string {
 	rec := e.record()
 	switch {
-	case e.State.State == plan.Failed && rec != nil && rec.Outcome == record.Failed:
-		return failureSentence(rec)
-	case e.State.Message != "":
+	case e.State.State == plan.Failed && rec != nil && rec.Outcome == record.Failed && !slices.Contains(ownMessage, e.State.Reason):
+		return failureSentence(rec) + e.undone(rec)
+	case e.State.Message != "" && !e.hasEnded():
 		return e.State.Message
 	case e.State.Reason == v1alpha1.ReasonStarting:
-		return "its pod is about to be made"
+		return "its pod is about to be created"
 	case e.State.State == plan.Running && len(e.Pods) > 0:
-		return e.podSentence(e.running())
+		return e.holder()
 	}
 	return words(e.State.Reason)
+}
+
+// holder says how far the attempt is that holds the node.
+func (e Explain) holder() string {
+	said := e.podSentence(e.running())
+	if e.hasEnded() {
+		said += ", and the manager is about to record that"
+	}
+	return said
+}
+
+// ownMessage are the reasons of a failed node that say more than how its last attempt failed.
+var ownMessage = []string{v1alpha1.ReasonNodeLost, v1alpha1.ReasonNoProgress}
+
+// undone says what became of the rollback after a failure.
+func (e Explain) undone(rec *record.Record) string {
+	switch e.State.Reason {
+	case v1alpha1.ReasonRolledBack:
+		return "; it was rolled back"
+	case v1alpha1.ReasonRollingBack:
+		return "; its rollback runs now"
+	case v1alpha1.ReasonRollbackPending:
+		return "; its rollback is pending: " + e.State.Message
+	case v1alpha1.ReasonRollbackFailed:
+		said := "; its rollback failed as well"
+		if b := rec.Rollback; b != nil {
+			said += exited(b.ExitCode, b.Reason)
+		}
+		return said
+	}
+	return ""
+}
+
+// hasEnded reports whether the attempt that holds the node has ended, and nothing but its record is missing.
+func (e Explain) hasEnded() bool {
+	if e.State.State != plan.Running || len(e.Pods) == 0 {
+		return false
+	}
+	exit := e.running().Exit
+	return exit != nil && (e.State.Message == "" || e.State.Message == exit.Message)
 }
 
 // running is the pod that runs; where all have ended, the last.
@@ -138,25 +229,48 @@ func (e Explain) record() *record.Record {
 	return nil
 }
 
-// when says when the last attempt of the revision ended.
-func (e Explain) when() string {
+// after says how many attempts there were, and when the last one ended.
+func (e Explain) after() string {
 	rec := e.record()
-	switch {
-	case rec != nil && e.State.State == plan.Done:
-		return fmt.Sprintf(" since %s (%s ago)", clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
-	case rec != nil:
-		return fmt.Sprintf(" after %s, the last %s ago", plural(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
-	case e.State.State == plan.Done:
-		return " by its label alone: somebody has set it, or the record was taken off"
+	if rec == nil {
+		return ""
+	}
+	return fmt.Sprintf(" after %s, the last %s ago", plural(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
+}
+
+// doneSince says by what the node is done: a success on record, or its label alone.
+func (e Explain) doneSince() string {
+	on := e.Node.On
+	switch rec := on.Record; {
+	case on.Altered:
+		return " by its label alone: the record there was changed by something other than the manager, and is ignored"
+	case rec == nil:
+		return " by its label alone: the label was set by hand, as skip does, or the record was removed"
+	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
+		since := fmt.Sprintf(" since %s (%s ago)", clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
+		if rec.Revision != e.Job.Status.Revision {
+			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onChange is false"
+		}
+		return since
+	}
+	return " by its label alone, without a success on record: the label was set by hand, as skip does"
+}
+
+// atMost is the time limit of what runs.
+func (e Explain) atMost() string {
+	if until := e.until(); until != "" {
+		return until + " at most"
 	}
 	return ""
 }
 
+// until is when the state changes by itself. The message of a soak has it already, and a node that joins does not run
+// at that time, but may turn out not to be selected.
 func (e Explain) until() string {
-	if e.State.Until.IsZero() || e.State.State == plan.Done {
+	if e.State.Until.IsZero() || e.hasEnded() || e.State.Reason == v1alpha1.ReasonSoaking || e.State.Reason == v1alpha1.ReasonWaitingForDependency {
 		return ""
 	}
-	return ", " + until(e.Now, e.State.Until) + " at most"
+	return ", " + until(e.Now, e.State.Until)
 }
 
 // history is what has been, attempt by attempt: the node keeps the last, and events and pods that are there tell the
@@ -210,7 +324,7 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 	}
 	switch {
 	case pod.Exit != nil:
-		return fmt.Sprintf("%s (%s) has ended with exit code %d", what, pod.Name, pod.Exit.Code)
+		return fmt.Sprintf("%s (%s) ended with exit code %d", what, pod.Name, pod.Exit.Code)
 	case pod.Waiting != "":
 		return fmt.Sprintf("%s (%s) has not started for %s: %s", what, pod.Name, ago(e.Now, pod.Created), pod.Waiting)
 	case pod.Started.IsZero():
@@ -264,125 +378,4 @@ func (e Explain) published() []string {
 		}
 	}
 	return facts
-}
-
-// Next says what would make the task run there.
-func (e Explain) Next() string {
-	verb := func(v string) string {
-		return fmt.Sprintf("kubectl everynode -n %s %s %s", e.Job.Namespace, v, e.Job.Name)
-	}
-	on := " " + e.Node.Name
-	switch e.State.State {
-	case plan.Done:
-		return e.again(verb("rerun") + on)
-	case plan.Failed:
-		return "have it tried again with: " + verb("retry") + on + "; or leave it out with: " + verb("skip") + on
-	case plan.Running:
-		return "nothing is to be done: it ends by itself, or at its time limit"
-	case plan.Excluded:
-		return e.include()
-	case plan.Waiting:
-	}
-	return e.turn(verb, on)
-}
-
-// turn says what a node waits for that is to run.
-func (e Explain) turn(verb func(string) string, on string) string {
-	switch e.State.Reason {
-	case v1alpha1.ReasonAwaitingPromotion:
-		return "it runs after: " + verb("promote")
-	case v1alpha1.ReasonSuspended:
-		return "it runs after: " + verb("resume")
-	case v1alpha1.ReasonMaxFailuresExceeded:
-		return "correct the task, or have it tried again on the nodes that failed with: " + verb("retry") + " --failed; or raise spec.rollout.maxFailures"
-	case v1alpha1.ReasonBackingOff:
-		return "it runs by itself then; at once with: " + verb("retry") + on
-	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported:
-		return "it runs by itself when the node's kubelet reports again"
-	case v1alpha1.ReasonNodeDeleting:
-		return "nothing: a node that is made anew under this name runs it"
-	}
-	if slices.Contains(ownTurn, e.State.Reason) {
-		return "nothing is to be done: its turn comes by itself"
-	}
-	return "it runs by itself when that is mended"
-}
-
-// ownTurn are the reasons that pass by themselves.
-var ownTurn = []string{
-	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonPodLeaving, v1alpha1.ReasonWaitingForDependency,
-	v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonManagerNodeLast,
-}
-
-// again is what makes a node that is done run it once more.
-func (e Explain) again(rerun string) string {
-	var ways []string
-	r := e.Job.Spec.Rerun
-	if r.OnChange == nil || *r.OnChange {
-		ways = append(ways, "a change of the task")
-	}
-	if r.OnReboot {
-		ways = append(ways, "a reboot")
-	}
-	if !e.State.Until.IsZero() {
-		ways = append(ways, "its schedule at "+clock(e.Now, e.State.Until))
-	}
-	ways = append(ways, rerun)
-	return "it runs again after " + strings.Join(ways, ", or ")
-}
-
-// include is what makes the NodeJob be for the node.
-func (e Explain) include() string {
-	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
-		return "it would run with a toleration for it in spec.tolerations, or without the taint"
-	}
-	if selector := e.Job.Spec.NodeSelector; selector != nil {
-		return "it would run if the node's labels matched spec.nodeSelector: " + metav1.FormatLabelSelector(selector)
-	}
-	return "it would run if spec.nodeNames named it"
-}
-
-// words makes words of a reason in one.
-func words(reason string) string {
-	var b strings.Builder
-	for i, r := range reason {
-		if i > 0 && 'A' <= r && r <= 'Z' {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToLower(b.String())
-}
-
-// NodeRow is a node in the table of all.
-type NodeRow struct {
-	State plan.NodeState
-	Step  string
-	On    record.OnNode
-}
-
-// NodeTable draws the nodes that a NodeJob is for, those that need somebody first.
-func NodeTable(now time.Time, rows []NodeRow) []text.Line {
-	table := [][]text.Line{text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED", "MESSAGE")}
-	order := []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done, plan.Excluded}
-	slices.SortStableFunc(rows, func(a, b NodeRow) int {
-		return slices.Index(order, a.State.State) - slices.Index(order, b.State.State)
-	})
-	for _, r := range rows {
-		attempts, exit, ended, message := "", "", "", r.State.Message
-		if rec := r.On.Record; rec != nil {
-			attempts, ended = fmt.Sprint(rec.Attempts), ago(now, rec.FinishedAt)
-			if rec.ExitCode != nil {
-				exit = fmt.Sprint(*rec.ExitCode)
-			}
-			if said := text.Lines(rec.Message); len(said) > 0 && (message == "" || r.State.State == plan.Failed) {
-				message = said[len(said)-1]
-			}
-		}
-		table = append(table, []text.Line{
-			text.Of(r.State.Name), text.Toned(stateTone(r.State.State), string(r.State.State)), text.Of(r.Step), text.Of(r.State.Reason),
-			text.Of(attempts), text.Of(exit), text.Of(ended), text.Of(message),
-		})
-	}
-	return text.Table(table)
 }

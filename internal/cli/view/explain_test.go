@@ -116,7 +116,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"a-pod-that-cannot-start":    {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(true)}},
 		"whose-events-are-forbidden": {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
 		"whose-events-are-gone":      {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
-		"whose-record-was-taken-off": {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
+		"whose-record-was-taken-off": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.KeepPodsSeconds = 600 }), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
 	}
 	told := map[string]func(*Explain){
 		"failed-and-rolled-back": func(e *Explain) {
@@ -192,6 +192,9 @@ func TestTheTableOfAllNodes(t *testing.T) {
 			ran(n, func(*record.Record) {})
 		case 1:
 			ran(n, func(r *record.Record) { failed(r, 4) })
+		case 2:
+			ran(n, func(r *record.Record) { r.Revision, r.Message = "0ldc0de", "of an earlier revision" })
+			n.On.Label = "0ldc0de"
 		}
 	}), Pods: nil}
 	p := plan.Next(in)
@@ -199,5 +202,5 @@ func TestTheTableOfAllNodes(t *testing.T) {
 	for i := range p.Nodes {
 		rows = append(rows, NodeRow{State: p.Nodes[i], On: in.Nodes[i].On})
 	}
-	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, rows) })
+	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, revision, rows) })
 }

@@ -7,26 +7,53 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/plan"
 )
 
-// Guards says of each NodeGuard that holds a node, or has let it go, what it waits for. Nothing is said of the others.
-func Guards(guards []v1alpha1.NodeGuard, node string, now time.Time, width int) []text.Line {
+// Guards says of each NodeGuard that holds or has released a node what it waits for, and which NodeGuards may hold it
+// without their status saying so. Nothing is said of the others.
+func Guards(guards []v1alpha1.NodeGuard, node *plan.Node, now time.Time, width int) []text.Line {
 	var lines []text.Line
 	for i := range guards {
 		g := &guards[i]
-		name := g.Namespace + "/" + g.Name
-		for k := range g.Status.Held {
-			if held := &g.Status.Held[k]; held.Node == node {
-				lines = append(lines, text.Wrap(nil, text.Plain, guard.Sentence(name, held)+askedFor(held, now)+".", width)...)
-			}
+		sentences := guardSentences(g, node.Name, now)
+		if unknown := guardUnknown(g); unknown != "" && len(sentences) == 0 && node.Unschedulable {
+			sentences = append(sentences, unknown)
 		}
-		for _, going := range g.Status.Going {
-			if going.Node == node {
-				lines = append(lines, text.Wrap(nil, text.Plain, letGo(name, &going, now), width)...)
-			}
+		for _, sentence := range sentences {
+			lines = append(lines, text.Wrap(nil, text.Plain, sentence, width)...)
 		}
 	}
 	return lines
+}
+
+// guardSentences are what the status of a NodeGuard says of a node.
+func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string {
+	var sentences []string
+	name := g.Namespace + "/" + g.Name
+	for k := range g.Status.Held {
+		if held := &g.Status.Held[k]; held.Node == node {
+			sentences = append(sentences, guard.Sentence(name, held)+askedFor(held, now)+".")
+		}
+	}
+	for k := range g.Status.Going {
+		if going := &g.Status.Going[k]; going.Node == node {
+			sentences = append(sentences, letGo(name, going, now))
+		}
+	}
+	return sentences
+}
+
+// guardUnknown says why a NodeGuard may hold a node that its status does not name; "" when it does not.
+func guardUnknown(g *v1alpha1.NodeGuard) string {
+	name := g.Namespace + "/" + g.Name
+	switch {
+	case g.Status.ObservedGeneration == 0:
+		return "NodeGuard " + name + " may hold the node: no manager has looked at the NodeGuard yet. To see whether one runs: kubectl -n everynode-system get deployment everynode-manager"
+	case int(g.Status.Nodes.Held) > len(g.Status.Held):
+		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, nodes(g.Status.Nodes.Held), len(g.Status.Held))
+	}
+	return ""
 }
 
 func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
@@ -34,7 +61,11 @@ func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	if !h.AskedSince.IsZero() {
 		since = "; it asked " + ago(now, h.AskedSince.Time) + " ago"
 	}
-	if !h.Deadline.IsZero() {
+	switch {
+	case h.Deadline.IsZero():
+	case h.DeadlinePassed:
+		since += ", and its deadline passed at " + clock(now, h.Deadline.Time)
+	default:
 		since += ", with a deadline at " + clock(now, h.Deadline.Time)
 	}
 	return since

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
 )
 
 func TestGuardsAreExplained(t *testing.T) {
@@ -24,7 +25,18 @@ func TestGuardsAreExplained(t *testing.T) {
 			Node: "node-3", Since: at(time.Minute), Reason: v1alpha1.ReasonBreakGlass, Message: "disk on fire\n\x1b[2J",
 		}}}),
 		guard("back-soon", v1alpha1.NodeGuardStatus{Going: []v1alpha1.GoingNode{{Node: "node-3", Since: at(time.Hour), Reason: v1alpha1.ReasonConditionMet, Returning: true}}}),
-		guard("elsewhere", v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "node-1"}}, Going: []v1alpha1.GoingNode{{Node: "node-2"}}}),
+		guard("late", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Held: []v1alpha1.HeldNode{{
+			Node: "node-3", AskedBy: "cordoned", AskedSince: at(4 * time.Hour), Deadline: at(time.Hour), DeadlinePassed: true,
+			Reason: v1alpha1.ReasonTooManyAway, Message: "1 node is away, of at most 1: node-2 (let go, not back)", Release: "one of them is back",
+		}}}),
+		guard("many", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Nodes: v1alpha1.GuardCounts{Held: 14}, Held: []v1alpha1.HeldNode{{Node: "node-1"}}}),
+		guard("new", v1alpha1.NodeGuardStatus{}),
+		guard("elsewhere", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Nodes: v1alpha1.GuardCounts{Held: 1}, Held: []v1alpha1.HeldNode{{Node: "node-1"}}, Going: []v1alpha1.GoingNode{{Node: "node-2"}}}),
 	}
-	drawn(t, "guards", func(width int) []text.Line { return Guards(guards, "node-3", now, width) })
+	drawn(t, "guards", func(width int) []text.Line {
+		return Guards(guards, &plan.Node{Name: "node-3", Unschedulable: true}, now, width)
+	})
+	if lines := Guards(guards[4:], &plan.Node{Name: "node-4"}, now, 0); lines != nil {
+		t.Errorf("of a node that is not cordoned it says %v", lines)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -54,8 +56,14 @@ func (p Plan) Lines() []text.Line {
 	for _, note := range p.Notes {
 		lines = append(lines, text.Wrap(label("Note"), text.Warn, note, p.Width)...)
 	}
-	if p.Obstacle != nil {
-		lines = append(lines, text.Wrap(label("Stalled"), text.Bad, p.Obstacle.Reason+": "+p.Obstacle.Message, p.Width)...)
+	if stalled := p.stalled(); stalled != nil {
+		lines = append(lines, text.Wrap(label("Stalled"), text.Bad, stalled.Reason+": "+stalled.Message, p.Width)...)
+	}
+	switch {
+	case !p.Job.DeletionTimestamp.IsZero():
+		lines = append(lines, text.Wrap(label("Deleting"), text.Warn, "the NodeJob of this name is being deleted: apply the file again when it is gone", p.Width)...)
+	case p.Job.Spec.Suspend:
+		lines = append(lines, text.Wrap(label("Suspended"), text.Warn, "spec.suspend is true, so nothing starts until it is false", p.Width)...)
 	}
 	lines = append(lines, text.Wrap(label("Nodes"), text.Plain, p.summary(), p.Width)...)
 	lines = append(lines, nil)
@@ -67,6 +75,17 @@ func (p Plan) Lines() []text.Line {
 		lines = append(append(lines, nil), disrupted...)
 	}
 	return lines
+}
+
+// stalled is what keeps the NodeJob from running anywhere; nil when nothing does.
+func (p Plan) stalled() *plan.Obstacle {
+	if p.Obstacle != nil {
+		return p.Obstacle
+	}
+	if c := meta.FindStatusCondition(p.Plan.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return &plan.Obstacle{Reason: c.Reason, Message: c.Message}
+	}
+	return nil
 }
 
 func (p Plan) revision() string {
@@ -110,6 +129,9 @@ func (p Plan) summary() string {
 
 // steps are the nodes of each step, in the order in which they come.
 func (p Plan) steps() []text.Line {
+	if p.Revision == "" {
+		return []text.Line{label("Steps").Tone(text.Dim, "not known as long as the revision is not")}
+	}
 	lines := []text.Line{label("Steps")}
 	ceiling := p.ceiling()
 	for k, step := range p.Plan.Steps {

@@ -53,6 +53,15 @@ func TestThePlanOfAFile(t *testing.T) {
 		"with-reboots": withReboots(),
 		"three-thousand-nodes": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
 			Exists: true, Was: "0ldc0de", Revision: revision, Notes: []string{"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup."}},
+		"stopped-and-suspended": func() Plan {
+			stopped := job(func(j *v1alpha1.NodeJob) { j.Spec.Suspend, j.Spec.Rollout.Steps = true, nil })
+			nodes := nodesOf(3, func(i int, n *plan.Node) {
+				if i == 0 {
+					ran(n, func(r *record.Record) { failed(r, 4) })
+				}
+			})
+			return Plan{Job: stopped, Plan: plan.Next(plan.Input{Job: stopped, Revision: revision, Nodes: nodes, Now: now}), Exists: true, Was: revision, Revision: revision}
+		}(),
 		"that-cannot-work": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
 			Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob goes on by itself"}},
 	}
@@ -105,7 +114,7 @@ func TestThePlanForPrograms(t *testing.T) {
       "node": "node-1",
       "state": "Waiting",
       "reason": "WaitingForBudget",
-      "message": "1 nodes are not Ready, cordoned or at work, and disruption.maxUnavailable allows 1",
+      "message": "1 node is not Ready, cordoned or at work (node-5), and disruption.maxUnavailable allows 1",
       "step": "canary"
     },
     {

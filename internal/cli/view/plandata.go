@@ -64,8 +64,8 @@ func (p Plan) Data() PlanData {
 		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, Was: p.Was, Notes: p.Notes,
 		AtOnce: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
 	}
-	if p.Obstacle != nil {
-		d.Stalled = &StalledData{p.Obstacle.Reason, p.Obstacle.Message}
+	if stalled := p.stalled(); stalled != nil {
+		d.Stalled = &StalledData{stalled.Reason, stalled.Message}
 	}
 	for i := range p.Plan.Nodes {
 		s := &p.Plan.Nodes[i]

@@ -107,7 +107,7 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	complete := find(v1alpha1.ConditionComplete)
 	switch {
 	case !job.DeletionTimestamp.IsZero():
-		return text.Warn, "Deleting", deleting(job)
+		return text.Warn, reasonDeleting, deleting(job)
 	case complete == nil:
 		return text.Warn, "NotSeen", "no manager has looked at it yet. Does one run? kubectl -n everynode-system get deployment everynode-manager"
 	case job.Status.ObservedGeneration != job.Generation:
@@ -122,8 +122,15 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	return text.Warn, complete.Reason, complete.Message
 }
 
+// reasonDeleting is what is said of a NodeJob that is being deleted.
+const reasonDeleting = "Deleting"
+
+// deleting says how far a deletion is. Conditions from before it say nothing of it.
 func deleting(job *v1alpha1.NodeJob) string {
 	message := "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
+	if job.Status.ObservedGeneration != job.Generation {
+		return message
+	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
 		if c := meta.FindStatusCondition(job.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
 			return message + ": " + c.Message

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestWhatACommandLineLacks is told with the exit code of usage, and before anything is asked of a cluster.
+func TestWhatACommandLineLacks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Makefile")
+	if err := os.WriteFile(file, []byte("all: ; echo\n---\njust text\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"a verb with a slip in it":        {[]string{"statsu"}, `there is no verb "statsu", but "status". See: kubectl everynode --help`},
+		"no name":                         {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
+		"a name too many":                 {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
+		"another format":                  {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},
+		"a file that has no objects":      {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
+		"a verb that asks, and no answer": {[]string{"rerun", "j"}, "the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, _, _ := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == pathJobs+"/j" {
+					answer(w, aJob("j"))
+					return
+				}
+				list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+				for _, name := range []string{"node-1", "node-2"} {
+					list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+				}
+				answer(w, list)
+			}))
+			root := NewCommand(f)
+			root.SetArgs(tt.args)
+			err := Explain(root.ExecuteContext(t.Context()))
+			if code := CodeOf(err); err == nil || !strings.Contains(err.Error(), tt.want) || (code != ExitUsage && code != ExitDeclined) {
+				t.Errorf("exit code %d: %v", code, err)
+			}
+		})
+	}
+}
+
+func TestWithoutAClusterThatIsSaid(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	empty := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFactory(genericiooptions.NewTestIOStreamsDiscard())
+	*f.Config.KubeConfig = empty
+	root := NewCommand(f)
+	root.SetArgs([]string{"list"})
+	if err := Explain(root.ExecuteContext(t.Context())); CodeOf(err) != ExitUsage || err.Error() != noCluster {
+		t.Errorf("exit code %d: %v", CodeOf(err), err)
+	}
+}
+
+func TestWhyARevisionIsNotKnown(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.NodeJob)
+		want   string
+	}{
+		"no manager has looked": {
+			func(j *v1alpha1.NodeJob) { j.Generation = 2 },
+			"the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status j -n ns",
+		},
+		"its script is missing": {
+			func(j *v1alpha1.NodeJob) {
+				j.Status.Revision = ""
+				j.Status.Conditions = []metav1.Condition{
+					{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},
+					{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/a does not exist"},
+				}
+			},
+			"the revision that the nodes would be done with is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := aJob("j")
+			tt.change(job)
+			if _, err := revisionOf(job); err == nil || err.Error() != tt.want {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+)
+
+// Next says what would make the task run there, or run again.
+func (e Explain) Next() string {
+	on := " " + e.Node.Name
+	if e.deleting() {
+		return "see how far the deletion is: " + e.verb("status") + " --watch"
+	}
+	switch e.State.State {
+	case plan.Done:
+		return e.again(e.verb("rerun") + on)
+	case plan.Failed:
+		return e.afterFailure(on)
+	case plan.Running:
+		return "no action needed: it ends by itself, or at its time limit"
+	case plan.Excluded:
+		return e.include()
+	case plan.Waiting:
+	}
+	return e.turn(on)
+}
+
+// verb is a command about the NodeJob.
+func (e Explain) verb(verb string) string {
+	return fmt.Sprintf("kubectl everynode -n %s %s %s", e.Job.Namespace, verb, e.Job.Name)
+}
+
+// afterFailure says what helps a node that has failed.
+func (e Explain) afterFailure(on string) string {
+	again := "retry it: " + e.verb("retry") + on + "; or leave the node out: " + e.verb("skip") + on
+	switch e.State.Reason {
+	case v1alpha1.ReasonNoProgress:
+		return "it runs automatically when that is fixed. To leave the node out: " + e.verb("skip") + on
+	case v1alpha1.ReasonNodeLost:
+		return "see why the node does not report: kubectl describe node" + on + ". The task is retried when the node is back"
+	case v1alpha1.ReasonRollingBack, v1alpha1.ReasonRollbackPending:
+		return "no action needed for the rollback. To run the task again: " + e.verb("retry") + on
+	case v1alpha1.ReasonRollbackFailed:
+		return "check the state of the node, then " + again
+	}
+	return again
+}
+
+// turn says what a node waits for that is to run.
+func (e Explain) turn(on string) string {
+	switch e.State.Reason {
+	case v1alpha1.ReasonAwaitingPromotion:
+		if e.Step != "" { // promote goes one step, which may be an earlier one
+			return "it can run after: " + e.verb("promote") + " --to " + e.Step
+		}
+		return "it can run after: " + e.verb("promote")
+	case v1alpha1.ReasonSuspended:
+		return "it can run after: " + e.verb("resume")
+	case v1alpha1.ReasonMaxFailuresExceeded:
+		return "fix the task, or retry all failed nodes: " + e.verb("retry") + " --failed; or raise spec.rollout.maxFailures"
+	case v1alpha1.ReasonBackingOff:
+		return "no action needed: it is retried automatically. To retry it now: " + e.verb("retry") + on
+	case v1alpha1.ReasonStepWithoutNodes:
+		return "correct the nodeSelector of the step without nodes, or remove that step from spec.rollout.steps"
+	}
+	if slices.Contains(ownTurn, e.State.Reason) {
+		return "no action needed: it starts automatically"
+	}
+	return e.waitsFor(on)
+}
+
+// waitsFor says what goes on when something else has happened, and how to see why it has not.
+func (e Explain) waitsFor(on string) string {
+	switch e.State.Reason {
+	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported:
+		return "it runs automatically when the node reports again. To see why it does not: kubectl describe node" + on
+	case v1alpha1.ReasonNodeDeleting:
+		return "no action needed: a new node of this name runs it"
+	case v1alpha1.ReasonWaitingForBudget:
+		return e.makeRoom()
+	case v1alpha1.ReasonWaitingForControlPlane:
+		return "it starts automatically when that node is available. To see why it is not: kubectl get nodes -l node-role.kubernetes.io/control-plane"
+	case v1alpha1.ReasonWaitingForDependency:
+		why := "kubectl everynode explain" + on
+		if deps := e.Job.Spec.DependsOn; len(deps) == 1 {
+			why = fmt.Sprintf("kubectl everynode -n %s explain %s%s", e.Job.Namespace, deps[0], on)
+		}
+		return "it runs automatically when the other NodeJob is done on the node. To see why it is not: " + why
+	case v1alpha1.ReasonWaitingForStep:
+		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.verb("status")
+	}
+	return "it runs automatically when that is fixed"
+}
+
+// ownTurn are the reasons that pass by themselves.
+var ownTurn = []string{
+	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodLeaving, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
+}
+
+// again is what makes a node that is done run it once more.
+func (e Explain) again(rerun string) string {
+	var ways []string
+	r := e.Job.Spec.Rerun
+	if r.OnChange == nil || *r.OnChange {
+		ways = append(ways, "a change of the task")
+	}
+	if r.OnReboot {
+		ways = append(ways, "a reboot")
+	}
+	if !e.State.Until.IsZero() {
+		ways = append(ways, "its schedule at "+clock(e.Now, e.State.Until))
+	}
+	ways = append(ways, rerun)
+	return "it runs again after " + strings.Join(ways, ", or ")
+}
+
+// include is what would make the NodeJob select the node.
+func (e Explain) include() string {
+	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
+		return "it would run with a toleration for it in spec.tolerations, or without the taint"
+	}
+	if e.State.Reason == v1alpha1.ReasonUnsupportedOS {
+		return "scripts and commands run on Linux nodes only: for other nodes use spec.task.template with spec.os"
+	}
+	spec := &e.Job.Spec
+	if len(spec.NodeNames) > 0 && !slices.Contains(spec.NodeNames, e.Node.Name) {
+		return "it would run if spec.nodeNames named it"
+	}
+	if _, err := metav1.LabelSelectorAsSelector(spec.NodeSelector); err != nil {
+		return "correct spec.nodeSelector, which cannot be used: " + err.Error()
+	}
+	return "it would run if the node's labels matched spec.nodeSelector: " + metav1.FormatLabelSelector(spec.NodeSelector)
+}
+
+// words makes words of a reason in one.
+func words(reason string) string {
+	var b strings.Builder
+	for i, r := range reason {
+		if i > 0 && 'A' <= r && r <= 'Z' {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToLower(b.String())
+}

@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+)
+
+// Bounds of what is cached of a pod. The kubelet writes its status, and a compromised one can write up to the limits of
+// the API server: 1.5 MiB.
+const (
+	// maxContainers is more than pods have.
+	maxContainers = 64
+	// maxTermination holds a termination message, which kubelets cut at outcome.MaxBytes.
+	maxTermination = outcome.MaxBytes
+	// maxText is more than is shown of any other text.
+	maxText = 1024
+	// maxAnnotation is more than any annotation of our pods has.
+	maxAnnotation = 1024
+)
+
+// fromNodeJob reports whether a pod was made for a NodeJob, and is not only labeled so: anyone who can create a pod can
+// set the label. A kubelet can create pods that are owned by its own Node, and no others. Source: k8s.io/kubernetes
+// plugin/pkg/admission/noderestriction, admitPodCreate.
+//
+// A pod with our finalizer and without an owner is one whose NodeJob was deleted with --cascade=orphan: its finalizer
+// still has to be removed.
+func fromNodeJob(pod *corev1.Pod) bool {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		group, _, _ := strings.Cut(owner.APIVersion, "/")
+		return owner.Kind == "NodeJob" && group == v1alpha1.Group
+	}
+	return len(pod.OwnerReferences) == 0 && controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer)
+}
+
+// nodeJobOf returns the name of the NodeJob that a cached pod was made for; "" when there is none.
+func nodeJobOf(pod *corev1.Pod) string { return pod.Labels[v1alpha1.NodeJobLabel] }
+
+// stripPod drops what the plan never reads, above all the script in the container's environment, and bounds the rest. Of
+// a pod that was not made for a NodeJob only its identity is left. It changes its argument, which must not be in a
+// cache yet.
+func stripPod(pod *corev1.Pod) *corev1.Pod {
+	if !fromNodeJob(pod) {
+		*pod = corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		}}
+		return pod
+	}
+	pod.ManagedFields = nil
+	pod.Labels, pod.Annotations = ourKeys(pod.Labels), ourKeys(pod.Annotations)
+	for key, value := range pod.Annotations {
+		if len(value) > maxAnnotation {
+			delete(pod.Annotations, key)
+		}
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		pod.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	held := controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer)
+	if pod.Finalizers = nil; held {
+		pod.Finalizers = []string{v1alpha1.PodFinalizer}
+	}
+	pod.Spec, pod.Status = stripPodSpec(&pod.Spec), stripPodStatus(&pod.Status)
+	return pod
+}
+
+func stripPodSpec(spec *corev1.PodSpec) corev1.PodSpec {
+	few := spec.Containers[:min(len(spec.Containers), maxContainers)]
+	containers := make([]corev1.Container, 0, len(few))
+	for i := range few {
+		containers = append(containers, corev1.Container{Name: few[i].Name})
+	}
+	return corev1.PodSpec{NodeName: spec.NodeName, Containers: containers}
+}
+
+func stripPodStatus(status *corev1.PodStatus) corev1.PodStatus {
+	stripped := corev1.PodStatus{
+		Phase: status.Phase, Reason: cut(status.Reason, maxText), Message: cut(status.Message, maxText),
+		ContainerStatuses: stripContainers(status.ContainerStatuses), InitContainerStatuses: stripContainers(status.InitContainerStatuses),
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Type == corev1.DisruptionTarget && len(stripped.Conditions) == 0 {
+			stripped.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: cut(c.Reason, maxText), LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return stripped
+}
+
+func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(statuses) == 0 {
+		return nil
+	}
+	few := statuses[:min(len(statuses), maxContainers)]
+	stripped := make([]corev1.ContainerStatus, 0, len(few))
+	for i := range few {
+		s := corev1.ContainerStatus{Name: few[i].Name, Image: cut(few[i].Image, maxText), State: few[i].State}
+		if w := s.State.Waiting; w != nil {
+			w.Reason, w.Message = cut(w.Reason, maxText), cut(w.Message, maxText)
+		}
+		if t := s.State.Terminated; t != nil {
+			t.Reason, t.Message, t.ContainerID = cut(t.Reason, maxText), cut(t.Message, maxTermination), ""
+		}
+		stripped = append(stripped, s)
+	}
+	return stripped
+}
+
+// cut returns at most limit bytes of a text, and a copy where that is shorter: a part would hold the whole.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.Clone(s[:limit])
+}

@@ -1,0 +1,83 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Budgets of one poll. An author of NodeJobs can list 16 Secrets in each, readable or not. Where there are more
+// Secrets than the budget allows, they take turns, and a change is seen later.
+const (
+	maxSecretReads = 300
+	// maxSecretTries is for Secrets that could not be read last time.
+	maxSecretTries = 30
+)
+
+// secretTurns says which Secrets were read last, so that the next poll continues after them.
+type secretTurns struct{ readable, unreadable types.NamespacedName }
+
+// pollSecrets reads each Secret once, however many NodeJobs list it, and one after the other.
+func (r *Reconciler) pollSecrets(ctx context.Context) {
+	for _, keys := range r.contents.turn() {
+		is, err := r.fetchContent(ctx, keys[0])
+		if err != nil {
+			logf.FromContext(ctx).WithName("poll").Error(err, "reading a Secret", "nodejob", keys[0].job)
+			continue
+		}
+		for _, key := range keys {
+			if r.contents.set(key, is) {
+				r.wakeUp(ctx, key.job)
+			}
+		}
+	}
+}
+
+// turn returns the Secrets that this poll reads: for each, what lists it.
+func (c *contents) turn() [][]contentKey {
+	keys, readable := map[types.NamespacedName][]contentKey{}, map[types.NamespacedName]bool{}
+	for key, is := range c.secrets() {
+		name := types.NamespacedName{Namespace: key.job.Namespace, Name: key.name}
+		keys[name] = append(keys[name], key)
+		readable[name] = readable[name] || is.obstacle == nil
+	}
+	var reads, tries []types.NamespacedName
+	for name := range keys {
+		if readable[name] {
+			reads = append(reads, name)
+		} else {
+			tries = append(tries, name)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reads, c.turns.readable = next(reads, c.turns.readable, maxSecretReads)
+	tries, c.turns.unreadable = next(tries, c.turns.unreadable, maxSecretTries)
+	turn := make([][]contentKey, 0, len(reads)+len(tries))
+	for _, name := range slices.Concat(reads, tries) {
+		turn = append(turn, keys[name])
+	}
+	return turn
+}
+
+// next returns at most limit of the names, beginning after the last one of the turn before, and the last one of this turn.
+func next(names []types.NamespacedName, after types.NamespacedName, limit int) (turn []types.NamespacedName, last types.NamespacedName) {
+	slices.SortFunc(names, compareNames)
+	first, found := slices.BinarySearchFunc(names, after, compareNames)
+	if found {
+		first++
+	}
+	turn = slices.Concat(names[first:], names[:first])
+	turn = turn[:min(len(turn), limit)]
+	if len(turn) > 0 {
+		after = turn[len(turn)-1]
+	}
+	return turn, after
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,228 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// errSkipped is for a pod that was not tried, since one of its sort was refused.
+var errSkipped = errors.New("not tried")
+
+// isRunner reports whether a pod runs a script beside a task that is a template: the API server may take the one and
+// refuse the other.
+func isRunner(job *v1alpha1.NodeJob, start *plan.Start) bool {
+	return job.Spec.Task.Template != nil && start.Attempt.Phase != task.Task
+}
+
+// startAll makes pods. If one is refused, others of its sort would be refused too: so the first of each sort is made alone,
+// and the others after it.
+func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
+	results := make([]error, len(starts))
+	tried, stopped := map[bool]bool{}, map[bool]bool{}
+	for i := range starts {
+		sort := isRunner(seen.job, &starts[i])
+		switch {
+		case stopped[sort]:
+			results[i] = errSkipped
+		case tried[sort]:
+			group.Go(func() error { results[i] = r.start(ctx, seen, starts[i]); return nil })
+		default:
+			tried[sort] = true
+			results[i] = r.start(ctx, seen, starts[i])
+			stopped[sort] = results[i] != nil
+		}
+	}
+	return results
+}
+
+// probed are the pods that the API server was asked about before their nodes are prepared.
+type probed struct {
+	mu      sync.Mutex
+	starts  []plan.Start
+	results []error
+}
+
+// with adds what was refused to the starts of a pass. What was accepted is not known to be so when it is made.
+func (p *probed) with(starts []plan.Start, results []error) ([]plan.Start, []error) {
+	return append(starts, p.starts...), append(results, p.results...)
+}
+
+// mayPrepare reports whether an action may be done: it prepares no node, or one for a pod that the API server would take.
+func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
+	mark, ok := action.(plan.Mark)
+	return !ok || mark.Before == nil || r.probe(ctx, seen, mark.Before, p)
+}
+
+// probe reports whether the API server would take the pod of an attempt: before a node is cordoned or drained for it.
+func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
+	pod := task.Pod(seen.job, seen.source, *attempt, r.Options)
+	err := r.Client.Create(ctx, pod, client.DryRunAll)
+	switch refused := loop.AsRefusal(err); {
+	case apierrors.IsAlreadyExists(err):
+		ours, err := r.adopt(ctx, seen.job, pod, attempt.NodeUID)
+		return ours && err == nil
+	case refused != nil:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.starts, p.results = append(p.starts, plan.Start{Attempt: *attempt}), append(p.results, refused)
+		return false
+	}
+	return true // any other error will be met again when the pod is made
+}
+
+// judgeStarts notes what was refused, by sort and by node, and returns what failed otherwise.
+func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results []error) (refused bool, err error) {
+	name, now := client.ObjectKeyFromObject(seen.job), r.Now()
+	for sort, refusals := range map[bool]*loop.Refusals{false: r.refusals, true: r.runnerRefusals} {
+		var errs []error
+		for i := range starts {
+			if isRunner(seen.job, &starts[i]) == sort && !errors.Is(results[i], errSkipped) {
+				errs = append(errs, results[i])
+			}
+		}
+		refusedOne, other := r.judgeSort(seen.job, refusals, errs)
+		refused, err = refused || refusedOne, errors.Join(err, other)
+	}
+	for i := range starts {
+		if _, is := errors.AsType[*loop.RefusedError](results[i]); is {
+			why := refusalOf(r, seen.job, &starts[i])
+			r.troubles.note(name, starts[i].Attempt.NodeUID, why.Reason, why.Message, now, firstTroubleWait, longestTroubleWait)
+		}
+	}
+	return refused, err
+}
+
+// judgeSort notes what came of the pods of one sort, and when the API server begins or ends to refuse them.
+func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, errs []error) (refused bool, err error) {
+	name, now, was := client.ObjectKeyFromObject(job), r.Now(), refusals.Of(job)
+	refused, err = refusals.Judge(job, errs, now)
+	switch is := refusals.Of(job); {
+	case was == nil && is != nil:
+		r.troubles.refusing(name, now)
+	case was != nil && is == nil:
+		r.troubles.accepting(name, now)
+	}
+	return refused, err
+}
+
+// refusalOf is why pods of that sort are refused.
+func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) loop.Obstacle {
+	refusals := r.refusals
+	if isRunner(job, start) {
+		refusals = r.runnerRefusals
+	}
+	if o := refusals.Of(job); o != nil {
+		return *o
+	}
+	return loop.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
+}
+
+// start makes the pod of an attempt. That it exists already is as good, if it is ours: the name says which attempt it is.
+func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
+	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
+	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	switch {
+	case err == nil:
+		r.memory.rememberPod(stripPod(pod), r.Now())
+		r.started(seen, start)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		_, err := r.adopt(ctx, seen.job, pod, start.Attempt.NodeUID)
+		return err
+	}
+	if refused := loop.AsRefusal(err); refused != nil {
+		return refused
+	}
+	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
+}
+
+// refusalReasons are those of pods that the API server refuses.
+var refusalReasons = []string{
+	v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonNamespaceTerminating,
+}
+
+// podTroubles are those that a pod ends which could be made.
+var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons...)
+
+// started notes that a pod could be made on a node.
+func (r *Reconciler) started(seen observation, start plan.Start) {
+	name := client.ObjectKeyFromObject(seen.job)
+	r.troubles.clear(name, start.Attempt.NodeUID, podTroubles...)
+	if start.Attempt.Phase != task.Task || start.Attempt.Number != 1 {
+		return
+	}
+	for i := range seen.input.Nodes {
+		if node := &seen.input.Nodes[i]; node.UID == start.Attempt.NodeUID && node.On.Label == "" {
+			r.troubles.begins(name, node.UID, start.Attempt.Revision, start.Attempt.Retry, r.Now())
+		}
+	}
+}
+
+// adopt remembers an existing pod that the cache does not show yet. One that is not ours is trouble on its node only: other
+// nodes go on.
+func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod, node types.UID) (ours bool, err error) {
+	var live corev1.Pod
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+		// Not found: it went in between, and the next pass makes it.
+		return false, fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
+	}
+	if !ownedBy(&live, job.UID) {
+		r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonPodNameTaken, fmt.Sprintf(
+			"pod %s/%s on node %s has the name of the next attempt's pod and is not this NodeJob's. Find out who makes it, and delete it: kubectl -n %s delete pod %s",
+			live.Namespace, live.Name, outcome.CleanHead(live.Spec.NodeName, 253), live.Namespace, live.Name), r.Now(), firstTroubleWait, longestTroubleWait)
+		return false, nil
+	}
+	r.memory.rememberPod(stripPod(&live), r.Now())
+	return true, nil
+}
+
+// writeTrouble notes that the API server refuses a write to a Node, as when its annotations are full. It would refuse the
+// next one as well, so that is no error of the pass: other nodes go on. It returns any other error.
+func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err error) error {
+	if !refusedWrite(err) {
+		return err
+	}
+	r.writeFailed(job, err)
+	r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRefused,
+		err.Error()+". Make room in the annotations of the node, or allow the write", r.Now(), firstTroubleWait, longestTroubleWait)
+	return nil
+}
+
+// podGone forgets a pod that is not there anymore. One that was removed before its end was recorded is trouble: an
+// attempt of unknown outcome must not be repeated without a wait.
+func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
+	released := r.memory.wasReleased(pod.UID) || r.memory.wasKept(pod.UID)
+	r.memory.forgetPod(pod.UID)
+	view := observe.Pod(pod)
+	name := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.NodeJobLabel]}
+	var node corev1.Node
+	if released || !r.isPrimed.Load() || r.Client.Get(ctx, client.ObjectKey{Name: view.NodeName}, &node) != nil || node.UID != view.NodeUID {
+		return
+	}
+	on := r.records.read(node.Name, node.Labels, node.Annotations, v1alpha1.RecordKey(name.Namespace, name.Name))
+	if rec := on.Record; rec != nil && (rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)) {
+		return
+	}
+	r.vanished(name, view.NodeUID, pod.Name)
+}
+
+func (r *Reconciler) vanished(job client.ObjectKey, node types.UID, pod string) {
+	r.troubles.note(job, node, v1alpha1.ReasonPodVanished, fmt.Sprintf(
+		"pod %s/%s was removed by force, without its finalizer, before its end was recorded; the attempt is repeated", job.Namespace, pod),
+		r.Now(), firstVanishedWait, longestVanishedWait)
+}

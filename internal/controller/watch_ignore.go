@@ -1,0 +1,93 @@
+package controller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// ignores reports whether a NodeJob may stay asleep though a node was cordoned or tainted, turned Ready or not, rebooted,
+// was created or deleted. With a hundred NodeJobs, each such change would otherwise cost a hundred plans, nearly all of
+// which come out as they were. Changes of the labels and annotations that the NodeJob reads are looked at elsewhere, and
+// wake it in any case.
+//
+// A wake-up may be skipped in two cases, and only while nothing on the node is the NodeJob's to remove (held):
+//
+//   - The NodeJob is not for the node, neither before nor after. The plan excludes such a node before it looks at
+//     anything else, and counts it nowhere.
+//   - The NodeJob is at rest, and the node is done with its revision. The plan asks whether a node is done before it
+//     asks what keeps a task from it; only attempts that could start, soaks and risks of an unproven revision look at
+//     taints, cordons and readiness, and a NodeJob at rest has none.
+//
+// TestWhatANodeJobIgnoresDoesNotChangeItsPlan compares plans.
+func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
+	if !c.toAll || !job.DeletionTimestamp.IsZero() || job.Status.ObservedGeneration != job.Generation {
+		return false
+	}
+	if held(job, c.after) || (c.before != nil && held(job, c.before)) {
+		return false
+	}
+	switch {
+	case !isFor(job, c.after):
+		return true
+	case c.before == nil, c.replaced, c.rebooted && mindsReboots(job):
+		return false
+	}
+	return atRest(job) && isDone(job, c.after)
+}
+
+// held reports whether a node has something that the plan of the NodeJob may have to remove: a gate, or a cordon of it. A
+// gate that others share depends on them, too, so any taint of that key counts.
+func held(job *v1alpha1.NodeJob, node *corev1.Node) bool {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	return slices.Contains(record.CordonedBy(node.Annotations), key) || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == key || t.Key == gateKeyOf(job)
+	})
+}
+
+// isFor reports whether a NodeJob may be for a node, or has left anything on it.
+func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	_, annotated := node.Annotations[key]
+	_, labeled := node.Labels[key]
+	_, sealed := node.Labels[record.SealKey(key)]
+	if annotated || labeled || sealed {
+		return true
+	}
+	if len(job.Spec.NodeNames) > 0 && !slices.Contains(job.Spec.NodeNames, node.Name) {
+		return false
+	}
+	if job.Spec.NodeSelector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
+	return err != nil || selector.Matches(labels.Set(node.Labels))
+}
+
+// atRest reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed all
+// steps.
+func atRest(job *v1alpha1.NodeJob) bool {
+	status := &job.Status
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.ProvenAt.IsZero() &&
+		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.Casualties) == 0
+}
+
+// mindsReboots reports whether a node on which the NodeJob is done has something to do after a reboot.
+func mindsReboots(job *v1alpha1.NodeJob) bool {
+	return job.Spec.Rerun.OnReboot || (job.Spec.Gate != nil && job.Spec.Gate.OnReboot)
+}
+
+// isDone reports whether a node is done with the NodeJob's revision, by a success that left nothing to do.
+func isDone(job *v1alpha1.NodeJob, node *corev1.Node) bool {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	on := record.Read(node.Labels, node.Annotations, key)
+	rec := on.Record
+	return job.Status.Revision != "" && on.Label == job.Status.Revision && rec != nil &&
+		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Again && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil
+}

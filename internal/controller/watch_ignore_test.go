@@ -1,0 +1,215 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// small is a cluster with a few nodes and NodeJobs, of which the first is planned.
+type small struct {
+	*rand.Rand
+	nodes []*corev1.Node
+	jobs  []*v1alpha1.NodeJob
+}
+
+const smallKey = "ns.everynode.dev/job"
+
+func (s *small) often() bool  { return s.IntN(10) < 8 }
+func (s *small) seldom() bool { return s.IntN(10) == 0 }
+
+func newSmall(seed uint64) *small {
+	s := &small{Rand: rand.New(rand.NewPCG(seed, 0))}
+	s.jobs = []*v1alpha1.NodeJob{called("job"), called("other")}
+	for _, job := range s.jobs {
+		s.spec(&job.Spec)
+		job.Status.Revision, job.Status.ObservedGeneration = "rev", job.Generation
+	}
+	if s.seldom() {
+		s.jobs[0].Spec.DependsOn = []string{"other"}
+	}
+	allDone := s.often()
+	for i := range 2 + s.IntN(3) {
+		s.nodes = append(s.nodes, s.node(i, allDone))
+	}
+	// What the status says of the rollout is found out by planning.
+	for range 3 {
+		s.jobs[0].Status = s.plan(s.nodes).Status
+	}
+	return s
+}
+
+func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
+	if s.IntN(3) == 0 {
+		spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
+	}
+	if s.seldom() {
+		spec.NodeNames = []string{"n0", "n1"}
+	}
+	if s.IntN(3) == 0 {
+		spec.Gate = &v1alpha1.GateSpec{OnReboot: s.seldom()}
+		if s.IntN(2) == 0 {
+			spec.Gate.Key = "x.example/gate"
+		}
+		if s.IntN(2) == 0 {
+			spec.Gate.Scope = v1alpha1.GateAll
+		}
+	}
+	spec.Rerun.OnReboot = s.seldom()
+	if s.seldom() {
+		spec.Rerun.EverySeconds = 600
+	}
+	if s.IntN(3) == 0 {
+		spec.Disruption = v1alpha1.DisruptionSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+	}
+	if s.IntN(3) == 0 {
+		spec.OnFailure.Node = v1alpha1.FailedNodeCordon
+	}
+	if s.seldom() {
+		spec.RemoveLabels = []string{"pool"}
+	}
+	if s.IntN(3) == 0 {
+		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "first", SoakSeconds: 60}, {Name: "all"}}
+	}
+	spec.Suspend = s.seldom()
+}
+
+func (s *small) node(i int, done bool) *corev1.Node {
+	name := fmt.Sprint("n", i)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: at(-s.IntN(7200)), Labels: map[string]string{"pool": []string{"a", "a", "b"}[s.IntN(3)]}, Annotations: map[string]string{}},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: "boot", MachineID: "machine"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at(-7200)}},
+		},
+	}
+	for _, key := range []string{smallKey, "ns.everynode.dev/other"} {
+		rec := record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1, StartedAt: noon.Add(-time.Minute), FinishedAt: noon.Add(-time.Minute), BootID: "boot", MachineID: "machine", PodUID: "gone"}
+		if !done && !s.often() {
+			rec.Outcome = []record.Outcome{record.Failed, record.Disrupted}[s.IntN(2)]
+			rec.Cordoned = s.seldom()
+		}
+		if (done || s.often()) && node.Labels["pool"] == "a" || s.seldom() {
+			record.SetOn(node, key, rec)
+			if rec.Outcome == record.Succeeded || s.seldom() {
+				node.Labels[key] = "rev"
+			}
+		}
+	}
+	for range s.IntN(2) {
+		s.change(node)
+	}
+	return node
+}
+
+// change is one that compareNodes finds.
+func (s *small) change(node *corev1.Node) {
+	toggle := func(taint corev1.Taint) {
+		for i, t := range node.Spec.Taints {
+			if t.Key == taint.Key {
+				node.Spec.Taints = append(node.Spec.Taints[:i:i], node.Spec.Taints[i+1:]...)
+				return
+			}
+		}
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	switch s.IntN(9) {
+	case 0, 1:
+		ready := &node.Status.Conditions[0]
+		ready.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[s.IntN(3)]
+		ready.LastTransitionTime = at(-s.IntN(60))
+	case 2:
+		node.Spec.Unschedulable = !node.Spec.Unschedulable
+	case 3:
+		toggle(corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
+	case 4:
+		toggle(corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
+	case 5:
+		toggle(corev1.Taint{Key: []string{"x.example/gate", smallKey, "ns.everynode.dev/other"}[s.IntN(3)], Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
+	case 6:
+		node.Annotations[v1alpha1.CordonedAnnotation] = []string{"", smallKey, "ns.everynode.dev/other"}[s.IntN(3)]
+	case 7:
+		node.Status.NodeInfo.BootID += "+"
+	case 8:
+		node.Status.NodeInfo.MachineID += "+"
+	}
+}
+
+func (s *small) plan(nodes []*corev1.Node) plan.Plan {
+	in := plan.Input{Job: s.jobs[0], Now: noon, Revision: "rev"}
+	for _, node := range nodes {
+		view := observe.Node(node)
+		view.On = record.Read(node.Labels, node.Annotations, smallKey)
+		in.Nodes = append(in.Nodes, view)
+	}
+	observe.Peers(&in, s.jobs, func(_ string, labels, annotations map[string]string, key string) record.OnNode {
+		return record.Read(labels, annotations, key)
+	})
+	return plan.Next(in)
+}
+
+// forDisplay is what only the command line shows, which plans for itself.
+var forDisplay = cmpopts.IgnoreFields(plan.NodeState{}, "Unavailable")
+
+// A wake-up that is skipped must not be missed: in random clusters, what a NodeJob ignores changes nothing in its plan.
+func TestWhatANodeJobIgnoresDoesNotChangeItsPlan(t *testing.T) {
+	ignored, atEase := 0, 0
+	for seed := range uint64(10000) {
+		s := newSmall(seed)
+		i := s.IntN(len(s.nodes))
+		before, after := s.nodes[i], s.nodes[i].DeepCopy()
+		nodes, changed := s.nodes, append([]*corev1.Node{}, s.nodes...)
+		changed[i] = after
+		var change nodeChange
+		switch s.IntN(10) {
+		case 0:
+			nodes = append(append([]*corev1.Node{}, nodes[:i]...), nodes[i+1:]...)
+			change = compareNodes(nil, after)
+		case 1:
+			changed = append(append([]*corev1.Node{}, nodes[:i]...), nodes[i+1:]...)
+			change = compareNodes(nil, before)
+		default:
+			for range 1 + s.IntN(2) {
+				s.change(after)
+			}
+			change = compareNodes(before, after)
+		}
+		if change.nothing() || change.matters(s.jobs[0]) {
+			continue
+		}
+		if ignored++; atRest(s.jobs[0]) && isFor(s.jobs[0], after) {
+			atEase++
+		}
+		was, is := s.plan(nodes), s.plan(changed)
+		was.Nodes, is.Nodes = statesBut(was.Nodes, before.Name), statesBut(is.Nodes, before.Name)
+		if diff := cmp.Diff(was, is, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(record.Change{}, "ResourceVersion"), cmpopts.IgnoreFields(plan.StepNodes{}, "Nodes"), forDisplay); diff != "" {
+			t.Fatalf("seed %d: the change of node %s is ignored, and the plan is another (-before +after):\n%s", seed, before.Name, diff)
+		}
+	}
+	if ignored < 1000 || atEase < 500 {
+		t.Errorf("only %d changes were ignored, %d of them of nodes that are done: the test shows little", ignored, atEase)
+	}
+}
+
+// statesBut are the states of nodes, without that of an excluded node: nothing comes of it.
+func statesBut(states []plan.NodeState, name string) []plan.NodeState {
+	var others []plan.NodeState
+	for _, st := range states {
+		if st.Name != name || st.State != plan.Excluded {
+			others = append(others, st)
+		}
+	}
+	return others
+}

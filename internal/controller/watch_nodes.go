@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// nodeChanged wakes the NodeJobs to which the change matters. A heartbeat matters to none, and a
+// record only to the NodeJob whose it is and to those that select on its label.
+func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
+	var was *corev1.Node
+	if before != nil {
+		was = before.(*corev1.Node)
+	}
+	change := compareNodes(was, after.(*corev1.Node))
+	if change.nothing() {
+		return
+	}
+	var jobs v1alpha1.NodeJobList
+	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
+		return // only a cache that is not started answers with an error
+	}
+	wait := r.looks.gather(r.Now())
+	for i := range jobs.Items {
+		if job := r.memory.job(&jobs.Items[i]); change.matters(job) || (change.toAll && r.hasPodOn(ctx, job, change.after.Name)) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, wait)
+		}
+	}
+}
+
+// hasPodOn reports whether pods of the NodeJob are on a node: what becomes of them depends on the node.
+func (r *Reconciler) hasPodOn(ctx context.Context, job *v1alpha1.NodeJob, node string) bool {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{nodeJobIndex: job.Name}); err != nil {
+		return true // only a cache that is not started answers with an error
+	}
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node })
+}
+
+// nodeChange is what of a node's change a plan would read.
+type nodeChange struct {
+	before, after *corev1.Node
+	// toAll is true for a change that any NodeJob may act on, unless it may ignore it.
+	toAll bool
+	// replaced is true when the Node or its machine is another one, or it is being deleted; rebooted when it runs another
+	// boot.
+	replaced, rebooted bool
+	labels             bool
+	annotations        bool
+}
+
+func compareNodes(before, after *corev1.Node) nodeChange {
+	c := nodeChange{before: before, after: after}
+	if before == nil {
+		c.toAll = true
+		return c
+	}
+	c.labels = !maps.Equal(before.Labels, after.Labels)
+	c.annotations = !maps.Equal(before.Annotations, after.Annotations)
+	c.replaced = before.UID != after.UID || before.Status.NodeInfo.MachineID != after.Status.NodeInfo.MachineID ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+	c.rebooted = before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID
+	c.toAll = c.replaced || c.rebooted ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		before.Annotations[v1alpha1.CordonedAnnotation] != after.Annotations[v1alpha1.CordonedAnnotation] ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		readyStatus(before) != readyStatus(after)
+	return c
+}
+
+func (c nodeChange) nothing() bool { return !c.toAll && !c.labels && !c.annotations }
+
+func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
+	switch {
+	case c.toAll && !c.ignores(job):
+		return true
+	case c.before == nil:
+		return false
+	}
+	if c.ofRecord(v1alpha1.RecordKey(job.Namespace, job.Name)) || c.mattersElse(job) {
+		return true
+	}
+	if !c.labels {
+		return false
+	}
+	if c.selectedAnew(job.Spec.NodeSelector) {
+		return true
+	}
+	for i := range job.Spec.Rollout.Steps {
+		if c.selectedAnew(job.Spec.Rollout.Steps[i].NodeSelector) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofRecord reports whether the record under a key, its label or its seal changed.
+func (c nodeChange) ofRecord(key string) bool {
+	return differs(c.before.Annotations, c.after.Annotations, key) || differs(c.before.Labels, c.after.Labels, key) ||
+		differs(c.before.Labels, c.after.Labels, record.SealKey(key))
+}
+
+// mattersElse is true for a change of what a NodeJob publishes, removes, or waits for.
+func (c nodeChange) mattersElse(job *v1alpha1.NodeJob) bool {
+	spec := &job.Spec
+	labelChanged := func(key string) bool { return differs(c.before.Labels, c.after.Labels, key) }
+	published := func(f v1alpha1.Fact) bool {
+		return (f.Label != "" && labelChanged(f.Label)) || (f.Annotation != "" && differs(c.before.Annotations, c.after.Annotations, f.Annotation))
+	}
+	if slices.ContainsFunc(spec.Publish, published) || slices.ContainsFunc(spec.RemoveLabels, labelChanged) {
+		return true
+	}
+	if len(spec.Publish) > 0 && differs(c.before.Annotations, c.after.Annotations, v1alpha1.PublishedAnnotation) {
+		return true
+	}
+	return c.mattersToPeers(job)
+}
+
+// mattersToPeers is true for a change by which what a NodeJob waits for may be over.
+func (c nodeChange) mattersToPeers(job *v1alpha1.NodeJob) bool {
+	spec := &job.Spec
+	// By its labels another NodeJob is for a node, or not, and done there, or not. Which labels these are is in
+	// the other one, and labels change seldom.
+	if waits := len(spec.DependsOn) > 0 || (spec.Gate != nil && spec.Gate.Key != ""); waits && c.labels {
+		return true
+	}
+	// In its record is what no label tells.
+	return slices.ContainsFunc(spec.DependsOn, func(name string) bool {
+		key := v1alpha1.RecordKey(job.Namespace, name)
+		return differs(c.before.Annotations, c.after.Annotations, key) || differs(c.before.Labels, c.after.Labels, record.SealKey(key))
+	})
+}
+
+func differs(a, b map[string]string, key string) bool {
+	was, had := a[key]
+	is, has := b[key]
+	return had != has || was != is
+}
+
+// selectedAnew is true when the node has come under a selector, or left it.
+func (c nodeChange) selectedAnew(spec *metav1.LabelSelector) bool {
+	if spec == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	return err == nil && selector.Matches(labels.Set(c.before.Labels)) != selector.Matches(labels.Set(c.after.Labels))
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}

@@ -1,0 +1,275 @@
+package guard
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// A compromised node, an API server that refuses pods of some nodes, node clocks, and NodeGuards that come and go.
+
+// memory is what the manager remembers for a guard. It dies with the manager.
+type memory struct {
+	obstacle  *Obstacle
+	wait      time.Duration
+	refusedAt map[string]time.Time
+	checks    map[string]*Obstacle
+	taken     map[string]Taker
+	takenAt   map[string]time.Time
+}
+
+func (h *history) of(guard string) *memory {
+	if h.memory[guard] == nil {
+		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*Obstacle{}, taken: map[string]Taker{}, takenAt: map[string]time.Time{}}
+	}
+	return h.memory[guard]
+}
+
+// remembered puts the memory into what the plan gets.
+func (h *history) remembered(in *Input) {
+	m := h.of(in.Guard.Name)
+	for name, at := range m.takenAt {
+		if _, there := h.pods[name]; !there && h.now.Sub(at) >= 30*time.Second {
+			delete(m.taken, name)
+			delete(m.takenAt, name)
+		}
+	}
+	in.Obstacle, in.RefusedAt, in.CheckObstacles, in.Taken = m.obstacle, m.refusedAt, m.checks, m.taken
+	if in.Guard.Status.NameSalt == "" {
+		in.NewSalt = "salt" + h.uid()
+	}
+}
+
+// refused is what the manager makes of a pod that the API server refuses.
+func (h *history) refused(p *simPod) {
+	m := h.of(p.guard)
+	m.wait = max(min(2*m.wait, 15*time.Second), time.Second)
+	o := &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, RetryAt: h.now.Add(m.wait)}
+	if p.role == "check" {
+		h.met["check refused"]++
+		m.checks[p.Node] = o
+		return
+	}
+	h.met["companion refused"]++
+	m.obstacle = o
+	m.refusedAt[p.Node] = h.now
+}
+
+// made is what the manager makes of a pod that the API server takes.
+func (h *history) made(p *simPod) {
+	m := h.of(p.guard)
+	h.names[p.Name] = true
+	if len(m.taken) > 0 {
+		h.met["another name"]++
+	}
+	if p.role == "check" {
+		delete(m.checks, p.Node)
+		return
+	}
+	if m.obstacle != nil {
+		h.met["companion made after a refusal"]++
+	}
+	m.obstacle, m.wait = nil, 0
+	delete(m.refusedAt, p.Node)
+}
+
+// taken is what the manager makes of a name that a pod of another owner has.
+func (h *history) taken(p, by *simPod) {
+	m := h.of(p.guard)
+	h.met["name taken"]++
+	h.wasTaken[p.guard+p.Node] = true
+	m.taken[p.Name], m.takenAt[p.Name] = Taker{Node: by.Node, For: p.Node}, h.now
+}
+
+// timed is a check as it is read from the API: its times are those of its node's clock.
+func (p *simPod) timed() Pod {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: p.Phase}}
+	pod.CreationTimestamp = metav1.NewTime(p.Created)
+	if !p.began.IsZero() {
+		pod.Status.StartTime = new(metav1.NewTime(p.began))
+	}
+	if p.ended() {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.finished), ExitCode: p.ExitCode},
+		}}}
+	}
+	view := p.Pod
+	view.Ended = ViewPod(pod).Ended
+	return view
+}
+
+// compromised is what a node does that an attacker has: all that NodeRestriction lets a kubelet do.
+func (h *history) compromised() {
+	node, there := h.nodes[h.evil]
+	if !there {
+		return
+	}
+	switch h.rng.Intn(8) {
+	case 0, 1:
+		h.mirrorPod()
+	case 2:
+		if free := pickFree(h); free != "" {
+			h.say("%s takes the name %s", h.evil, free)
+			h.pods[free] = simPod{Pod: Pod{Name: free, UID: typesUID(h.uid()), Node: h.evil, Phase: corev1.PodRunning, Ready: true, Created: h.now}, role: "stranger"}
+		}
+	case 3: // the status of its own pods
+		if p, there := h.pods[pick(h, h.pods)]; there && p.Node == h.evil && p.role == "companion" && !p.Leaving {
+			p.Ready = !p.Ready
+			h.pods[p.Name] = p
+		}
+	case 4:
+		node.Approved = "ns/g1,ns/g2,ns/g3"
+		h.setNode(node)
+	case 5:
+		if h.chance(30) {
+			h.met["glass of the compromised node"]++
+			node.BreakGlass = "let me"
+			h.setNode(node)
+		}
+	case 6:
+		node.Unschedulable = !node.Unschedulable
+		if node.Unschedulable {
+			h.asked[string(node.UID)]++
+		}
+		h.say("%s cordons itself: %v", h.evil, node.Unschedulable)
+		h.setNode(node)
+	case 7:
+		node.Ready = !node.Ready
+		h.say("%s says that it is Ready: %v", h.evil, node.Ready)
+		h.setNode(node)
+	}
+}
+
+// mirrorPod makes a pod with the labels of some node's companion, or deletes one.
+func (h *history) mirrorPod() {
+	for _, name := range sorted(h.pods) {
+		if p := h.pods[name]; p.role == "stranger" && h.chance(20) {
+			delete(h.pods, name)
+			return
+		}
+	}
+	guard, claims := pick(h, h.guards), pick(h, h.nodes)
+	if guard == "" {
+		return
+	}
+	h.met["stranger"]++
+	if n := h.nodes[claims]; (n.Unschedulable || len(n.Taints) > 0) && !h.isGoingFor(guard, claims) {
+		h.met["stranger under a held node's labels"]++
+	}
+	name := "static-" + h.uid()
+	h.say("%s makes %s with the labels of the companion of %s for %s", h.evil, name, guard, claims)
+	h.pods[name] = simPod{Pod: Pod{Name: name, UID: typesUID(name), Node: h.evil, Phase: corev1.PodRunning, Ready: h.chance(80), Created: h.now}, guard: guard, role: "stranger", claims: claims}
+}
+
+// pickFree is the name of a pod that there was and that is not there.
+func pickFree(h *history) string {
+	var free []string
+	for _, name := range sorted(h.names) {
+		if _, there := h.pods[name]; !there {
+			free = append(free, name)
+		}
+	}
+	if len(free) == 0 {
+		return ""
+	}
+	return free[h.rng.Intn(len(free))]
+}
+
+// comeAndGo is people who add a NodeGuard, or delete one that somebody's finalizer keeps.
+func (h *history) comeAndGo(guard string) {
+	if _, there := h.guards["g3"]; !there && h.chance(40) {
+		h.met["guard added"]++
+		h.addGuard("g3", []string{"a", "b"}[h.rng.Intn(2)])
+		return
+	}
+	g := h.guards[guard]
+	if g == nil || !h.chance(20) || !g.DeletionTimestamp.IsZero() {
+		return
+	}
+	g = g.DeepCopy()
+	g.DeletionTimestamp, g.Finalizers, g.ResourceVersion = new(metav1.NewTime(h.now)), []string{"example.com/theirs"}, h.uid()
+	h.say("%s is deleted, and a finalizer keeps it", guard)
+	h.met["guard with a finalizer"]++
+	h.guards[guard] = g
+}
+
+// evicted : a node that asks, as its budget says, loses its companion only when it was released, whatever pods there are.
+func (h *history) evicted(p *simPod) {
+	b, there := h.budgets[BudgetName(p.guard, p.Node)]
+	g, living := h.guards[p.guard]
+	if p.role == "companion" && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.AskedSince.IsZero() {
+		h.fail("the companion of %s is evicted from %s, which is held: %+v", p.guard, p.Node, b)
+	}
+}
+
+// allGuarded : some time after the last fault each node has its companion and its budget, whatever a compromised node has
+// made and whatever the API server refuses for other nodes; and no pod of another owner opens a budget.
+func (h *history) allGuarded() {
+	for _, name := range sorted(h.guards) {
+		g := h.guards[name]
+		if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
+			continue
+		}
+		all, _ := h.guarded(&h.cluster, g)
+		for _, node := range all {
+			if h.nodes[node].Ready && !h.refuses[node] && !h.isGoingFor(name, node) && node != h.evil {
+				h.isGuarded(g, node)
+			}
+		}
+	}
+}
+
+func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
+	companions := 0
+	for _, name := range sorted(h.pods) {
+		p := h.pods[name]
+		if p.role != "companion" || p.guard != g.Name || p.Node != node || p.Owner != g.UID || p.Leaving {
+			continue
+		}
+		companions++
+		if _, budget := h.budgets[BudgetName(g.Name, node)]; budget && !h.foreign && h.mayEvict(&p) && !h.wasReleased(g, node) {
+			h.fail("the companion of %s on %s can be evicted, and nobody has released the node", g.Name, node)
+		}
+	}
+	if companions != 1 {
+		h.fail("%s has %d companions on %s", g.Name, companions, node)
+	}
+}
+
+func (h *history) wasReleased(g *v1alpha1.NodeGuard, node string) bool {
+	return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == node })
+}
+
+// allLeft : a NodeGuard that is being deleted holds nothing, and says what keeps it.
+func (h *history) allLeft() {
+	for _, name := range sorted(h.guards) {
+		g := h.guards[name]
+		if g.DeletionTimestamp.IsZero() {
+			continue
+		}
+		for _, b := range h.budgets {
+			if b.guard == name {
+				h.fail("%s is deleted, and its budget for %s is there", name, b.Node)
+			}
+		}
+		for _, p := range h.pods {
+			if p.guard == name && p.role != "stranger" && !p.Leaving {
+				h.fail("%s is deleted, and nobody deletes %s", name, p.Name)
+			}
+		}
+		in, _ := h.view(&h.cluster, name, true)
+		p := Next(in)
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonGuardDeleted {
+			h.fail("%s is deleted, and does not say so: %+v", name, p.Status.Conditions)
+		} else if want := "example.com/theirs"; !slices.Contains(g.Finalizers, want) || !strings.Contains(c.Message, want) {
+			h.fail("%s does not say what keeps it: %s", name, c.Message)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package observe
+
+import (
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Revision is the revision of work, and its digest. It is the short one, unless the status or a record has other work
+// under it: an author of scripts can search for one whose 40 bits are those of another, and must not have it taken
+// for done where that other has run.
+func Revision(job *v1alpha1.NodeJob, src task.Source, nodes []plan.Node) (revision, digest string) {
+	digest = task.Digest(&job.Spec, src)
+	if status := &job.Status; status.RevisionDigest == digest && status.Revision != "" {
+		return status.Revision, digest
+	}
+	revision = task.Revision(&job.Spec, src)
+	taken := func(by, other string) bool { return by == revision && other != "" && other != digest }
+	if taken(job.Status.Revision, job.Status.RevisionDigest) {
+		return task.LongRevision(digest), digest
+	}
+	for i := range nodes {
+		if rec := nodes[i].On.Record; rec != nil && taken(rec.Revision, rec.Digest) {
+			return task.LongRevision(digest), digest
+		}
+	}
+	return revision, digest
+}

@@ -1,0 +1,89 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestOneControlPlaneNodeAtATime asks which nodes are disrupted when all of them may be.
+func TestOneControlPlaneNodeAtATime(t *testing.T) {
+	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
+	ofEtcd := func(n *Node) { n.Labels = map[string]string{"pool": "a", etcdLabel: "true"} }
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	elsewhere := func(n *Node) { n.Labels = map[string]string{"pool": "b", controlPlaneLabel: ""} }
+	all := func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) }
+	tests := map[string]struct {
+		job   func(*v1alpha1.NodeJob)
+		nodes []Node
+		pods  []Pod
+		want  []string
+	}{
+		"one of three starts": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane), newNode("c", ofControlPlane)},
+			want: []string{"start attempt 1 of rev on a"},
+		},
+		"or is cordoned": {
+			job: cordoning, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofEtcd), newNode("w")},
+			want: []string{"Preparing a, cordoned by ns.everynode.dev/job", "Preparing w, cordoned by ns.everynode.dev/job"},
+		},
+		"none while another runs the task": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)}, pods: []Pod{newPod(newNode("b"))},
+		},
+		"none while another is not Ready": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, notReady, labelled(rev))},
+		},
+		"none while another is cordoned": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, byHand, labelled(rev))},
+		},
+		"also when the NodeJob is not for the other": {
+			job: func(j *v1alpha1.NodeJob) { inPoolA(j); rebootingAs(v1alpha1.RebootAlways)(j) }, nodes: []Node{newNode("a", ofControlPlane), newNode("b", elsewhere, notReady)},
+		},
+		"one that is not Ready itself": {
+			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},
+			want: []string{"start attempt 1 of rev on a"},
+		},
+		"all, where nothing is disrupted": {
+			job: func(*v1alpha1.NodeJob) {}, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)},
+			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := Next(see(newJob(all, tt.job), tt.nodes, tt.pods...))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// No more nodes are cordoned than can be drained.
+func TestNodesWaitUncordonedForADrain(t *testing.T) {
+	job := newJob(draining, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
+	nodes := make([]Node, 0, 3*maxDrains)
+	for i := range 3 * maxDrains {
+		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i)))
+	}
+	p := Next(see(job, nodes))
+	if len(p.Actions) != maxDrains {
+		t.Errorf("%d nodes are cordoned, want %d", len(p.Actions), maxDrains)
+	}
+	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot || last.Message != "it waits until fewer than 10 nodes are being drained" {
+		t.Errorf("the last is %+v", last)
+	}
+	for i := range maxDrains - 1 {
+		cordonedBy(jobKey)(&nodes[i])
+	}
+	in := see(job, nodes)
+	in.Drains = map[types.UID][]DrainPod{}
+	if p := Next(in); len(p.Actions) != 1 {
+		t.Errorf("with %d cordoned, actions %v, want one more cordon", maxDrains-1, told(p))
+	}
+}

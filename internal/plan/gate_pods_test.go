@@ -1,0 +1,42 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// TestANodeThatIsNotSelectedAnymoreIsNotClosed is about a run with a reboot, which goes on after the node's labels have
+// changed. Between two pods of the run the node has no pod.
+func TestANodeThatIsNotSelectedAnymoreIsNotClosed(t *testing.T) {
+	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Disruption.Reboot = v1alpha1.RebootAlways }
+	inOldBoot := func(r *record.Record) { r.Reboot.FromBootID = "n-boot" }
+	noExecute := v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}
+	tests := map[string]struct {
+		gate v1alpha1.GateSpec
+		node Node
+	}{
+		"the gate of a closed node keeps its old effect": {
+			gate: noExecute, node: newNode("n", made(5), inPool("b"), recorded(record.Rebooting, inOldBoot), withTaints(ownTaint)),
+		},
+		"an open node stays open": {
+			gate: noExecute, node: newNode("n", made(5), inPool("b"), recorded(record.Rebooting, inOldBoot)),
+		},
+		"also when the gate is for all nodes": {
+			gate: v1alpha1.GateSpec{Scope: v1alpha1.GateAll}, node: newNode("n", inPool("b"), recorded(record.Rebooting, inOldBoot)),
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(inPoolA, gated(tt.gate), rebootsAlways), []Node{tt.node})
+			in.GateKeys = []string{v1alpha1.GateKey(in.Job)}
+			want := []string{"start reboot 1 of rev on n"}
+			if diff := cmp.Diff(want, told(Next(in))); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

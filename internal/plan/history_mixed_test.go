@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Not all nodes are workers with Linux.
+
+const (
+	osLabel           = "kubernetes.io/os"
+	controlPlane      = "node-role.kubernetes.io/control-plane"
+	etcdMember        = "node-role.kubernetes.io/etcd"
+	controlPlaneCount = 3
+)
+
+// mix makes of a node one of the control plane, or one with Windows.
+func (h *history) mix(node *Node) {
+	if !h.with(mixedNodes) {
+		return
+	}
+	node.Labels[osLabel] = "linux"
+	servers := 0
+	for _, other := range h.nodes {
+		if ofControlPlane(other) && other != node {
+			servers++
+		}
+	}
+	switch {
+	case servers < controlPlaneCount:
+		node.Labels[[]string{controlPlane, etcdMember}[h.dice.Intn(2)]] = ""
+	case h.roll(4):
+		node.Labels[osLabel] = "windows"
+	}
+}
+
+// ofControlPlane is true for a node that the API server or etcd run on.
+func ofControlPlane(node *Node) bool {
+	_, server := node.Labels[controlPlane]
+	_, member := node.Labels[etcdMember]
+	return server || member
+}
+
+// runsScripts is true for a node whose operating system runs scripts.
+func runsScripts(node *Node) bool {
+	system, known := node.Labels[osLabel]
+	return !known || system == "linux"
+}
+
+// checkControlPlane holds that a node of the control plane is not taken away while another one is not there.
+func (h *history) checkControlPlane(in Input, p Plan) {
+	if !h.with(mixedNodes) || !h.disrupts() || h.deleting() {
+		return
+	}
+	taken := map[string]bool{}
+	for _, action := range p.Actions {
+		switch a := action.(type) {
+		case Start:
+			if a.Attempt.Phase == task.Task {
+				taken[a.Attempt.NodeName] = true
+			}
+		case Mark:
+			if a.Reason == v1alpha1.ReasonPreparing {
+				taken[a.Node] = true
+			}
+		}
+	}
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		if !taken[node.Name] || !ofControlPlane(node) || node.Ready != corev1.ConditionTrue || h.wasTaken(node) {
+			continue
+		}
+		for k := range in.Nodes {
+			other := &in.Nodes[k]
+			if k == i || !ofControlPlane(other) {
+				continue
+			}
+			setAside := len(other.CordonedBy) == 1 && other.CordonedBy[0] == ownKey
+			if other.Ready != corev1.ConditionTrue || other.Unschedulable && !setAside || taken[other.Name] || h.atWork(in, other) {
+				h.break_("control plane", "%s is taken away while %s is (Ready %s, cordoned %v)", node.Name, other.Name, other.Ready, other.Unschedulable)
+			}
+		}
+	}
+}
+
+// atWork is true for a node on which a run has not ended.
+func (h *history) atWork(in Input, node *Node) bool {
+	if h.reboots(node) {
+		return true
+	}
+	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
+		return p.NodeName == node.Name && h.owed(&p) && h.onThisMachine(&p, node) && p.Runs == task.Task
+	})
+}
+
+// wasTaken is true for a node that an earlier pass has begun to make ready.
+func (h *history) wasTaken(node *Node) bool {
+	return slices.Contains(node.CordonedBy, ownKey) || slices.ContainsFunc(h.job.Status.Drains, func(d v1alpha1.NodeDrain) bool {
+		return d.Node == node.Name
+	})
+}

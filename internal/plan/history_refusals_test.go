@@ -1,0 +1,262 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// An API server refuses pods of some kinds, or on some nodes, and writes to a node whose annotations are full. What the
+// manager remembers of it is as in internal/controller.
+
+// shell is what a manager knows beside the API.
+type shell struct {
+	// refuses says whether a pod is refused; nil when none is.
+	refuses func(task.Attempt) bool
+	refused string
+	// refusals are by the sort of the pod: the task's, and those of scripts beside a task that is a template.
+	refusals map[bool]*refusal
+	// troubles are what it has met on single nodes.
+	troubles map[types.UID]*nodeTrouble
+	// lastEnds and removals tell a record that is removed again and again.
+	lastEnds map[types.UID]lastEnd
+	removals map[types.UID]int
+	// othersWait is true when the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
+	othersWait bool
+	// refusedSince is since when no pod was taken.
+	refusedSince time.Time
+	// retry is what was last asked for: then all troubles are forgotten.
+	retry string
+	// tried are the sorts of pods that were tried in this pass, stopped those of which the first was refused.
+	triedSorts, stopped map[bool]bool
+	refusedNow          map[bool]bool
+}
+
+type refusal struct {
+	Obstacle
+	wait time.Duration
+}
+
+type nodeTrouble struct {
+	Trouble
+	wait time.Duration
+}
+
+type lastEnd struct {
+	revision, retry string
+	at              time.Time
+}
+
+func newShell() shell {
+	return shell{
+		refusals: map[bool]*refusal{}, troubles: map[types.UID]*nodeTrouble{}, lastEnds: map[types.UID]lastEnd{}, removals: map[types.UID]int{},
+		triedSorts: map[bool]bool{}, stopped: map[bool]bool{}, refusedNow: map[bool]bool{},
+	}
+}
+
+// newManager knows nothing but what is in the API.
+func (h *history) newManager() {
+	refuses, refused := h.refuses, h.refused
+	h.shell = newShell()
+	h.refuses, h.refused = refuses, refused
+}
+
+// templateMore makes the task a pod template in some histories: an API server may refuse that and let scripts run, or
+// the other way round.
+func (h *history) templateMore() {
+	if h.with(refusals) && h.roll(2) {
+		h.job.Spec.Task.Script = ""
+		h.job.Spec.Task.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Linux}}}
+	}
+}
+
+// refuseMore lets an API server begin to refuse pods, or end it.
+func (h *history) refuseMore() {
+	names := sortedKeys(h.nodes)
+	name := names[h.dice.Intn(len(names))]
+	switch h.dice.Intn(5) {
+	case 0:
+		h.refuses, h.refused = nil, "nothing"
+	case 1:
+		h.refuses, h.refused = func(a task.Attempt) bool { return a.Phase == task.Rollback }, "rollback pods"
+	case 2:
+		h.refuses, h.refused = func(a task.Attempt) bool { return a.Phase == task.Reboot || a.Phase == task.Verify }, "reboot and check pods"
+	case 3:
+		h.refuses, h.refused = func(a task.Attempt) bool { return h.sortOf(a) }, "scripts beside the template"
+	default:
+		h.refuses, h.refused = func(a task.Attempt) bool { return a.NodeName == name }, "pods on "+name
+	}
+	h.say("the API server refuses %s", h.refused)
+}
+
+// sortOf is true for a script that runs beside a task that is a template.
+func (h *history) sortOf(a task.Attempt) bool {
+	return h.job.Spec.Task.Template != nil && a.Phase != task.Task
+}
+
+// mayBeMade is true for a pod that the API server lets the manager make. The first of each sort is made alone.
+func (h *history) mayBeMade(a task.Attempt) bool {
+	sort := h.sortOf(a)
+	if h.stopped[sort] {
+		return false
+	}
+	first := !h.triedSorts[sort]
+	h.triedSorts[sort] = true
+	switch {
+	case h.isBad(h.nodes[a.NodeName]) && h.mirrors:
+		h.say("%s has a pod of that name already", a.NodeName)
+		h.trouble(a.NodeUID, v1alpha1.ReasonPodNameTaken, "the name of the pod is taken", time.Second, 15*time.Second)
+		return false
+	case h.refuses != nil && h.refuses(a):
+		h.say("the %s pod on %s is refused", a.Phase, a.NodeName)
+		h.refusedNow[sort] = true
+		h.stopped[sort] = first
+		h.trouble(a.NodeUID, v1alpha1.ReasonPodForbidden, "the API server refuses "+h.refused, time.Second, 15*time.Second)
+		return false
+	}
+	h.untroubled(a.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)
+	h.begins(a)
+	return true
+}
+
+// judgeStarts ends a pass: what of a sort was made shows that nothing is refused any more.
+func (h *history) judgeStarts() {
+	for sort := range h.triedSorts {
+		known := h.refusals[sort]
+		switch {
+		case h.refusedNow[sort]:
+			wait := time.Second
+			if known != nil {
+				wait = max(min(2*known.wait, 15*time.Second), time.Second)
+			}
+			if known == nil && h.refusedSince.IsZero() {
+				h.refusedSince = h.told
+			}
+			h.refusals[sort] = &refusal{wait: wait, Obstacle: Obstacle{
+				Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses " + h.refused, RetryAt: h.told.Add(wait),
+			}}
+		case known != nil:
+			delete(h.refusals, sort)
+			for _, met := range h.troubles {
+				if h.isGeneral(met) {
+					met.Since = h.told
+				}
+			}
+			h.refusedSince = time.Time{}
+		}
+	}
+	clear(h.triedSorts)
+	clear(h.stopped)
+	clear(h.refusedNow)
+}
+
+// trouble notes what does not work on a node.
+func (h *history) trouble(node types.UID, reason, message string, first, longest time.Duration) {
+	known := h.troubles[node]
+	if known == nil || known.Reason != reason {
+		known = &nodeTrouble{Trouble: Trouble{Reason: reason, Since: h.told}}
+		h.troubles[node] = known
+	}
+	known.wait = max(first, min(2*known.wait, longest))
+	known.Message, known.RetryAt = message, h.told.Add(known.wait)
+}
+
+// isGeneral is true for a pod that was refused when no others were taken either.
+func (h *history) isGeneral(met *nodeTrouble) bool {
+	return met.Reason == v1alpha1.ReasonPodForbidden && !h.refusedSince.IsZero() && !met.Since.Before(h.refusedSince)
+}
+
+func (h *history) untroubled(node types.UID, reasons ...string) {
+	if known := h.troubles[node]; known != nil && slices.Contains(reasons, known.Reason) {
+		delete(h.troubles, node)
+	}
+}
+
+// noteEnd notes that the end of an attempt is on record.
+func (h *history) noteEnd(node types.UID, revision, retry string) {
+	h.lastEnds[node] = lastEnd{revision, retry, h.told}
+	h.untroubled(node, v1alpha1.ReasonRecordRefused, v1alpha1.ReasonPodVanished)
+}
+
+// begins notes a first attempt on a node without a label: its record may have been removed again and again.
+func (h *history) begins(a task.Attempt) {
+	if a.Phase != task.Task || a.Number != 1 || h.seen[a.NodeName].On.Label != "" {
+		return
+	}
+	last, known := h.lastEnds[a.NodeUID]
+	if !known || last.revision != a.Revision || last.retry != a.Retry || h.told.Sub(last.at) > time.Hour {
+		delete(h.removals, a.NodeUID)
+		h.untroubled(a.NodeUID, v1alpha1.ReasonRecordRemoved)
+		return
+	}
+	if h.removals[a.NodeUID]++; h.removals[a.NodeUID] >= 3 {
+		h.trouble(a.NodeUID, v1alpha1.ReasonRecordRemoved, "its record is removed again and again", 10*time.Second, 300*time.Second)
+	}
+}
+
+// vanish notes the pods that are gone although the manager has not let them go. It learns that when its cache catches up.
+func (h *history) vanish(before map[string]Pod) {
+	for _, name := range sortedKeys(before) {
+		pod := before[name]
+		made, node := h.made[pod.UID], h.nodes[pod.NodeName]
+		if h.pods[name] != nil || made == nil || made.released || node == nil || node.UID != pod.NodeUID {
+			continue
+		}
+		if rec := node.On.Record; rec != nil && (rec.PodUID == pod.UID || rec.Rollback != nil && rec.Rollback.PodUID == pod.UID) {
+			continue
+		}
+		h.trouble(node.UID, v1alpha1.ReasonPodVanished, "pod "+name+" was removed by force", 10*time.Second, 300*time.Second)
+	}
+}
+
+// noteTry notes which nodes wait while one pod is tried.
+func (h *history) noteTry(in Input, p Plan) {
+	if in.Obstacle == nil || !slices.ContainsFunc(p.Actions, func(a Action) bool {
+		mark, marks := a.(Mark)
+		_, starts := a.(Start)
+		return starts || marks && mark.Before != nil
+	}) {
+		return
+	}
+	h.othersWait = slices.ContainsFunc(p.Nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot })
+}
+
+// tellTroubles gives the plan what the manager knows beside the API.
+func (h *history) tellTroubles(in *Input) {
+	if in.Obstacle == nil && h.refusals[false] != nil {
+		in.Obstacle = &h.refusals[false].Obstacle
+	}
+	if h.refusals[true] != nil && h.job.Spec.Task.Template != nil {
+		in.RunnerRefused = &h.refusals[true].Obstacle
+	}
+	in.Troubles = map[types.UID]Trouble{}
+	there := map[types.UID]bool{}
+	for i := range in.Nodes {
+		there[in.Nodes[i].UID] = true
+	}
+	if token := task.RetryToken(h.job); h.retry != token {
+		h.retry = token
+		clear(h.troubles)
+	}
+	maps.DeleteFunc(h.troubles, func(uid types.UID, _ *nodeTrouble) bool { return !there[uid] })
+	for uid, met := range h.troubles {
+		met.General = h.isGeneral(met)
+		in.Troubles[uid] = met.Trouble
+	}
+}
+
+// withRefusals ends a history in which the API server refuses pods to the end: what is not refused must be done.
+func (h *history) withRefusals() {
+	if h.refuses == nil || h.deleting() {
+		return
+	}
+	h.until("all that is not refused is done", h.othersAreDone)
+	h.refuses = nil
+	h.say("the API server refuses nothing any more")
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// The words of docs/rules.md, as the oracle understands them. Nothing here calls a definition of the planner: a history
+// knows what really happened, and the planner must find out.
+
+const (
+	// graceAfterDeadline is how long after its time limit an attempt may still hold its node.
+	graceAfterDeadline = 10 * time.Second
+	// evictEvery is how often a blocked eviction may be tried.
+	evictEvery = 5 * time.Second
+	// joinTime is how long a node joins: before that its taints and its state come and go.
+	joinTime = 10 * time.Minute
+	// most failures, drains and casualties that a status lists.
+	mostFailures, mostDrains, mostCasualties = 10, 10, 32
+
+	clusterAutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+	cloudTaint             = "node.cloudprovider.kubernetes.io/uninitialized"
+)
+
+// truth is what really became of the pods that the manager made, by their UID. It never forgets one.
+type truth struct {
+	made map[types.UID]*simPod
+	// began are the nodes on which the manager began a run.
+	began map[types.UID]bool
+	// ungated are the nodes that could carry workloads at some time since they were created.
+	ungated map[types.UID]bool
+}
+
+func newTruth() truth {
+	return truth{made: map[types.UID]*simPod{}, began: map[types.UID]bool{}, ungated: map[types.UID]bool{}}
+}
+
+// over is true for a pod of which no container runs or will run.
+func over(pod *Pod) bool { return pod.Phase == corev1.PodSucceeded || pod.Phase == corev1.PodFailed }
+
+// silent is true for a node whose kubelet is not heard from.
+func silent(node *Node) bool { return node.Ready == corev1.ConditionUnknown }
+
+// goingAway is true for a node that is about to be removed, or that a person has cordoned.
+func goingAway(node *Node) bool {
+	byHand := node.Unschedulable && len(node.CordonedBy) == 0
+	return node.Deleting || byHand || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == clusterAutoscalerTaint })
+}
+
+// owed is true for a pod of ours whose end the manager still has to write on its node.
+func (h *history) owed(pod *Pod) bool {
+	made := h.made[pod.UID]
+	return made != nil && !made.recorded && !made.released && !made.tampered
+}
+
+// onThisMachine is true for a pod whose work is on the machine that is behind the node: it was made for this machine of
+// the Node; where the Node was made again, for this boot of this machine.
+func (h *history) onThisMachine(pod *Pod, node *Node) bool {
+	made := h.made[pod.UID]
+	if made == nil || made.machine != node.MachineID {
+		return false
+	}
+	return made.NodeUID == node.UID || made.boot == node.BootID
+}
+
+// undoesRecord is true for a rollback of what is on record on the node.
+func undoesRecord(pod *Pod, node *Node) bool {
+	return pod.Runs == task.Rollback && node.On.Record != nil && node.On.Record.Revision == pod.Revision
+}
+
+// onItsWay is true for a run with a reboot that is on record on the node.
+func onItsWay(node *Node, revision string) bool {
+	rec := node.On.Record
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == revision
+}
+
+// portion is a number of nodes, or a percentage of them, rounded down.
+func portion(limit *intstr.IntOrString, of int) int {
+	if limit.Type == intstr.Int {
+		return limit.IntValue()
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(limit.StrVal, "%"))
+	if err != nil {
+		panic(err)
+	}
+	return of * percent / 100
+}
+
+// counted is how many nodes the NodeJob is for: selected, and not kept out by a taint before it ever ran there.
+func (h *history) counted(in Input) int {
+	n := 0
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		ran := node.On.Label == h.rev || node.On.Record != nil
+		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.reboots(node) {
+			n++
+		}
+	}
+	return n
+}
+
+// mayRunAtOnce is rollout.maxConcurrent as a number: at least one.
+func (h *history) mayRunAtOnce(in Input, p Plan) int {
+	of := h.counted(in)
+	if h.deleting() {
+		of = int(p.Status.Nodes.Matched) // those on which something is to be undone
+	}
+	return max(portion(h.job.Spec.Rollout.MaxConcurrent, of), 1)
+}
+
+// mayFailAtMost is rollout.maxFailures as a number.
+func (h *history) mayFailAtMost(in Input) int {
+	return portion(h.job.Spec.Rollout.MaxFailures, h.counted(in))
+}
+
+// atMost is a number of nodes that a step is for, at most: a percentage of those that there are, rounded up.
+func (h *history) atMost(limit *intstr.IntOrString, in Input) int {
+	if limit.Type == intstr.Int {
+		return limit.IntValue()
+	}
+	n := 0
+	for i := range in.Nodes {
+		if h.selected(&in.Nodes[i]) {
+			n++
+		}
+	}
+	return max(1, (portion(limit, 100)*n+99)/100)
+}
+
+// mayBeStuck is true for a node that has made no progress for rollout.progressDeadlineSeconds, or nearly: it may count as
+// failed, so that others take its place.
+func (h *history) mayBeStuck(node *Node) bool {
+	deadline := seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600) - 3*time.Second
+	over := func(since time.Time) bool { return !since.IsZero() && !h.now.Before(since.Add(deadline)) }
+	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
+		return true
+	}
+	for _, pod := range h.pods {
+		if pod.NodeName == node.Name && !pod.Finalized && over(pod.DeleteRequested.Add(pod.DeleteGrace)) {
+			return true // it should have ended long ago
+		}
+	}
+	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && (silent(node) && over(rec.RecordedAt) || over(rec.DisruptedSince)) {
+		return true
+	}
+	last, known := h.ends[run(node, h.rev)]
+	gone := silent(node) || node.Deleting || node.Ready == ""
+	return known && (last.kind == record.Disrupted || gone) && over(last.since)
+}
+
+// seconds32 is a field of the spec in seconds.
+func seconds32(p *int32, otherwise int32) time.Duration {
+	if p != nil {
+		otherwise = *p
+	}
+	return time.Duration(otherwise) * time.Second
+}
+
+// isTrue is true for a condition that a status says to be true.
+func isTrue(status v1alpha1.NodeJobStatus, kind string) bool {
+	for _, c := range status.Conditions {
+		if c.Type == kind {
+			return c.Status == "True"
+		}
+	}
+	return false
+}

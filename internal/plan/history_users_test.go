@@ -1,0 +1,151 @@
+package plan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Users ask for something while attempts run.
+
+// wishes are what users have asked for.
+type wishes struct {
+	// skip is the revision that a user has said that a node is done with.
+	skip map[types.UID]string
+	// failedSince are the failures of a run since its record was last removed, by run.
+	failedSince map[string]int32
+}
+
+func newWishes() wishes { return wishes{skip: map[types.UID]string{}, failedSince: map[string]int32{}} }
+
+// interrupt is a user's request on a node on which an attempt runs.
+func (h *history) interrupt() {
+	pods := h.podNames()
+	if len(pods) == 0 {
+		return
+	}
+	node := h.nodes[h.pods[pods[h.dice.Intn(len(pods))]].NodeName]
+	if node == nil {
+		return
+	}
+	switch h.dice.Intn(5) {
+	case 0:
+		h.skipNode(node)
+	case 1:
+		h.unrecord(node)
+	case 2:
+		h.unlabel(node)
+	case 3:
+		h.job = h.job.DeepCopy()
+		h.askAll()
+	default:
+		h.job = h.job.DeepCopy()
+		h.userEvent(h.dice.Intn(5))
+	}
+	h.changed(node)
+}
+
+// skipNode is a user who says that a node is done.
+func (h *history) skipNode(node *Node) {
+	h.say("%s is skipped", node.Name)
+	if node.On.Label != h.rev {
+		h.ask(node) // the label of what it was done with is written over
+		h.skip[node.UID] = h.rev
+	}
+	node.On.Label, node.On.Present = h.rev, true
+	h.claimed[string(node.UID)+"/"+h.rev] = true
+}
+
+// unrecord is a user who has attempts count from the beginning.
+func (h *history) unrecord(node *Node) {
+	h.say("the annotation is taken off %s", node.Name)
+	node.On.Record = nil
+	if node.On.Label == "" {
+		h.ask(node)
+	} else {
+		h.claimed[string(node.UID)+"/"+node.On.Label] = true
+	}
+	node.On.Altered, node.On.Present = false, node.On.Label != "" || node.On.Sealed
+	for _, rev := range []string{"rev1", "rev2", "rev3"} {
+		delete(h.failedSince, run(node, rev))
+		delete(h.ends, run(node, rev))
+	}
+}
+
+// unlabel is a user who has a node that is done run again.
+func (h *history) unlabel(node *Node) {
+	if node.On.Label == "" {
+		return
+	}
+	h.say("the label is taken off %s", node.Name)
+	node.On.Label = ""
+	delete(h.skip, node.UID)
+	h.ask(node)
+}
+
+// checkWish holds that a node stays skipped, whatever becomes of the attempt that runs there.
+func (h *history) checkWish(before, after *Node) {
+	wish, asked := h.skip[after.UID]
+	switch {
+	case !asked:
+	case h.deleting() || before.On.Label != wish || wish != h.rev || before.On.Record != nil && before.On.Record.MachineID != after.MachineID:
+		delete(h.skip, after.UID)
+	case before.On.Record != nil && before.On.Record.Outcome == record.Succeeded && before.On.Record.Revision == wish:
+		// A user has had it run again, by taking the label off, and skipped that run: on the node it looks like a further
+		// run, of which a failure takes the label off.
+		delete(h.skip, after.UID)
+	case after.On.Label != wish:
+		h.break_("skip", "a user has skipped %s with the label %q, and a record has made it %q", after.Name, wish, after.On.Label)
+	}
+}
+
+// checkCount holds that failures from before a user's request do not count.
+func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key string) {
+	if r.Outcome != record.Failed {
+		if r.Outcome == record.Succeeded {
+			delete(h.failedSince, key)
+		}
+		return
+	}
+	h.failedSince[key]++
+	if pod != nil && pod.NodeUID == node.UID && pod.Runs == task.Task && r.Attempts > h.failedSince[key] {
+		h.break_("retry", "attempt %d is on record as failed on %s, and %d failed since a user removed the record", r.Attempts, node.Name, h.failedSince[key])
+	}
+}
+
+// scheduleMore has the task run again and again, to the end.
+func (h *history) scheduleMore() {
+	if !h.with(schedules) {
+		return
+	}
+	h.job.Spec.Rerun.EverySeconds = []int32{40, 60, 200}[h.dice.Intn(3)]
+	for i := range h.job.Spec.Rollout.Steps {
+		if st := &h.job.Spec.Rollout.Steps[i]; i < len(h.job.Spec.Rollout.Steps)-1 && h.roll(2) {
+			st.SoakSeconds = 60
+		}
+	}
+}
+
+// isScheduled is true when every node runs again and again.
+func (h *history) isScheduled() bool { return h.job.Spec.Rerun.EverySeconds > 0 }
+
+// allRan is true when the revision is proven and was done on every node that it is for, or the status says what is
+// wrong. A schedule begins again at once.
+func (h *history) allRan() bool {
+	s := h.last.Status
+	if isTrue(s, v1alpha1.ConditionStalled) || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
+		return true
+	}
+	names, failed := sortedKeys(h.nodes), map[string]bool{}
+	for _, st := range h.last.Nodes {
+		failed[st.Name] = st.State == Failed // until a user asks for another try
+	}
+	return !h.provenAt().IsZero() && !slices.ContainsFunc(names, func(name string) bool {
+		node := h.nodes[name]
+		return h.selected(node) && !h.isBad(node) && !barred(node) && node.On.Label != h.rev && !failed[name]
+	})
+}

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// maxOSBytes bounds the value of a node's label in a message.
+const maxOSBytes = 63
+
+// otherOS says that nodes are left out for their operating system; "" when none is.
+func otherOS(nodes []NodeState) string {
+	count, first := int32(0), ""
+	for i := range nodes {
+		if nodes[i].Reason != v1alpha1.ReasonUnsupportedOS {
+			continue
+		}
+		if count++; first == "" || nodes[i].Name < first {
+			first = nodes[i].Name
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s left out for the operating system (such as %s): scripts and commands run on Linux only. For others use spec.task.template with spec.os",
+		areNodes(count), first)
+}
+
+// unselected is why the NodeJob is not for a node.
+func (s *survey) unselected(node *Node) (reason, message string) {
+	switch {
+	case !s.named.has(node):
+		return v1alpha1.ReasonNotSelected, "spec.nodeNames does not name it"
+	case !matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record):
+		return v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels"
+	}
+	return v1alpha1.ReasonUnsupportedOS, fmt.Sprintf("its label %s is %q, and the task runs on %s nodes", corev1.LabelOSStable,
+		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&s.in.Job.Spec))
+}

@@ -1,0 +1,22 @@
+package task
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kubectl drain stops at a pod with an emptyDir (localStorageFilter) and at one without a controller
+// (unreplicatedFilter), of whatever phase.
+func TestADrainDoesNotStopAtATask(t *testing.T) {
+	for _, phase := range phases {
+		t.Run(string(phase), func(t *testing.T) {
+			a := attempt()
+			a.Phase = phase
+			pod := Pod(withRollback(scriptJob()), Source{Script: "true", Verify: "true", Rollback: "true"}, a, options)
+			if len(pod.Spec.Volumes) > 0 || metav1.GetControllerOf(pod) == nil {
+				t.Errorf("volumes %v, owners %v", pod.Spec.Volumes, pod.OwnerReferences)
+			}
+		})
+	}
+}

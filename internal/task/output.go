@@ -1,0 +1,47 @@
+package task
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// messagePolicy has the kubelet take the last lines of the log where a container writes no message, as when the kernel
+// ends the runner for its memory; but not where no output is to be kept.
+func messagePolicy(output v1alpha1.OutputPolicy) corev1.TerminationMessagePolicy {
+	if output == v1alpha1.OutputNone {
+		return corev1.TerminationMessageReadFile
+	}
+	return corev1.TerminationMessageFallbackToLogsOnError
+}
+
+// outputEnv tells the runner what it may keep of what the scripts print.
+func outputEnv(job *v1alpha1.NodeJob, phase Phase) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if job.Spec.Task.Output == v1alpha1.OutputNone {
+		env = append(env, corev1.EnvVar{Name: "EVERYNODE_OUTPUT", Value: string(v1alpha1.OutputNone)})
+	}
+	if names := secretNames(job.Spec.Task.Env); len(names) > 0 && phase != Reboot {
+		env = append(env, corev1.EnvVar{Name: "EVERYNODE_MASK", Value: CommandText(names)})
+	}
+	return env
+}
+
+// versionEnv tells the runner which version started it.
+func versionEnv(opts Options) []corev1.EnvVar {
+	if opts.Version == "" {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: "EVERYNODE_VERSION", Value: opts.Version}}
+}
+
+// secretNames are the variables whose values come from Secrets.
+func secretNames(env []corev1.EnvVar) []string {
+	var names []string
+	for i := range env {
+		if from := env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
+			names = append(names, env[i].Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,98 @@
+package task
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func TestResources(t *testing.T) {
+	list := func(memory, cpu string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		if memory != "" {
+			l[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		if cpu != "" {
+			l[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if len(l) == 0 {
+			return nil
+		}
+		return l
+	}
+	tests := map[string]struct {
+		own          *v1alpha1.TaskResources
+		phase        Phase
+		installation string
+		want         corev1.ResourceRequirements
+	}{
+		"the installation's limit requests nothing": {
+			installation: "512Mi", want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
+		},
+		"no limit at all": {installation: "0"},
+		"a limit of the NodeJob comes first": {
+			own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("2Gi", ""), Requests: list("0", "")},
+		},
+		"a limit of something else leaves the installation's": {
+			own: &v1alpha1.TaskResources{Limits: list("", "1")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("512Mi", "1"), Requests: list("0", "0")},
+		},
+		"a request stays": {
+			own: &v1alpha1.TaskResources{Requests: list("64Mi", "100m"), Limits: list("128Mi", "")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("128Mi", ""), Requests: list("64Mi", "100m")},
+		},
+		"a request above the installation's limit raises it": {
+			own: &v1alpha1.TaskResources{Requests: list("1Gi", "")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("1Gi", ""), Requests: list("1Gi", "")},
+		},
+		"a request where there is no limit": {
+			own: &v1alpha1.TaskResources{Requests: list("1Gi", "")}, installation: "0", want: corev1.ResourceRequirements{Requests: list("1Gi", "")},
+		},
+		"the rollback has those of the task": {
+			phase: Rollback, own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("2Gi", ""), Requests: list("0", "")},
+		},
+		"the reboot has the installation's": {
+			phase: Reboot, own: &v1alpha1.TaskResources{Limits: list("2Gi", "1")}, installation: "512Mi",
+			want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := scriptJob()
+			job.Spec.Task.Resources = tt.own
+			before := job.DeepCopy()
+			if diff := cmp.Diff(tt.want, resources(job, tt.phase, resource.MustParse(tt.installation))); diff != "" {
+				t.Errorf("resources (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, job); diff != "" {
+				t.Errorf("the NodeJob was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A reboot has no variables of the NodeJob, so there is nothing in it to be masked.
+func TestSecretsAreNamedToTheRunner(t *testing.T) {
+	tests := map[Phase]string{Task: `["TOKEN"]`, Verify: `["TOKEN"]`, Rollback: `["TOKEN"]`, Reboot: ""}
+	for phase, want := range tests {
+		t.Run(string(phase), func(t *testing.T) {
+			a := attempt()
+			a.Phase = phase
+			got := ""
+			for _, v := range Pod(withoutOutput(withRollback(scriptJob())), Source{Script: "a", Verify: "b", Rollback: "c"}, a, options).Spec.Containers[0].Env {
+				if v.Name == "EVERYNODE_MASK" {
+					got = v.Value
+				}
+			}
+			if got != want {
+				t.Errorf("EVERYNODE_MASK %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package uninstall
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// lookEvery is how often a manager that was told to end looks whether it has cleaned up.
+	lookEvery = 500 * time.Millisecond
+
+	// leaveWithin is how long a manager goes on after it was told to end while its installation is being deleted. Its
+	// ServiceAccount is among what is deleted, and the API server takes its token for 60 s after that, also while a
+	// finalizer keeps it (k8s.io/kubernetes pkg/serviceaccount/claims.go, jwt.DefaultLeeway).
+	leaveWithin = 45 * time.Second
+
+	// watchEvery is how often a running manager looks whether its rights are being deleted. When it sees that twice, and
+	// the CRDs stay, someone replaces its rights, and must not wait for a finalizer.
+	watchEvery = 30 * time.Second
+
+	// crdsWithin is how long a manager that was told to end, and is losing its rights, waits for the deletion of its CRDs.
+	// Not every tool deletes them first.
+	crdsWithin = 10 * time.Second
+)
+
+// Departure lets a manager finish the deletion of its own installation.
+type Departure struct {
+	// Client reads and writes without a cache.
+	Client client.Client
+	Log    *slog.Logger
+	// Now and After are the clock.
+	Now   func() time.Time
+	After func(time.Duration) <-chan time.Time
+	// Leads is closed when this manager leads: only that one cleans up.
+	Leads <-chan struct{}
+}
+
+// Run holds the manager's rights while it leads, until ctx ends.
+func (d *Departure) Run(ctx context.Context) error {
+	if err := Hold(ctx, d.Client); err != nil {
+		d.Log.Warn("what gives the manager its rights is not protected from deletion", "error", err)
+	}
+	for seen := 0; ctx.Err() == nil; d.wait(ctx, watchEvery) {
+		if stage, err := StageOf(ctx, d.Client); err != nil || stage != LosingRights {
+			seen = 0
+			continue
+		}
+		if seen++; seen < 2 {
+			continue
+		}
+		d.Log.Warn("what gives the manager its rights is being deleted, and its CRDs are not")
+		if err := Release(ctx, d.Client, d.wait); err != nil {
+			d.Log.Error("releasing what gives the manager its rights", "error", err)
+		}
+		seen = 0
+	}
+	return nil
+}
+
+// Linger returns false at once when the manager was told to end for any other reason than the deletion of its
+// installation. Else it returns true when the manager, which goes on meanwhile, has cleaned up, or its time is over.
+func (d *Departure) Linger(ctx context.Context) bool {
+	select {
+	case <-d.Leads:
+	default:
+		return false
+	}
+	began, last := d.Now(), Staying
+	for ctx.Err() == nil {
+		stage, err := StageOf(ctx, d.Client)
+		if err != nil {
+			d.Log.Warn("looking whether the installation is being deleted", "error", err)
+			stage = last
+		}
+		if stage != last {
+			d.Log.Info("the installation is being deleted: cleaning up before the end")
+		}
+		last = stage
+		took := d.Now().Sub(began)
+		switch {
+		case stage == Staying:
+			return false
+		case stage == CleanedUp, took >= leaveWithin, stage == LosingRights && took >= crdsWithin:
+			return true
+		}
+		d.wait(ctx, lookEvery)
+	}
+	return last != Staying
+}
+
+// Finish removes what is left on nodes, and releases the manager's rights. It is the last that a manager does.
+func (d *Departure) Finish(ctx context.Context) {
+	stage, err := StageOf(ctx, d.Client)
+	switch {
+	case err == nil && stage == CleanedUp:
+		if _, err := CleanNodes(ctx, d.Client, Scope{}); err != nil {
+			d.Log.Error("cleaning up nodes", "error", err)
+		}
+	case err != nil, stage == CleaningUp:
+		d.Log.Error("not all NodeJobs and NodeGuards are cleaned up: run kubectl everynode uninstall", "error", err)
+	}
+	if err := Release(ctx, d.Client, d.wait); err != nil {
+		d.Log.Error("releasing what gives the manager its rights: run kubectl everynode uninstall", "error", err)
+	}
+}
+
+func (d *Departure) wait(ctx context.Context, duration time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-d.After(duration):
+	}
+}

@@ -1,0 +1,32 @@
+package uninstall
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Mapper knows the kinds of an installation, and of what it leaves. It asks no API server: some of the kinds may be gone
+// already.
+func Mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	root, namespaced := meta.RESTScopeRoot, meta.RESTScopeNamespace
+	m.Add(CRD("nodejobs").GroupVersionKind(), root)
+	policies := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	for version, kinds := range map[schema.GroupVersion]map[string]meta.RESTScope{
+		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "ServiceAccount": namespaced, "ResourceQuota": namespaced},
+		{Group: "apps", Version: "v1"}:                      {"Deployment": namespaced},
+		{Group: "policy", Version: "v1"}:                    {"PodDisruptionBudget": namespaced},
+		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"ClusterRole": root, "ClusterRoleBinding": root, "Role": namespaced, "RoleBinding": namespaced},
+		{Group: "coordination.k8s.io", Version: "v1"}:       {"Lease": namespaced},
+		v1alpha1.GroupVersion:                               {"NodeJob": namespaced, "NodeGuard": namespaced},
+		policies:                                            {"MutatingAdmissionPolicyBinding": root},
+	} {
+		for kind, scope := range kinds {
+			m.Add(version.WithKind(kind), scope)
+		}
+	}
+	m.AddSpecific(policies.WithKind("MutatingAdmissionPolicy"), policies.WithResource("mutatingadmissionpolicies"), policies.WithResource("mutatingadmissionpolicy"), root)
+	return m
+}

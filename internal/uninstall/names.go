@@ -1,0 +1,88 @@
+// Package uninstall removes what Everynode put into a cluster. The command line and the manager share it: the command
+// line removes an installation with or without a manager, and the manager finishes a plain `kubectl delete` of its own
+// installation before it exits. It only removes objects, fields and keys that are Everynode's (docs/rules.md, rule 8).
+package uninstall
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Names of config/default.
+const (
+	Namespace     = "everynode-system"
+	Manager       = "everynode-manager" // the Deployment, its ServiceAccount, its lease, its role and their bindings
+	GatePolicy    = "everynode-gate"
+	ManagerPolicy = "everynode-manager"
+
+	leaderElection = "everynode-leader-election"
+	quota          = "everynode-critical-pods"
+)
+
+// NameLabel and NameValue are on the namespace that config/default creates.
+const (
+	NameLabel = "app.kubernetes.io/name"
+	NameValue = "everynode"
+)
+
+// CRD is a CustomResourceDefinition of Everynode, by its plural name.
+func CRD(plural string) *unstructured.Unstructured {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetName(plural + "." + v1alpha1.Group)
+	return crd
+}
+
+// CRDs are all CustomResourceDefinitions of Everynode.
+func CRDs() []client.Object {
+	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
+}
+
+// Policies are the admission policies of config/gate. Their bindings are found by the policy that they name.
+func Policies() []client.Object {
+	return []client.Object{
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: GatePolicy}},
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ManagerPolicy}},
+	}
+}
+
+// Deployment is the manager's.
+func Deployment() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: inNamespace(Manager)}
+}
+
+// Namespaced are the objects of config/default in its namespace, without the Deployment.
+func Namespaced() []client.Object {
+	return []client.Object{
+		&rbacv1.RoleBinding{ObjectMeta: inNamespace(leaderElection)},
+		&rbacv1.Role{ObjectMeta: inNamespace(leaderElection)},
+		&coordinationv1.Lease{ObjectMeta: inNamespace(Manager)},
+		&corev1.ResourceQuota{ObjectMeta: inNamespace(quota)},
+		&corev1.ServiceAccount{ObjectMeta: inNamespace(Manager)},
+	}
+}
+
+// ClusterRBAC are the cluster-wide RBAC objects of config/default. Bindings that users made to its roles are theirs.
+func ClusterRBAC() []client.Object {
+	all := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: Manager}}}
+	for _, name := range []string{
+		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-view", "everynode-operator",
+		"everynode-nodeguard-editor", "everynode-nodeguard-viewer",
+	} {
+		all = append(all, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return all
+}
+
+func inNamespace(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: Namespace, Name: name}
+}

@@ -1,0 +1,100 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// TestExplainNodeReadsNodeGuards as a user with the role everynode-view, and without the permission to read NodeGuards.
+func TestExplainNodeReadsNodeGuards(t *testing.T) {
+	g := newGuarded(t, "explained-1", "explained-2")
+	startManager(t, noFaults)
+	startGuards(t, noFaults)
+	g.guard(nil)
+	g.ready(2)
+	g.cordon("explained-1", true)
+	g.evicted("explained-1")
+	g.cordon("explained-2", true)
+	g.held("explained-2", v1alpha1.ReasonTooManyAway)
+
+	config := g.kubeconfigOf(viewer(t)...)
+	got := g.everynode(config, "explain", "explained-2")
+	if got.code != 0 || strings.Contains(got.err, "Everynode is not installed") || strings.Contains(got.err, "known") {
+		t.Errorf("explain: exit code %d, stderr:\n%s", got.code, got.err)
+	}
+	wantText(t, got.out, "NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is away, of at most 1: explained-1 (let go at ")
+	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage has let node explained-1 go")
+}
+
+// TestExplainNamesTheNodesThatUseTheBudget : a cordon by a person holds a rollout up for as long as it is there.
+func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("budget-1")
+	w.node("budget-2")
+	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
+	w.job("held", func(s *v1alpha1.NodeJobSpec) {
+		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, MaxUnavailable: number(1)}
+		s.Rollout.MaxConcurrent = percent("100%")
+	})
+	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing holds its turn up
+	w.done("held", "budget-1")
+	config := w.kubeconfigOf(viewer(t)...)
+	got := w.everynode(config, "explain", "held", "budget-2")
+	wantTold(t, "explain", told{0, `NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and disruption.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
+
+State     Waiting, WaitingForBudget, step all
+Budget    budget-1: it is cordoned, and not by Everynode
+Next      it starts automatically when fewer nodes are unavailable. What may help: kubectl uncordon budget-1, when its maintenance is over; a higher spec.disruption.maxUnavailable
+`, ""}, got)
+}
+
+// TestExplainNodeSaysWhatItLeavesOut : a user may list the NodeJobs of one namespace only, and a record may be forged.
+func TestExplainNodeSaysWhatItLeavesOut(t *testing.T) {
+	w := newWorld(t)
+	w.node("partial-1")
+	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}})
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}},
+	}}
+	must(t, admin.Create(w.ctx, role))
+	must(t, admin.Create(w.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobs"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.namespace}},
+	}))
+	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list "
+	wantTold(t, "explain", told{0, "", "only NodeJobs of namespace NAMESPACE are considered: " + mayNot + "nodejobs.everynode.dev" + role1 + "nodejobs.everynode.dev\n" +
+		"there is no NodeJob in namespace NAMESPACE\n" +
+		"could not check whether a NodeGuard holds the node: " + mayNot + "nodeguards.everynode.dev" + role1 + "nodeguards.everynode.dev\n"}, w.everynode(config, "explain", "partial-1"))
+}
+
+// TestARecordThatTheManagerHasNotWrittenIsNamed in all that is said of its node.
+func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	w.node("forged-1")
+	w.job("forged", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	w.condition("forged", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+	key := v1alpha1.RecordKey(w.namespace, "forged")
+	forged := record.Encode(record.Record{Revision: w.live("forged").Status.Revision, Outcome: record.Failed, Attempts: 9})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "forged-1"}}
+	must(t, admin.Patch(w.ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, forged))))
+	config := w.kubeconfigOf()
+	wantTold(t, "explain", told{0, `NAMESPACE/forged has no valid record on forged-1, since the one there was changed by something other than the manager and is ignored: spec.suspend is true.
+
+State     Waiting, Suspended, step all
+Altered   the record on the node was changed by something other than the manager, and is ignored: annotation NAMESPACE.everynode.dev/forged
+Next      it can run after: kubectl everynode -n NAMESPACE resume forged
+`, ""}, w.everynode(config, "explain", "forged", "forged-1"))
+	wantTold(t, "retry", told{0, "node forged-1: nothing to change: its record there was changed by something other than the manager, and counts as none: it runs when its turn comes\n", ""},
+		w.everynode(config, "retry", "forged", "forged-1"))
+}

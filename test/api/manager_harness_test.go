@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/internal/clock"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// startManager runs a manager until stop is called or the test ends. stop is a sudden end: nothing
+// that the manager remembers outlives it.
+func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
+	t.Helper()
+	cacheOptions, err := controller.CacheOptions()
+	must(t, err)
+	end, err := runManager(cacheOptions, faults, nil, time.Now)
+	must(t, err)
+	stop = func() {
+		if err := end(); err != nil {
+			t.Errorf("running the manager: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// runManager runs a manager until stop is called. Its events go to the API server, unless there is a
+// recorder for them. machine is the clock of the machine that it runs on.
+func runManager(cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time) (stop func() error, err error) {
+	skip := true
+	server, cfg := clock.New(machine), rest.CopyConfig(asManager)
+	cfg.Wrap(server.Wrap)
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:     scheme,
+		Cache:      cacheOptions,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
+			c, err := client.NewWithWatch(cfg, opts)
+			if err != nil {
+				return nil, err
+			}
+			return interceptor.NewClient(c, faults), nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if recorder == nil {
+		recorder = mgr.GetEventRecorder("everynode")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := controller.New(mgr.GetClient(), mgr.GetAPIReader(), recorder,
+		controller.NewMetrics(prometheus.NewRegistry()),
+		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
+	r.PollInterval = time.Second
+	r.Now = server.Now
+	if err := r.SetupWithManager(ctx, mgr); err != nil {
+		cancel()
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	}), nil
+}

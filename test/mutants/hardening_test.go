@@ -1,0 +1,86 @@
+package mutants_test
+
+import "maps"
+
+// hardening are mistakes about what goes on around honest Linux workers: joining nodes, control planes, skewed clocks,
+// schedules, users, refusals, and a compromised node.
+var hardening = map[string]mutant{
+	"a node that has joined and carries workloads takes no slot": {
+		"advance.go", "&& !doneBefore && s.withoutWorkloads(node)", "&& !doneBefore",
+	},
+	"a gate that was closed late counts as closed from the beginning": {
+		"gate.go", "return s.gate.holds(&t) && t.TimeAdded == nil })", "return s.gate.holds(&t) })",
+	},
+	"control plane nodes are taken side by side": {
+		"disruption.go", "	case other != \"\":\n", "	case false:\n",
+	},
+	"a cordoned control plane node is no reason to wait": {
+		"disruption.go", "w.leaving || s.cordonedElse(w.node) ||", "w.leaving ||",
+	},
+	"nodes that only run etcd are not of the control plane": {
+		"steps.go", "return runsControlPlane || runsEtcd", "return runsControlPlane || runsEtcd && false",
+	},
+	"scripts run on every operating system": {
+		"facts.go", "task.FitsOS(s.self.OS, node.Labels) &&", "(task.FitsOS(s.self.OS, node.Labels) || true) &&",
+	},
+	"a backoff counts from the node's clock": {
+		"rerun.go", "return rec.Attempts, s.after(rec.EndedAt(), rec.Attempts)", "return rec.Attempts, s.after(rec.FinishedAt, rec.Attempts)",
+	},
+	"a schedule counts from the node's clock": {
+		"rerun.go", "due := s.nextDue(node, s.past(rec.EndedAt()))", "due := s.nextDue(node, rec.FinishedAt)",
+	},
+	"times of a node are taken as they are": {
+		"attempt.go", "r.StartedAt, r.FinishedAt = s.times(pod, exit)", "r.StartedAt, r.FinishedAt = pod.Started, exit.Finished",
+	},
+	"a node is not skipped while an attempt runs": {
+		"recording.go", "return !s.skipped(node, r.Revision) && (r.Reason", "return (r.Reason",
+	},
+	"a success takes the label that skips a later revision": {
+		"recording.go", "a.KeepLabel = r.Outcome == record.Succeeded && s.skipped(node, r.Revision)", "a.KeepLabel = false",
+	},
+	"a label that the user sets in the last moment is dropped": {
+		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
+	},
+	"a record that the user removes in the last moment is written again": {
+		"recording.go", "a.DropLabel || s.buildsOn(&r) {", "a.DropLabel {",
+	},
+	"failures from before a record was removed count": {
+		"attempt.go", "	rec := node.On.Record\n	if rec == nil || rec.Revision != pod.Revision", "	rec := node.On.Record\n	if rec == nil {\n		return pod.Attempt - 1\n	}\n	if rec.Revision != pod.Revision",
+	},
+	"a node that runs again is not done for its step": {
+		"advance.go", "return nodes[i].State == Done || s.work[i].repeats", "return nodes[i].State == Done",
+	},
+	"nodes that run again come before those that never have": {
+		"rollout.go", "s.later(a)-s.later(b), ", "",
+	},
+	"a step grows with the cluster": {
+		"steps.go", "if !s.joinedSince(i, s.rollout.StepStartedAt) {", "if !s.joinedSince(i, s.rollout.StepStartedAt) || true {",
+	},
+	"a node that joins in a soak begins it again": {
+		"steps.go", "case k == s.current && s.joinedSince(i, s.rollout.SoakingSince):", "case false:",
+	},
+	"a node without progress holds the others for ever": {
+		"progress.go", "	if s.overdue(since, p) {", "	if false && s.overdue(since, p) {",
+	},
+	"a node on which pods are refused comes first again": {
+		"rollout.go", "s.triedAt(a).Compare(s.triedAt(b)), ", "",
+	},
+	"a record that is refused holds its slot for ever": {
+		"survey.go", "	if s.overdue(s.deadline(pod), p) {", "	if false && s.overdue(s.deadline(pod), p) {",
+	},
+	"what a node writes itself holds the deletion for ever": {
+		"leave.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
+	},
+	"a deletion does not say that a node refuses its writes": {
+		"leave.go", "	case len(s.troubled) > 0:\n		text", "	case false:\n		text",
+	},
+}
+
+// merge puts lists of mistakes together.
+func merge(lists ...map[string]mutant) map[string]mutant {
+	all := map[string]mutant{}
+	for _, list := range lists {
+		maps.Copy(all, list)
+	}
+	return all
+}
