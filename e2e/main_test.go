@@ -96,6 +96,15 @@ func setUp(ctx context.Context, name string) error {
 	if admin, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+	return installHere(ctx)
+}
+
+// installHere installs Everynode in the cluster of the tests.
+func installHere(ctx context.Context) error {
+	root, err := install.Root()
+	if err != nil {
+		return err
+	}
 	if err := install.Install(ctx, real, root, images); err != nil {
 		return err
 	}

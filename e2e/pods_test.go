@@ -25,9 +25,9 @@ type podLog struct {
 
 type loggedPod struct {
 	pod corev1.Pod
-	// made is when the watch told of it.
-	made time.Time
-	over bool
+	// made is when the watch told of it, and ended when it told of its end.
+	made, ended time.Time
+	over        bool
 }
 
 // logPods begins the log. To be called before the NodeJob is made.
@@ -71,6 +71,9 @@ func (l *podLog) see(kind watch.EventType, pod *corev1.Pod) {
 	}
 	l.pods[i].pod = *pod
 	l.pods[i].over = kind == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if l.pods[i].over && l.pods[i].ended.IsZero() {
+		l.pods[i].ended = time.Now()
+	}
 	running := 0
 	for _, p := range l.pods {
 		if !p.over {

@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// TestR20_RetriesBackOffExponentiallyAndLeaveTheNode measures from the end of each attempt, as the
-// kubelet reports it in whole seconds, to the making of the next pod.
+// TestR20_RetriesBackOffExponentiallyAndLeaveTheNode measures from the end of each attempt to the creation of the next pod.
+// The backoff begins when the manager records the end. On a busy machine the kubelet reports it seconds late.
 func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -33,14 +33,14 @@ func TestR20_RetriesBackOffExponentiallyAndLeaveTheNode(t *testing.T) {
 	}
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		ended := pods[i].pod.Status.ContainerStatuses[0].State.Terminated.FinishedAt
-		gap := pods[i+1].made.Sub(ended.Time)
-		t.Logf("retry %d came %.2f s after the end of attempt %d", i+1, gap.Seconds(), i+1)
+		gap, sinceReport := pods[i+1].made.Sub(ended.Time), pods[i+1].made.Sub(pods[i].ended)
+		t.Logf("retry %d came %.2f s after the end of attempt %d, and %.2f s after its report", i+1, gap.Seconds(), i+1, sinceReport.Seconds())
 		if gap < want {
 			t.Errorf("retry %d came after %s, want at least %s", i+1, gap, want)
 		}
 		// Without its limit, the last would come after 8 s.
-		if gap > want+3500*time.Millisecond {
-			t.Errorf("retry %d came after %s, want soon after %s", i+1, gap, want)
+		if sinceReport > want+3500*time.Millisecond {
+			t.Errorf("retry %d came %s after the report of attempt %d, want soon after %s", i+1, sinceReport, i+1, want)
 		}
 	}
 	w.wantCordoned("node-2", false)

@@ -18,7 +18,7 @@ func (d *demo) breakAndMend(ctx context.Context) error {
 	if err := d.client.Get(ctx, name, &job); err != nil {
 		return err
 	}
-	d.say("a broken script is rolled out, with a rollback: it begins on one node, and stops there")
+	d.say("a broken script is rolled out, with a rollback: it fails on the first node, and the rollout stops there")
 	broken := job.DeepCopy()
 	broken.Spec.Task.Script = "echo changing things\nrm /etc/everynode-demo-missing\n"
 	broken.Spec.Rollback = &v1alpha1.RollbackSpec{Script: `echo "putting it right after exit code $EVERYNODE_FAILED_EXIT_CODE"`}
@@ -30,7 +30,7 @@ func (d *demo) breakAndMend(ctx context.Context) error {
 	if err := d.watch(ctx, name.Name, stopped); err != nil {
 		return err
 	}
-	fmt.Println("\nThe status says what happened, and what to do. The node is set aside, the others are as they were:")
+	fmt.Println("\nThe status says what happened, and what to do. The failed node is rolled back and cordoned; the task did not run on the others:")
 	if err := d.everynode(ctx, "status", name.Name, "-n", jobsNamespace, "-o", "wide"); err != nil {
 		return err
 	}

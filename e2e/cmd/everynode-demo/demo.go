@@ -51,7 +51,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.watch(ctx, "registry-ca", done(3)); err != nil {
 		return err
 	}
-	d.say("a fourth node joins; nobody tells Everynode")
+	d.say("a fourth node joins, and gets both without further action")
 	if err := d.cluster.Join(ctx, cluster.NodeOptions{Name: "node-4", Simulated: !d.cluster.Real()}); err != nil {
 		return err
 	}
@@ -131,8 +131,21 @@ func (d *demo) everynode(ctx context.Context, args ...string) error {
 	return err
 }
 
-// watch shows a NodeJob with the plugin until all is over.
+// watch shows NodeJobs with the plugin until all is over: first the one with this name, then any other that still runs.
 func (d *demo) watch(ctx context.Context, name string, over func([]v1alpha1.NodeJob) bool) error {
+	return d.untilJobs(ctx, "the nodes", func(ctx context.Context, jobs []v1alpha1.NodeJob) (bool, error) {
+		if over(jobs) {
+			return true, d.everynode(ctx, "list", "-n", jobsNamespace)
+		}
+		if running := reconciling(jobs, name); running != "" {
+			return false, d.everynode(ctx, "status", running, "-n", jobsNamespace, "--watch")
+		}
+		return false, nil
+	})
+}
+
+// untilJobs lists the NodeJobs every 100 ms until done says so or fails, for up to patience.
+func (d *demo) untilJobs(ctx context.Context, what string, done func(context.Context, []v1alpha1.NodeJob) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -142,33 +155,46 @@ func (d *demo) watch(ctx context.Context, name string, over func([]v1alpha1.Node
 		if err := d.client.List(ctx, &jobs, client.InNamespace(jobsNamespace)); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("listing NodeJobs: %w", err)
 		}
-		if over(jobs.Items) {
-			return d.everynode(ctx, "list", "-n", jobsNamespace)
-		}
-		if moves(jobs.Items, name) {
-			if err := d.everynode(ctx, "status", name, "-n", jobsNamespace, "--watch"); err != nil {
-				return err
-			}
+		if ok, err := done(ctx, jobs.Items); ok || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the nodes: %w", ctx.Err())
+			return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
 		case <-ticker.C:
 		}
 	}
 }
 
-// moves is true while there is something to see of a NodeJob.
-func moves(jobs []v1alpha1.NodeJob, name string) bool {
-	return slices.ContainsFunc(jobs, func(job v1alpha1.NodeJob) bool {
-		return job.Name == name && meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionReconciling)
-	})
+// reconciling returns the name of a NodeJob that is not finished, the preferred one first, or "".
+func reconciling(jobs []v1alpha1.NodeJob, preferred string) string {
+	name := ""
+	for i := range jobs {
+		if !meta.IsStatusConditionTrue(jobs[i].Status.Conditions, v1alpha1.ConditionReconciling) {
+			continue
+		}
+		if jobs[i].Name == preferred {
+			return preferred
+		}
+		name = jobs[i].Name
+	}
+	return name
 }
 
 // runOnce runs a command on all nodes, as Ansible users know it.
 func (d *demo) runOnce(ctx context.Context) error {
 	d.say("one command on all nodes, once")
-	return d.everynode(ctx, "run", "--all", "--yes", "--rm", "--fold", "-n", jobsNamespace, "--", "sh", "-c", "uname -sr; sysctl vm.max_map_count")
+	if err := d.everynode(ctx, "run", "--all", "--yes", "--rm", "--fold", "-n", jobsNamespace, "--", "sh", "-c", "uname -sr; sysctl vm.max_map_count"); err != nil {
+		return err
+	}
+	return d.onlySamples(ctx)
+}
+
+// onlySamples waits until the NodeJob of the run is gone: what is shown next would name it, as one that is being deleted.
+func (d *demo) onlySamples(ctx context.Context) error {
+	return d.untilJobs(ctx, "the run to be deleted", func(_ context.Context, jobs []v1alpha1.NodeJob) (bool, error) {
+		return !slices.ContainsFunc(jobs, func(job v1alpha1.NodeJob) bool { return !job.DeletionTimestamp.IsZero() }), nil
+	})
 }
 
 // show prints what is there now, and what to try.
@@ -180,7 +206,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.everynode(ctx, "explain", "registry-ca", "node-4", "-n", jobsNamespace); err != nil {
 		return err
 	}
-	fmt.Println("\nEach node carries a label per NodeJob, with the revision that it is done with, and nothing else is left behind:")
+	fmt.Println("\nEach node has a label per NodeJob with the revision that it is done with, and no pods are left:")
 	for _, args := range [][]string{
 		{"get", "nodes", "-L", v1alpha1.RecordKey(jobsNamespace, "max-map-count"), "-L", v1alpha1.RecordKey(jobsNamespace, "registry-ca")},
 		{"get", "pods", "-n", jobsNamespace},
