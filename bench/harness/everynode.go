@@ -62,6 +62,8 @@ type everynode struct {
 	*world
 	subject report.Subject
 	manager *process
+	// memoryLimit is GOMEMLIMIT of the Deployment.
+	memoryLimit string
 }
 
 func (e *everynode) prepare(ctx context.Context) error {
@@ -75,13 +77,21 @@ func (e *everynode) prepare(ctx context.Context) error {
 	if err := e.kubectl(ctx, "-n", systemNamespace, "scale", "deployment", managerName, "--replicas=0"); err != nil {
 		return err
 	}
+	return e.startManager(ctx)
+}
+
+// startManager starts the manager, and waits until it leads.
+func (e *everynode) startManager(ctx context.Context) error {
 	kubeconfig, err := e.kubeconfig(ctx)
 	if err != nil {
 		return err
 	}
+	if e.memoryLimit, err = e.environment(ctx, "GOMEMLIMIT"); err != nil {
+		return err
+	}
 	e.manager, err = startProcess(e.dir, "manager", []string{
 		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + managerName + "-0", "NODE_NAME=",
-		"EVERYNODE_RUNNER_IMAGE=" + runnerImage, "EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
+		"EVERYNODE_RUNNER_IMAGE=" + runnerImage, "GOMEMLIMIT=" + e.memoryLimit, "EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
 	}, e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	if err != nil {
 		return err
@@ -101,6 +111,22 @@ func (e *everynode) prepare(ctx context.Context) error {
 	}
 	// Its caches fill in a moment.
 	return pause(ctx, time.Second)
+}
+
+// environment is the value of an environment variable of the Deployment; "" where it has none.
+func (e *everynode) environment(ctx context.Context, name string) (string, error) {
+	deployment, err := e.client.AppsV1().Deployments(systemNamespace).Get(ctx, managerName, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the manager's Deployment: %w", err)
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if variable.Name == name {
+				return variable.Value, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 func (e *everynode) kubectl(ctx context.Context, args ...string) error {

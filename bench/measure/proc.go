@@ -47,6 +47,16 @@ func PeakMiB(pid int) (float64, error) {
 	return parsePeak(string(data))
 }
 
+// ResidentMiB is the memory that the process has resident now.
+func ResidentMiB(pid int) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	kib, err := kibField(string(data), "VmRSS:")
+	return kib / 1024, err
+}
+
 func parsePeak(status string) (float64, error) {
 	kib, err := kibField(status, "VmHWM:")
 	return kib / 1024, err

@@ -48,6 +48,8 @@ func run(ctx context.Context, args []string) error {
 			return render(args[1:])
 		case "cli":
 			return commandLine(ctx, args[1:])
+		case "many":
+			return many(ctx, args[1:])
 		}
 	}
 	return bench(ctx, args)
@@ -163,6 +165,46 @@ func commandLine(ctx context.Context, args []string) (err error) {
 		fmt.Print(report.CommandLineMarkdown(b.Nodes, runs))
 	}
 	return err
+}
+
+// many measures the manager with many NodeJobs.
+func many(ctx context.Context, args []string) error {
+	b := harness.Bench{Progress: os.Stderr}
+	var o harness.ManyOptions
+	set := flag.NewFlagSet("everynode-bench many", flag.ContinueOnError)
+	set.IntVar(&b.Nodes, "nodes", 1000, "nodes")
+	set.IntVar(&o.NodeJobs, "nodejobs", 100, "NodeJobs, each for all nodes")
+	set.IntVar(&o.Seeded, "seeded", 89, "how many NodeJobs find their records on the nodes instead of running their tasks")
+	set.IntVar(&o.AtOnce, "at-once", 5, "how many of the other NodeJobs run at once")
+	set.DurationVar(&b.Idle, "idle", 2*time.Minute, "how long to measure what is idle")
+	set.BoolVar(&b.Profile, "profile", false, "serve profiles of the manager while it runs")
+	set.StringVar(&b.Out, "out", "", "folder for the report; a temporary one when it is empty")
+	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if set.NArg() > 0 || b.Nodes < 1 || !o.Valid() {
+		return fmt.Errorf("unexpected arguments %q", args)
+	}
+	if err := prepare(&b, ""); err != nil {
+		return err
+	}
+	m, err := b.Many(ctx, o)
+	if m == nil || m.PeakStartMiB == 0 { // the last that is measured: a report of half a run would show zeros
+		return err
+	}
+	m.Command = fmt.Sprintf("make bench-many N=%d JOBS=%d SEEDED=%d", b.Nodes, o.NodeJobs, o.Seeded)
+	m.Commit = commit(ctx, b.Root)
+	return errors.Join(err, writeMany(&b, m))
+}
+
+// writeMany prints the report and writes it into its folder.
+func writeMany(b *harness.Bench, m *report.Many) error {
+	raw, marshalErr := json.Marshal(m)
+	fmt.Print(m.Markdown())
+	return errors.Join(marshalErr, os.WriteFile(filepath.Join(b.Out, "raw.json"), append(raw, '\n'), 0o644),
+		os.WriteFile(filepath.Join(b.Out, "report.md"), []byte(m.Markdown()), 0o644))
 }
 
 func prepare(b *harness.Bench, only string) (err error) {
