@@ -40,6 +40,8 @@ type nodeTroubles struct {
 type trouble struct {
 	plan.Trouble
 	wait time.Duration
+	// reasonSince is since when it has this reason.
+	reasonSince time.Time
 }
 
 // run is the end of an attempt that was recorded.
@@ -81,9 +83,12 @@ func (t *troubles) note(job client.ObjectKey, node types.UID, reason, message st
 
 func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Time, first, longest time.Duration) {
 	met, ok := n.met[node]
-	if !ok || met.Reason != reason {
-		met = &trouble{Trouble: plan.Trouble{Reason: reason, Since: now}}
+	if !ok {
+		met = &trouble{Trouble: plan.Trouble{Since: now}}
 		n.met[node] = met
+	}
+	if met.Reason != reason {
+		met.Reason, met.reasonSince = reason, now // nothing has worked since the trouble before
 	}
 	met.wait = max(first, min(2*met.wait, longest))
 	met.Message, met.RetryAt = outcome.CleanHead(message, maxTrouble), now.Add(met.wait)
@@ -124,7 +129,7 @@ func (t *troubles) accepting(job client.ObjectKey, now time.Time) {
 	}
 	for _, met := range known.met {
 		if known.isGeneral(met) {
-			met.Since = now
+			met.Since, met.reasonSince = now, now
 		}
 	}
 	known.refusedSince = time.Time{}
@@ -132,7 +137,7 @@ func (t *troubles) accepting(job client.ObjectKey, now time.Time) {
 
 // isGeneral reports whether a pod was refused when no others were taken either.
 func (n *nodeTroubles) isGeneral(met *trouble) bool {
-	return slices.Contains(refusalReasons, met.Reason) && !n.refusedSince.IsZero() && !met.Since.Before(n.refusedSince)
+	return slices.Contains(refusalReasons, met.Reason) && !n.refusedSince.IsZero() && !met.reasonSince.Before(n.refusedSince)
 }
 
 // ended notes the end of an attempt that is on record now.

@@ -178,6 +178,33 @@ func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
 	}
 }
 
+// A node may have one trouble after the other: the progress deadline counts from the first, until one of them has ended.
+func TestTroublesInTurnCountFromTheFirst(t *testing.T) {
+	known := newTroubles()
+	node := []plan.Node{{UID: "a-uid"}}
+	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+	note := func(reason string, n int) {
+		known.note(jobName, "a-uid", reason, "no", minute(n), firstTroubleWait, longestTroubleWait)
+	}
+	note(v1alpha1.ReasonPodNameTaken, 0)
+	note(v1alpha1.ReasonRecordRefused, 1)
+	note(v1alpha1.ReasonPodNameTaken, 2)
+	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(noon) || got.Reason != v1alpha1.ReasonPodNameTaken {
+		t.Errorf("%+v, want since %v", got, noon)
+	}
+	known.clear(jobName, "a-uid", v1alpha1.ReasonPodNameTaken)
+	note(v1alpha1.ReasonRecordRefused, 3)
+	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(minute(3)) {
+		t.Errorf("%+v, want since %v", got, minute(3))
+	}
+	// What the API server refuses for all nodes does not speak against one that had another trouble before.
+	known.refusing(jobName, minute(4))
+	note(v1alpha1.ReasonPodForbidden, 5)
+	if got := known.on(jobName, "", node)["a-uid"]; !got.General {
+		t.Errorf("%+v, want a general refusal", got)
+	}
+}
+
 // A kubelet can take the finalizer off its own pods, and delete them.
 func TestAPodThatVanishesUnrecordedIsTrouble(t *testing.T) {
 	job := liveJob()

@@ -27,6 +27,7 @@ import (
 var (
 	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 1500, if 0")
 	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
+	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 )
 
@@ -58,7 +59,12 @@ func TestRandomHistories(t *testing.T) {
 				if s >= first.Load() {
 					return
 				}
-				if play(s, false).broken != "" {
+				h := play(s, false)
+				switch {
+				case h.broken == "":
+				case *list:
+					t.Errorf("seed %d: %s", s, h.broken)
+				default:
 					for was := first.Load(); s < was && !first.CompareAndSwap(was, s); was = first.Load() {
 					}
 				}

@@ -192,11 +192,11 @@ func (s *survey) holdsUp(i int, st *NodeState) bool {
 }
 
 // notReady are the nodes of the step that have succeeded and are not Ready, but for those on which the task is at work
-// again.
+// again, and those that have joined since the soak began: they may never have been Ready.
 func (s *survey) notReady(st *step, nodes []NodeState) []int {
 	var sick []int
 	for _, i := range st.nodes {
-		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue {
+		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedSince(i, s.rollout.SoakingSince) {
 			sick = append(sick, i)
 		}
 	}

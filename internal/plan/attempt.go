@@ -258,6 +258,8 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 		MachineID:  node.MachineID,
 		Retry:      pod.Retry,
 		PodUID:     pod.UID,
+
+		FirstStartedAt: s.firstStart(node, pod.Revision),
 	}
 	prev := node.On.Record
 	if prev != nil {
@@ -276,6 +278,15 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 		s.noteDisruption(&r, pod, node, before)
 	}
 	return r
+}
+
+// firstStart is when the revision began on the machine for the first time, if an attempt of it is on record; zero otherwise.
+func (s *survey) firstStart(node *Node, revision string) time.Time {
+	rec := node.On.Record
+	if rec == nil || rec.Revision != revision || s.replaced(node) {
+		return time.Time{}
+	}
+	return rec.BeganAt()
 }
 
 // noteDisruption makes of a record that of a disruption, one of several in a row maybe.

@@ -163,15 +163,16 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	return is
 }
 
-// heldByOthers says which unavailable nodes keep the first node in line from being disrupted; "" when none do.
+// heldByOthers says, once for each rule that holds nodes, which unavailable nodes keep the first node in line from being
+// disrupted; "" when none do.
 func heldByOthers(nodes []NodeState) string {
-	for i := range nodes {
-		switch nodes[i].Reason {
-		case v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane:
-			return nodes[i].Name + ": " + nodes[i].Message
+	var held []string
+	for _, reason := range []string{v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane} {
+		if i := slices.IndexFunc(nodes, func(st NodeState) bool { return st.Reason == reason }); i >= 0 {
+			held = append(held, nodes[i].Name+": "+nodes[i].Message)
 		}
 	}
-	return ""
+	return strings.Join(held, "; ")
 }
 
 func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {

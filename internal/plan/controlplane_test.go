@@ -2,10 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -61,6 +63,19 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Nodes may wait for two rules, each for other nodes: the status names both.
+func TestTheStatusNamesTheNodesOfEachRuleThatHoldsOthers(t *testing.T) {
+	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	job := newJob(rebootingAs(v1alpha1.RebootAlways), func(j *v1alpha1.NodeJob) { j.Spec.Disruption.MaxUnavailable = new(intstr.FromInt32(1)) })
+	nodes := []Node{newNode("c1", ofControlPlane), newNode("c2", ofControlPlane, notReady, labelled(rev)), newNode("w1"), newNode("w2", labelled(rev))}
+	p := Next(see(job, nodes))
+	want := "; w1: 1 node is not Ready, cordoned or at work (c2), and disruption.maxUnavailable allows 1; c1: control plane node c2 is not Ready, cordoned or at work, and only one is made unavailable at a time"
+	if c := p.Status.Conditions[1]; c.Status != metav1.ConditionTrue || !strings.HasSuffix(c.Message, want) {
+		t.Errorf("condition %+v, want Reconciling: …%s", c, want)
 	}
 }
 

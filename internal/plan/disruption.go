@@ -116,7 +116,7 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 	r := record.Record{
 		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: s.retry,
-		Untried: true,
+		Untried: true, FirstStartedAt: s.firstStart(w.node, s.in.Revision),
 	}
 	if prev == nil {
 		return r

@@ -150,7 +150,11 @@ func (h *history) finishDeletion() {
 }
 
 func (h *history) until(what string, over func() bool) {
-	for pass := range 600 {
+	passes := 600
+	if h.refuses != nil {
+		passes = 1200 // each node may take all its retries, one after the other
+	}
+	for pass := range passes {
 		h.grow(pass)
 		h.persist()
 		h.now = h.now.Add(5 * time.Second)

@@ -136,7 +136,10 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
 			delete(h.soaked, node.UID)
-		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) {
+		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) && !h.works(in, node) {
+			if !h.soaked[node.UID] {
+				h.say("%s is not Ready in the soak: it has failed", node.Name)
+			}
 			h.soaked[node.UID] = true
 		}
 		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !goingAway(node))
@@ -158,7 +161,7 @@ func (h *history) onlyCanaries(in Input) bool {
 		}
 	}
 	first := in.Job.Spec.Rollout.Steps[0]
-	return first.Nodes != nil && done <= h.atMost(first.Nodes, in)
+	return first.Nodes != nil && done <= h.atLeast(first.Nodes, in)
 }
 
 func (h *history) selected(node *Node) bool {

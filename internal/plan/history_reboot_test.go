@@ -38,8 +38,8 @@ func (h *history) rebootOverdue(rec *record.Record) bool {
 func (h *history) settledDown(seen *Node) bool {
 	ready := seconds32(h.job.Spec.Disruption.ReadySeconds, 10)
 	since := seen.ReadySince
-	if h.ahead[seen.UID] != 0 {
-		since = h.backAt[seen.BootID].Add(-time.Second) // its clock is wrong
+	if h.with(skewedClocks) {
+		since = h.backAt[seen.BootID].Add(-clockStep - time.Second) // its clock is wrong
 	}
 	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
 }

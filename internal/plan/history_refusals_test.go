@@ -45,7 +45,8 @@ type refusal struct {
 
 type nodeTrouble struct {
 	Trouble
-	wait time.Duration
+	wait        time.Duration
+	reasonSince time.Time
 }
 
 type lastEnd struct {
@@ -145,7 +146,7 @@ func (h *history) judgeStarts() {
 			delete(h.refusals, sort)
 			for _, met := range h.troubles {
 				if h.isGeneral(met) {
-					met.Since = h.told
+					met.Since, met.reasonSince = h.told, h.told
 				}
 			}
 			h.refusedSince = time.Time{}
@@ -159,9 +160,12 @@ func (h *history) judgeStarts() {
 // trouble notes what does not work on a node.
 func (h *history) trouble(node types.UID, reason, message string, first, longest time.Duration) {
 	known := h.troubles[node]
-	if known == nil || known.Reason != reason {
-		known = &nodeTrouble{Trouble: Trouble{Reason: reason, Since: h.told}}
+	if known == nil {
+		known = &nodeTrouble{Trouble: Trouble{Since: h.told}}
 		h.troubles[node] = known
+	}
+	if known.Reason != reason {
+		known.Reason, known.reasonSince = reason, h.told
 	}
 	known.wait = max(first, min(2*known.wait, longest))
 	known.Message, known.RetryAt = message, h.told.Add(known.wait)
@@ -169,7 +173,7 @@ func (h *history) trouble(node types.UID, reason, message string, first, longest
 
 // isGeneral is true for a pod that was refused when no others were taken either.
 func (h *history) isGeneral(met *nodeTrouble) bool {
-	return met.Reason == v1alpha1.ReasonPodForbidden && !h.refusedSince.IsZero() && !met.Since.Before(h.refusedSince)
+	return met.Reason == v1alpha1.ReasonPodForbidden && !h.refusedSince.IsZero() && !met.reasonSince.Before(h.refusedSince)
 }
 
 func (h *history) untroubled(node types.UID, reasons ...string) {

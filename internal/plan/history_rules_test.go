@@ -93,10 +93,12 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 	for i := range in.Nodes {
 		other := &in.Nodes[i]
+		done := other.On.Label == h.rev
+		failsItsSoak := in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && done && other.Ready != corev1.ConditionTrue && !h.soakIsOver()
 		switch {
 		case !h.selected(other):
-		case h.isBad(other):
-			if rec := other.On.Record; other.On.Label == h.rev && rec != nil && rec.Outcome == record.Succeeded {
+		case h.isBad(other): // it may leave its place to another one in many ways
+			if rec := other.On.Record; done && !failsItsSoak && !barred(other) && rec != nil && rec.Outcome == record.Succeeded && rec.MachineID == other.MachineID {
 				successes++
 				others++
 			}
@@ -109,9 +111,11 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			}
 		case h.soaked[other.UID] && other.On.Label == h.rev:
 			bad++
-		case in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && other.On.Label == h.rev && other.Ready != corev1.ConditionTrue && !h.soakIsOver():
-			// It fails its soak in this pass, and another takes its place.
+		case failsItsSoak: // in this pass, and another takes its place
 		case h.replacedAsCanary(other.UID), h.mayBeStuck(other):
+			if done {
+				successes++
+			}
 		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
 			others++
 			if other.On.Label == h.rev {
@@ -120,7 +124,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		}
 	}
 	if bad > mayFail {
-		h.break_("rule 5", "%s is started although %d have failed and %d may", node.Name, bad, mayFail)
+		h.break_("rule 5", "%s is started although %d have failed and %d may (gone: %v, soaked: %v)", node.Name, bad, mayFail, h.harmed, h.soaked)
 	}
 	if !h.provenAt().IsZero() || h.ran(node, in.Pods) {
 		return // another try spreads it no further

@@ -48,13 +48,14 @@ func (h *history) checkStates(in Input, p Plan) {
 		if h.isBad(node) {
 			continue
 		}
+		beside := rec != nil && rec.Revision == in.Revision && rec.Outcome == record.Succeeded && node.On.Label != "" // a skip of another revision
+		_, ever := h.done[run(node, in.Revision)]
 		live := h.real(node.Name, node.UID)
 		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
 		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
-			!h.succeeded[run(node, in.Revision)] && !h.claimed[string(node.UID)+"/"+in.Revision] {
+			!h.succeeded[run(node, in.Revision)] && !(beside && ever && node.On.Label != in.Revision) && !h.claimed[string(node.UID)+"/"+in.Revision] {
 			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
 		}
-		beside := rec != nil && rec.Revision == in.Revision && rec.Outcome == record.Succeeded && node.On.Label != "" // a skip of another revision
 		if p.Nodes[i].State == Done && node.On.Label != in.Revision && !beside {
 			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
 		}

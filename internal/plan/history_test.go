@@ -27,6 +27,8 @@ import (
 var (
 	histories = flag.Int("histories", 0, "how many random histories to play; $EVERYNODE_HISTORIES, or 3000, if 0")
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
+	from      = flag.Int64("from", 1, "the first of them, to play many in pieces")
+	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
 )
 
 // kept are histories that once broke a rule, by mutations of the planner or by mistakes in it. They
@@ -50,6 +52,12 @@ var kept = []int64{
 	18002,  // a node that claimed to be prepared was not counted
 	24874,  // a deletion rolled back a node on which the task had never started
 	24563,  // a node stayed cordoned in a rollout that had stopped
+	21157,  // a node with two troubles in turn never counted as without progress
+	23203,  // a node that rebooted once more was checked before it had been Ready for long enough
+	38279,  // a node waited for the control plane, and the status did not say for which
+	43117,  // a rollback that was refused kept further runs from starting
+	44834,  // a node that joined in a soak, and had never been Ready, counted as failed in it
+	59567,  // the nodes of a step changed with each further run, and its soak began again
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks
@@ -66,7 +74,7 @@ func TestRandomHistories(t *testing.T) {
 		return
 	}
 	seeds := slices.Clone(kept)
-	for s := int64(1); s <= int64(howMany(t)); s++ {
+	for s := *from; s < *from+int64(howMany(t)); s++ {
 		if s%3 == 0 {
 			seeds = append(seeds, -s) // more of a rollout fits where nothing goes around the tasks
 		} else {
@@ -107,7 +115,12 @@ func playAll(t *testing.T, seeds []int64) {
 				if i >= first.Load() {
 					return
 				}
-				if play(seeds[i]).broken == "" {
+				h := play(seeds[i])
+				if h.broken == "" {
+					continue
+				}
+				if *list {
+					t.Errorf("seed %d: %s", seeds[i], h.broken)
 					continue
 				}
 				for was := first.Load(); i < was && !first.CompareAndSwap(was, i); was = first.Load() {

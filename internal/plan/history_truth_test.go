@@ -125,12 +125,28 @@ func (h *history) mayFailAtMost(in Input) int {
 
 // atMost is a number of nodes that a step is for, at most: a percentage of those that there are, rounded up.
 func (h *history) atMost(limit *intstr.IntOrString, in Input) int {
+	return stepSize(limit, in, h.selected)
+}
+
+// atLeast is the same at least: nodes that have joined since the step began, and those with a taint, may not be among them.
+func (h *history) atLeast(limit *intstr.IntOrString, in Input) int {
+	began := in.Now
+	if r := h.job.Status.Rollout; r != nil {
+		began = r.StepStartedAt.Time
+	}
+	return stepSize(limit, in, func(node *Node) bool {
+		return h.selected(node) && !barred(node) && !node.Created.After(began)
+	})
+}
+
+// stepSize is a number of nodes, or a percentage of these, rounded up.
+func stepSize(limit *intstr.IntOrString, in Input, counts func(*Node) bool) int {
 	if limit.Type == intstr.Int {
 		return limit.IntValue()
 	}
 	n := 0
 	for i := range in.Nodes {
-		if h.selected(&in.Nodes[i]) {
+		if counts(&in.Nodes[i]) {
 			n++
 		}
 	}

@@ -111,6 +111,11 @@ func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key stri
 		}
 		return
 	}
+	seen := h.seen[node.Name]
+	if was := seen.On.Record; was != nil && was.Outcome == record.Rebooting && was.MachineID != r.MachineID {
+		// The run began on another machine, and fails on this one: so do those before it.
+		h.failedSince[key] += h.failedSince[run(&Node{UID: node.UID, MachineID: was.MachineID}, r.Revision)]
+	}
 	h.failedSince[key]++
 	if pod != nil && pod.NodeUID == node.UID && pod.Runs == task.Task && r.Attempts > h.failedSince[key] {
 		h.break_("retry", "attempt %d is on record as failed on %s, and %d failed since a user removed the record", r.Attempts, node.Name, h.failedSince[key])

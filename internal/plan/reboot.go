@@ -191,7 +191,7 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
 	backAt := s.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
-	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince)):
+	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince) || differ(rec.Reboot.BootID, node.BootID)):
 		s.markBack(w, s.recordedAt(), "it is back", p)
 		return
 	case !isReady && !backAt.IsZero():
@@ -223,7 +223,7 @@ func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Tr
 func (s *survey) markBack(w *work, at time.Time, message string, p *Plan) {
 	r := *w.node.On.Record
 	back := *r.Reboot
-	back.BackAt, back.ReadySince = at, w.node.ReadySince
+	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
 	r.Reboot = &back
 	mark := s.markOf(w.node, v1alpha1.ReasonSettling, message)
 	mark.Record = &r

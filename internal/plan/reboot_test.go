@@ -146,6 +146,9 @@ func TestReboot(t *testing.T) {
 		"it was away once more": {
 			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
+		"it has rebooted once more": {
+			node: []func(*Node){goesOn(back(50), func(r *record.Record) { r.Reboot.BootID = "second" }), inBoot("third"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
+		},
 		"it is done where nothing is to be checked": {
 			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
 		},

@@ -62,7 +62,7 @@ func (s *survey) touch(rec *record.Record) standing {
 	if rec == nil || rec.Revision != s.in.Revision {
 		return standing{}
 	}
-	return standing{touched: true, since: rec.StartedAt}
+	return standing{touched: true, since: rec.BeganAt()}
 }
 
 // doneBy is true for a label that says that the node is done with the revision.

@@ -87,7 +87,7 @@ func (s *survey) noteRollback(w *work, v verdict, st *NodeState) {
 		return
 	}
 	st.set(Failed, v1alpha1.ReasonRollingBack, v.message)
-	w.touched, w.since, w.failed, w.exhausted = true, rec.StartedAt, true, true
+	w.touched, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
 	f := s.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack
 	s.failures = append(s.failures, f)

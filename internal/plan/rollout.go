@@ -79,8 +79,7 @@ func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
 	return matched, taken
 }
 
-// candidates are the nodes on which an attempt may start, in the order in which they do. A node on which something has
-// failed that only the manager knows of comes after all others: it must not keep them waiting.
+// candidates are the nodes on which an attempt may start, in the order in which they do.
 func (s *survey) candidates(nodes []NodeState) []int {
 	var candidates []int
 	for i := range nodes {
@@ -89,21 +88,21 @@ func (s *survey) candidates(nodes []NodeState) []int {
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(s.later(a)-s.later(b), s.triedAt(a).Compare(s.triedAt(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
 	return candidates
 }
 
-// later puts further runs after first ones: there may always be more of them than slots.
-func (s *survey) later(i int) int {
-	if s.work[i].repeats {
-		return 1
+// lastTurn is when a node had its last turn; zero for a first one. Nodes on which something has failed that only the manager
+// knows of, and nodes that run again, come after all others and take turns: there may always be more of them than slots.
+func (s *survey) lastTurn(i int) time.Time {
+	w := &s.work[i]
+	tried, rec := s.in.Troubles[w.node.UID].RetryAt, w.node.On.Record
+	if !tried.IsZero() || !w.repeats || rec == nil || s.inPreparation(w) {
+		return tried
 	}
-	return 0
+	return rec.EndedAt()
 }
-
-// triedAt orders nodes by the last try that was in vain; zero when there was none.
-func (s *survey) triedAt(i int) time.Time { return s.in.Troubles[s.work[i].node.UID].RetryAt }
 
 // begin starts the attempt of a node.
 func (s *survey) begin(i int, p *Plan) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -50,6 +51,9 @@ func TestStartWithinLimit(t *testing.T) {
 		}
 		return words
 	}
+	due := func(name string, seconds int) Node {
+		return newNode(name, recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(seconds) }))
+	}
 	a, b, c, d := newNode("a"), newNode("b"), newNode("c"), newNode("d")
 	tainted := newNode("t", func(n *Node) { n.Taints = []corev1.Taint{busy} })
 	tests := map[string]struct {
@@ -92,6 +96,18 @@ func TestStartWithinLimit(t *testing.T) {
 		"a node that is not selected any more holds its slot while it runs": {
 			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
 			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+		},
+		"nodes that run again take turns": {
+			in: see(newJob(oneAtOnce, everySeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
+			wantWaiting: map[string]string{"a": "it waits for one of 1 slots (rollout.maxConcurrent)", "c": "it waits for one of 1 slots (rollout.maxConcurrent)"},
+		},
+		"and with those on which something fails that only the manager knows of": {
+			in: func() Input {
+				in := see(newJob(oneAtOnce, everySeconds(60)), []Node{a, due("b", 900)})
+				in.Troubles = map[types.UID]Trouble{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
+				return in
+			}(), want: start("b"),
+			wantWaiting: map[string]string{"a": "it waits for one of 1 slots (rollout.maxConcurrent)"},
 		},
 		"one try shows whether the API server still refuses": {
 			in: func() Input {

@@ -326,6 +326,12 @@ func TestAdvance(t *testing.T) {
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
+		"one that joined in the soak, and has never been Ready, does not fail in it": {
+			change: []func(*v1alpha1.NodeJob){inSteps(poolB(60), rest)}, was: at("b", soaking(20)),
+			nodes:    []Node{newNode("a", made(900), done, inPool("b")), newNode("b", made(9), done, sick, inPool("b")), z},
+			wantStep: "b", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step b soaks until 2026-03-01T12:00:40Z",
+			wantUntil: now.Add(40 * time.Second), wantSoak: true,
+		},
 		"one that is only selected since does": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("z", made(90))},
@@ -401,5 +407,23 @@ func TestTheCanariesStayTheSame(t *testing.T) {
 				t.Errorf("%q run, want m and n", got)
 			}
 		})
+	}
+}
+
+// A further run does not change the order in which a step takes its nodes, nor does a retry.
+func TestTheCanariesStayTheSameWhenTheyRunAgain(t *testing.T) {
+	job := newJob(inSteps(first(intstr.FromInt32(1)), rest))
+	m := newNode("m", recorded(record.Succeeded, func(r *record.Record) { r.StartedAt, r.FirstStartedAt = ago(100), ago(900) }))
+	n := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.StartedAt = ago(500) }))
+	p := Next(see(job, []Node{n, m}))
+	if diff := cmp.Diff([]int{1}, p.Steps[0].Nodes); diff != "" {
+		t.Errorf("nodes of the first step (-want +got):\n%s", diff)
+	}
+	for _, outcome := range []record.Outcome{record.Succeeded, record.Failed, record.Disrupted} {
+		node := newNode("m", recorded(outcome, func(r *record.Record) { r.StartedAt, r.FirstStartedAt = ago(100), ago(900) }))
+		p := Next(see(job, []Node{node}, newPod(node, exited(0))))
+		if got := p.Actions[0].(Record).Record; !got.BeganAt().Equal(ago(900)) || got.StartedAt.Equal(ago(900)) {
+			t.Errorf("after %s: began at %v, and this attempt at %v", outcome, got.BeganAt(), got.StartedAt)
+		}
 	}
 }

@@ -58,6 +58,9 @@ type Record struct {
 	DisruptedSince time.Time `json:"disruptedSince,omitzero"`
 	// StartedAt is when the last attempt began, in whole seconds.
 	StartedAt time.Time `json:"startedAt,omitzero"`
+	// FirstStartedAt is when the revision began on this machine for the first time; zero when that is StartedAt. Steps that
+	// are for a number of nodes keep their nodes by it.
+	FirstStartedAt time.Time `json:"firstStartedAt,omitzero"`
 	// FinishedAt is when the last attempt ended, in whole seconds. Like StartedAt it is the node's word, and for display only.
 	FinishedAt time.Time `json:"finishedAt"`
 	// RecordedAt is when the manager recorded the end, in whole seconds of the API server's clock, rounded up. Backoff,
@@ -129,6 +132,9 @@ type Rollback struct {
 // EndedAt is when the last attempt ended, for decisions: by the API server's clock where that is known.
 func (r *Record) EndedAt() time.Time { return firstTime(r.RecordedAt, r.FinishedAt) }
 
+// BeganAt is when the revision began on the machine for the first time.
+func (r *Record) BeganAt() time.Time { return firstTime(r.FirstStartedAt, r.StartedAt) }
+
 // EndedAt is as that of the record.
 func (b *Rollback) EndedAt() time.Time { return firstTime(b.RecordedAt, b.FinishedAt) }
 
@@ -150,6 +156,8 @@ type Reboot struct {
 	// ReadySince is since when the node said then that it was Ready, by its own clock. Another time tells that it was not
 	// Ready in between.
 	ReadySince time.Time `json:"readySince,omitzero"`
+	// BootID is the boot in which it was seen Ready. Another one tells that it has rebooted once more.
+	BootID string `json:"bootID,omitempty"`
 }
 
 // Drain is how far the drain of a failed node is.
@@ -202,7 +210,7 @@ const maxRollbackMessage = 512
 func (r Record) bounded() Record {
 	r.StartedAt, r.FinishedAt, r.RecordedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt), wholeSeconds(r.RecordedAt)
 	r.Label = outcome.Clean(r.Label, validation.LabelValueMaxLength)
-	r.DisruptedSince = wholeSeconds(r.DisruptedSince)
+	r.DisruptedSince, r.FirstStartedAt = wholeSeconds(r.DisruptedSince), wholeSeconds(r.FirstStartedAt)
 	if !isDigest(r.Digest) {
 		r.Digest = ""
 	}
@@ -224,7 +232,7 @@ func (r Record) bounded() Record {
 	if r.Reboot != nil {
 		b := *r.Reboot
 		b.StartedAt, b.BackAt, b.ReadySince = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt), wholeSeconds(b.ReadySince)
-		b.FromBootID = BoundID(b.FromBootID)
+		b.FromBootID, b.BootID = BoundID(b.FromBootID), BoundID(b.BootID)
 		r.Reboot = &b
 	}
 	if r.Drain != nil {
