@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -167,10 +168,19 @@ func (r *Reconciler) started(seen observation, start plan.Start) {
 		return
 	}
 	for i := range seen.input.Nodes {
-		if node := &seen.input.Nodes[i]; node.UID == start.Attempt.NodeUID && node.On.Label == "" {
+		if node := &seen.input.Nodes[i]; node.UID == start.Attempt.NodeUID && lacksEnd(node.On, start.Attempt.Revision) {
 			r.troubles.begins(name, node.UID, start.Attempt.Revision, start.Attempt.Retry, r.Now())
 		}
 	}
+}
+
+// lacksEnd reports whether the end of a run of the revision, if one was recorded, is not on the node anymore: the record is
+// gone, or the label of its success.
+func lacksEnd(on record.OnNode, revision string) bool {
+	if on.Label == revision {
+		return false
+	}
+	return on.Record == nil || on.Record.Revision != revision || on.Record.Outcome == record.Succeeded
 }
 
 // adopt remembers an existing pod that the cache does not show yet. One that is not ours is trouble on its node only: other

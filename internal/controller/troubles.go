@@ -149,8 +149,8 @@ func (t *troubles) ended(job client.ObjectKey, node types.UID, revision, retry s
 	known.drop(node, []string{v1alpha1.ReasonRecordRefused, v1alpha1.ReasonPodVanished})
 }
 
-// begins notes the start of a run on a node without record and label. When these were removed again and again right after
-// they were written, the next run waits.
+// begins notes a first attempt on a node that lacks the end of the run before. When that was removed again and again right after
+// it was written, the next run waits.
 func (t *troubles) begins(job client.ObjectKey, node types.UID, revision, retry string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

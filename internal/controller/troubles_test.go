@@ -21,6 +21,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -175,6 +176,39 @@ func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
 	}
 	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonRecordRefused || !strings.Contains(c.Message, "full: recording on node full") {
 		t.Errorf("condition %+v, want %s", c, v1alpha1.ReasonRecordRefused)
+	}
+}
+
+// A first attempt after the end of a run is on record means that somebody has removed the record, or the label of the success.
+func TestWhatCountsAsARemovedRecord(t *testing.T) {
+	rec := func(outcome record.Outcome, label string) record.OnNode {
+		return record.OnNode{Label: label, Record: &record.Record{Revision: "rev", Outcome: outcome}}
+	}
+	for name, tt := range map[string]struct {
+		on   record.OnNode
+		want bool
+	}{
+		"nothing is left":                         {record.OnNode{}, true},
+		"a label of another revision":             {record.OnNode{Label: "old"}, true},
+		"the label of the success is gone":        {rec(record.Succeeded, ""), true},
+		"the label is that of another revision":   {rec(record.Succeeded, "old"), true},
+		"a run that is due again":                 {rec(record.Succeeded, "rev"), false},
+		"an attempt that was disrupted":           {rec(record.Disrupted, ""), false},
+		"a failure that somebody has tried again": {rec(record.Failed, ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob()
+			r := newReconciler(t, job, nodeCalled("a"))
+			seen := observation{job: job, input: plan.Input{Nodes: []plan.Node{{UID: "a-uid", On: tt.on}}}}
+			for range freeRemovals {
+				r.troubles.ended(jobName, "a-uid", "rev", "", noon)
+				r.started(seen, startOn("a", task.Task))
+			}
+			met := r.troubles.on(jobName, "", []plan.Node{{UID: "a-uid"}})
+			if got := met["a-uid"].Reason == v1alpha1.ReasonRecordRemoved; got != tt.want {
+				t.Errorf("troubles %+v, want one: %v", met, tt.want)
+			}
+		})
 	}
 }
 

@@ -329,6 +329,16 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	return in, true
 }
 
+// sortedKeys are the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // viewOne asks no other NodeGuard.
 func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	g, there := c.guards[name]
@@ -338,14 +348,15 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
 	h.remembered(&in)
 	ds := g.Spec.Target.DaemonSet
-	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template}
-	for _, node := range slices.Sorted(maps.Keys(c.targets[ds])) {
+	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(c.targets[ds]))}
+	in.Nodes, in.Companions, in.Checks = make([]Node, 0, len(c.nodes)), make([]Pod, 0, len(c.pods)), make([]Pod, 0, len(c.pods))
+	for _, node := range sortedKeys(c.targets[ds]) {
 		in.Target.Pods = append(in.Target.Pods, c.targets[ds][node])
 	}
-	for _, node := range slices.Sorted(maps.Keys(c.nodes)) {
+	for _, node := range sortedKeys(c.nodes) {
 		in.Nodes = append(in.Nodes, c.nodes[node])
 	}
-	for _, pod := range slices.Sorted(maps.Keys(c.pods)) {
+	for _, pod := range sortedKeys(c.pods) {
 		switch p := c.pods[pod]; {
 		case p.guard != name:
 		case p.role == "stranger":
@@ -358,7 +369,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 			in.Companions = append(in.Companions, p.Pod)
 		}
 	}
-	for _, budget := range slices.Sorted(maps.Keys(c.budgets)) {
+	for _, budget := range sortedKeys(c.budgets) {
 		if b := c.budgets[budget]; b.guard == name {
 			in.Budgets = append(in.Budgets, b.Budget)
 		}
@@ -366,7 +377,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	if c.foreign {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
-	for _, other := range slices.Sorted(maps.Keys(c.guards)) {
+	for _, other := range sortedKeys(c.guards) {
 		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
 			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Going})
 		}

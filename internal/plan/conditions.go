@@ -83,6 +83,8 @@ func (s *survey) taskSituation(n v1alpha1.NodeCounts, nodes []NodeState) situati
 		return s.complete(n, nodes)
 	case moving == 0:
 		return s.standstill(n, nodes)
+	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes) && moving == s.movingAgain(nodes):
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
 	case s.halted() != "":
 		return s.suspended(n, nodes)
 	case len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
@@ -209,6 +211,17 @@ func movable(nodes []NodeState) int32 {
 		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded,
 			v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane:
 		default:
+			n++
+		}
+	}
+	return n
+}
+
+// movingAgain counts those that run, or are to run, the task again. They may go on for ever, and take the rollout no further.
+func (s *survey) movingAgain(nodes []NodeState) int32 {
+	var n int32
+	for i := range nodes {
+		if s.work[i].repeats && (nodes[i].State == Running || movable(nodes[i:i+1]) > 0) {
 			n++
 		}
 	}

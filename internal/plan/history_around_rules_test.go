@@ -33,7 +33,7 @@ func (h *history) closedFor(node *Node) bool {
 func (h *history) isDone(node *Node) bool {
 	rec := node.On.Record
 	if node.On.Label != h.rev {
-		return false
+		return node.On.Label != "" && rec != nil && h.succeededBeside(node, rec)
 	}
 	if rec == nil || rec.Revision != h.rev {
 		return rec == nil || rec.MachineID == node.MachineID
@@ -41,7 +41,13 @@ func (h *history) isDone(node *Node) bool {
 	_, needs := node.Labels[needsKey]
 	relabelled := needs && rec.Removed[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
-	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && !rec.Again || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Again || rec.Outcome == record.Failed) || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+}
+
+// succeededBeside is true for a node that succeeded while a label skipped another revision there.
+func (h *history) succeededBeside(node *Node, rec *record.Record) bool {
+	_, ever := h.done[run(node, h.rev)]
+	return ever && rec.Revision == h.rev && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID
 }
 
 // checkChange compares a node before and after a write of ours: nothing of somebody else's may have changed,
@@ -216,7 +222,10 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 		return true
 	}
 	half := time.Duration(rerun.EverySeconds) * time.Second / 2
-	return half > 0 && !h.now.Before(was.at.Add(half))
+	if h.with(skewedClocks) {
+		half -= clockStep // by the API server's clock
+	}
+	return rerun.EverySeconds > 0 && !h.now.Before(was.at.Add(half))
 }
 
 // checkRest holds what nodes carry when all is done.
@@ -232,7 +241,8 @@ func (h *history) checkRest() {
 		for i := range node.Taints {
 			t := &node.Taints[i]
 			ours := t.Value == v1alpha1.GateValue || done && h.selected(node) && h.isOurGate(t) && h.job.Spec.Gate != nil
-			if ours && over && !(t.Key == sharedGate && h.otherPending(node)) {
+			runsAgain := done && h.selected(node) && !h.isDone(node)
+			if ours && over && !runsAgain && !(t.Key == sharedGate && h.otherPending(node)) {
 				h.break_("gate", "%s is done, or the NodeJob is not for it, and keeps the taint %s", name, t.ToString())
 			}
 		}
@@ -243,7 +253,9 @@ func (h *history) checkRest() {
 		if h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID && isTrue(h.job.Status, v1alpha1.ConditionComplete) {
 			h.break_("reruns", "%s has rebooted since it was done", name)
 		}
-		h.checkTogether(node, node, rec)
+		if h.isDone(node) {
+			h.checkTogether(node, node, rec)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -188,9 +189,11 @@ func (h *history) noteEnd(node types.UID, revision, retry string) {
 	h.untroubled(node, v1alpha1.ReasonRecordRefused, v1alpha1.ReasonPodVanished)
 }
 
-// begins notes a first attempt on a node without a label: its record may have been removed again and again.
+// begins notes a first attempt on a node without the end of the run before: it may have been removed again and again.
 func (h *history) begins(a task.Attempt) {
-	if a.Phase != task.Task || a.Number != 1 || h.seen[a.NodeName].On.Label != "" {
+	on := h.seen[a.NodeName].On
+	ended := on.Record != nil && on.Record.Revision == a.Revision && on.Record.Outcome != record.Succeeded
+	if a.Phase != task.Task || a.Number != 1 || on.Label == a.Revision || ended {
 		return
 	}
 	last, known := h.lastEnds[a.NodeUID]

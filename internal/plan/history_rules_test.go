@@ -98,9 +98,11 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		switch {
 		case !h.selected(other):
 		case h.isBad(other): // it may leave its place to another one in many ways
-			if rec := other.On.Record; done && !failsItsSoak && !barred(other) && rec != nil && rec.Outcome == record.Succeeded && rec.MachineID == other.MachineID {
+			if rec := other.On.Record; done && rec != nil && rec.Outcome == record.Succeeded {
 				successes++
-				others++
+				if !failsItsSoak && !barred(other) && rec.MachineID == other.MachineID {
+					others++
+				}
 			}
 		case h.exhausted(other), h.down(other, in.Pods):
 			bad++
@@ -116,7 +118,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			if done {
 				successes++
 			}
-		case h.ran(other, in.Pods) && (other.On.Label != h.rev || other.On.Record != nil && other.On.Record.Outcome == record.Succeeded):
+		case h.ran(other, in.Pods) && (!done || other.On.Record != nil && (other.On.Record.Outcome == record.Succeeded || other.On.Record.Again)):
 			others++
 			if other.On.Label == h.rev {
 				successes++
@@ -337,8 +339,10 @@ func (h *history) finish() {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		return
 	}
+	// What a kubelet may write itself holds a deletion for a minute at most.
+	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for name := range h.cache.nodes {
-		if node := h.cache.nodes[name]; !h.isBad(&node) && node.On.Present || slices.Contains(node.CordonedBy, ownKey) {
+		if node := h.cache.nodes[name]; !h.isBad(&node) && node.On.Present && (node.On.Sealed || !waited) || slices.Contains(node.CordonedBy, ownKey) {
 			h.break_("deletion", "something is left on %s", name)
 		}
 	}

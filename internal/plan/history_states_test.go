@@ -1,6 +1,8 @@
 package plan
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -48,19 +50,19 @@ func (h *history) checkStates(in Input, p Plan) {
 		if h.isBad(node) {
 			continue
 		}
-		beside := rec != nil && rec.Revision == in.Revision && rec.Outcome == record.Succeeded && node.On.Label != "" // a skip of another revision
-		_, ever := h.done[run(node, in.Revision)]
+		beside := rec != nil && node.On.Label != "" && node.On.Label != in.Revision && h.succeededBeside(node, rec)
 		live := h.real(node.Name, node.UID)
 		fresh := live != nil && live.ResourceVersion == node.ResourceVersion
 		if p.Nodes[i].State == Done && rec != nil && rec.Revision == in.Revision && fresh &&
-			!h.succeeded[run(node, in.Revision)] && !(beside && ever && node.On.Label != in.Revision) && !h.claimed[string(node.UID)+"/"+in.Revision] {
+			!h.succeeded[run(node, in.Revision)] && !beside && !h.claimed[string(node.UID)+"/"+in.Revision] {
 			h.break_("truth", "%s is called done and did not succeed with %s on this machine", node.Name, in.Revision)
 		}
 		if p.Nodes[i].State == Done && node.On.Label != in.Revision && !beside {
 			h.break_("truth", "%s is called done with %s by the label %q", node.Name, in.Revision, node.On.Label)
 		}
 		if rec != nil && node.On.Label == in.Revision && rec.Revision == in.Revision && rec.Outcome == record.Failed && fresh &&
-			rec.MachineID == node.MachineID && h.selected(node) && !h.hasPods(in, node.Name) && p.Nodes[i].State != Done {
+			rec.MachineID == node.MachineID && h.selected(node) && !h.hasPods(in, node.Name) && p.Nodes[i].State != Done &&
+			node.Ready == corev1.ConditionTrue && !h.replacedAsCanary(node.UID) { // it may fail a soak nevertheless
 			h.break_("skip", "%s is skipped by its label, and is %s", node.Name, p.Nodes[i].State)
 		}
 		if p.Nodes[i].Reason == "" {

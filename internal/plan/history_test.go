@@ -57,6 +57,9 @@ var kept = []int64{
 	38279,  // a node waited for the control plane, and the status did not say for which
 	43117,  // a rollback that was refused kept further runs from starting
 	44834,  // a node that joined in a soak, and had never been Ready, counted as failed in it
+	70898,  // a step had no nodes, and a schedule kept the status from saying so
+	114220, // a node removed its record again and again under the label of another revision, and ran without a wait
+	162458, // each try to record an end began the soak again
 	59567,  // the nodes of a step changed with each further run, and its soak began again
 }
 

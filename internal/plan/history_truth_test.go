@@ -102,7 +102,7 @@ func (h *history) counted(in Input) int {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
 		ran := node.On.Label == h.rev || node.On.Record != nil
-		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.reboots(node) {
+		if h.selected(node) && (ran || !barred(node)) || h.works(in, node) || h.reboots(node) || h.isBad(node) && h.hasPods(in, node.Name) {
 			n++
 		}
 	}
@@ -161,8 +161,11 @@ func (h *history) mayBeStuck(node *Node) bool {
 	if met := h.troubles[node.UID]; met != nil && over(met.Since) {
 		return true
 	}
-	for _, pod := range h.pods {
-		if pod.NodeName == node.Name && !pod.Finalized && over(pod.DeleteRequested.Add(pod.DeleteGrace)) {
+	leaves := func(pod *Pod) bool {
+		return pod.NodeName == node.Name && !pod.Finalized && over(pod.DeleteRequested.Add(pod.DeleteGrace))
+	}
+	for name, pod := range h.cache.pods {
+		if live := h.pods[name]; leaves(&pod) || live != nil && leaves(&live.Pod) {
 			return true // it should have ended long ago
 		}
 	}

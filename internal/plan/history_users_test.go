@@ -63,10 +63,12 @@ func (h *history) skipNode(node *Node) {
 // unrecord is a user who has attempts count from the beginning.
 func (h *history) unrecord(node *Node) {
 	h.say("the annotation is taken off %s", node.Name)
+	rec := node.On.Record
 	node.On.Record = nil
-	if node.On.Label == "" {
-		h.ask(node)
-	} else {
+	if node.On.Label == "" || rec != nil && rec.Revision != node.On.Label {
+		h.ask(node) // the label does not tell of it
+	}
+	if node.On.Label != "" {
 		h.claimed[string(node.UID)+"/"+node.On.Label] = true
 	}
 	node.On.Altered, node.On.Present = false, node.On.Label != "" || node.On.Sealed

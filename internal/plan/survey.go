@@ -239,12 +239,16 @@ func (s *survey) notePod(w *work, pod *Pod, v verdict, st *NodeState) {
 	}
 }
 
-// writeEnd records the end of an attempt, unless the API server does not let the manager do so.
+// writeEnd records the end of an attempt. Where the API server does not let the manager do so, it is tried from time to time,
+// and does not count as progress.
 func (s *survey) writeEnd(w *work, pod *Pod, v *verdict, st *NodeState, p *Plan) {
-	if t := s.hindrance(w.node); t != nil && t.Reason == v1alpha1.ReasonRecordRefused {
+	if t, ok := s.in.Troubles[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRefused {
 		v.message = t.Message
-		s.unrecorded(w, pod, t, st, p)
-		return
+		s.unrecorded(w, pod, &t, st, p)
+		if s.in.Now.Before(t.RetryAt) {
+			p.wake(t.RetryAt)
+			return
+		}
 	}
 	p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
 	w.written = true
@@ -253,7 +257,6 @@ func (s *survey) writeEnd(w *work, pod *Pod, v *verdict, st *NodeState, p *Plan)
 // unrecorded is for a pod whose end the API server does not let the manager record. It keeps its slot, but not for ever.
 func (s *survey) unrecorded(w *work, pod *Pod, t *Trouble, st *NodeState, p *Plan) {
 	s.noteTrouble(w.node, t)
-	p.wake(t.RetryAt)
 	if s.overdue(s.deadline(pod), p) {
 		w.leaving = true
 		st.set(Waiting, t.Reason, t.Message)

@@ -50,8 +50,20 @@ var hardening = map[string]mutant{
 	"a node that runs again is not done for its step": {
 		"advance.go", "return nodes[i].State == Done || s.work[i].repeats", "return nodes[i].State == Done",
 	},
-	"nodes that run again come before those that never have": {
-		"rollout.go", "s.later(a)-s.later(b), ", "",
+	"nodes that run again do not take turns": {
+		"rollout.go", "	return rec.EndedAt()\n", "	return tried\n",
+	},
+	"the canaries change when they run again": {
+		"attempt.go", "s.firstStart(node, pod.Revision),", "time.Time{},",
+	},
+	"a node that joins in a soak may fail in it": {
+		"advance.go", "corev1.ConditionTrue && !s.joinedSince(i, s.rollout.SoakingSince) {", "corev1.ConditionTrue {",
+	},
+	"a second reboot is not noticed": {
+		"reboot.go", " || differ(rec.Reboot.BootID, node.BootID)):", "):",
+	},
+	"the status names one rule that holds nodes": {
+		"conditions.go", "strings.Join(held, \"; \")", "strings.Join(held[:min(len(held), 1)], \"; \")",
 	},
 	"a step grows with the cluster": {
 		"steps.go", "if !s.joinedSince(i, s.rollout.StepStartedAt) {", "if !s.joinedSince(i, s.rollout.StepStartedAt) || true {",

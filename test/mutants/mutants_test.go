@@ -17,6 +17,10 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a pod that is kept is recorded again",
 			"a record that the user removes in the last moment is written again",
 			"a node counts from when it was first back",
+			"a node that joins in a soak may fail in it",
+			"a second reboot is not noticed",
+			"the canaries change when they run again",
+			"the status names one rule that holds nodes",
 			"the boot of a success is the one that is seen",
 		},
 	}.test(t)
