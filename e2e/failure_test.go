@@ -165,7 +165,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	w := newWorld(t)
 	canary := w.join(cluster.NodeOptions{})
 	web, agent := w.workloads(canary)
-	log := w.logPods()
+	log, conditions := w.logPods(), w.logConditions()
 	changed, undo := w.markFile()+".changed", w.markFile()+".undo"
 	w.job("broken", w.mark()+"; touch "+changed+`; echo "disk.size-gb=12" >> $EVERYNODE_RESULTS; echo no room left; exit 7`,
 		onNodes(canary, "node-2"), func(s *v1alpha1.NodeJobSpec) {
@@ -263,7 +263,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		}
 		return nil
 	})
-	w.condition("broken", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	conditions.eventually(w, "broken", v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking)
 	c = w.condition("broken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
 	w.untouched(log, "broken", "node-2")
 	promoted := time.Now()

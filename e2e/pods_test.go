@@ -33,32 +33,40 @@ type loggedPod struct {
 // logPods begins the log. To be called before the NodeJob is made.
 func (w *world) logPods() *podLog {
 	w.t.Helper()
+	log := &podLog{}
+	w.watch(&corev1.PodList{}, func(event watch.Event) {
+		if pod, ok := event.Object.(*corev1.Pod); ok {
+			log.see(event.Type, pod)
+		}
+	}, client.HasLabels{v1alpha1.NodeJobLabel})
+	return log
+}
+
+// watch calls see for each event of the test's namespace, until the test ends.
+func (w *world) watch(list client.ObjectList, see func(watch.Event), options ...client.ListOption) {
+	w.t.Helper()
 	config, err := real.RESTConfig()
 	must(w.t, err)
 	watcher, err := client.NewWithWatch(config, client.Options{Scheme: admin.Scheme()})
 	must(w.t, err)
-	events, err := watcher.Watch(w.ctx, &corev1.PodList{}, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.NodeJobLabel})
+	events, err := watcher.Watch(w.ctx, list, append(options, client.InNamespace(w.namespace))...)
 	must(w.t, err)
-	log := &podLog{}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for event := range events.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				log.see(event.Type, pod)
-			}
+			see(event)
 		}
 	}()
 	w.t.Cleanup(func() {
 		select {
 		case <-ended:
-			w.t.Error("the watch of the test's pods ended too early to have seen all")
+			w.t.Errorf("the watch of %T ended too early to have seen all", list)
 		default:
 		}
 		events.Stop()
 		<-ended
 	})
-	return log
 }
 
 func (l *podLog) see(kind watch.EventType, pod *corev1.Pod) {

@@ -3,8 +3,10 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -55,6 +58,46 @@ func (w *world) counted(job string, want v1alpha1.NodeCounts) v1alpha1.NodeJob {
 		return nil
 	})
 	return live
+}
+
+// conditionLog is each reason that a condition of a test's NodeJobs ever had while it was True, as a watch tells it: looking
+// now and then would miss some.
+type conditionLog struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// logConditions begins the log. To be called before the NodeJob is made.
+func (w *world) logConditions() *conditionLog {
+	w.t.Helper()
+	log := &conditionLog{seen: map[string]bool{}}
+	w.watch(&v1alpha1.NodeJobList{}, func(event watch.Event) {
+		job, ok := event.Object.(*v1alpha1.NodeJob)
+		if !ok {
+			return
+		}
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		for _, c := range job.Status.Conditions {
+			if c.Status == metav1.ConditionTrue {
+				log.seen[job.Name+" "+c.Type+" "+c.Reason] = true
+			}
+		}
+	})
+	return log
+}
+
+// eventually waits until the condition has been True for that reason, be it for a moment.
+func (l *conditionLog) eventually(w *world, job, kind, reason string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s is or was %s (%s)", job, kind, reason), func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.seen[job+" "+kind+" "+reason] {
+			return fmt.Errorf("seen were %q", slices.Sorted(maps.Keys(l.seen)))
+		}
+		return nil
+	})
 }
 
 // untouched checks that nothing of the NodeJob was ever on the node.
@@ -104,7 +147,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w := newWorld(t)
 	early := w.join(cluster.NodeOptions{Labels: map[string]string{"ring": w.namespace}})
 	nodes := append(w.oldest("node-1", "node-2"), early)
-	log := w.logPods()
+	log, conditions := w.logPods(), w.logConditions()
 	one := intstr.FromInt32(1)
 	w.job("steps", w.timed(w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done"), onNodes(append(nodes, w.namespace+"-late")...), func(s *v1alpha1.NodeJobSpec) {
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: &one, PromoteTo: "canary", Steps: []v1alpha1.RolloutStep{
@@ -135,7 +178,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	promotedToEarly := time.Now()
 	w.asTold(c.Message, `"promoteTo":"early"`)
 
-	w.condition("steps", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSoaking)
+	conditions.eventually(w, "steps", v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking)
 	c = awaiting("early", 2)
 	if took := time.Since(w.spans(early)[0].ended); took < soak {
 		t.Errorf("the step passed %s after its node was done, and is to soak %s", took, soak)

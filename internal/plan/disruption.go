@@ -146,10 +146,19 @@ func (s *survey) keepsCordon(w *work, st *NodeState) bool {
 		return true
 	case w.stuck, st.State != Waiting:
 		return false
-	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && s.wasPrepared(w.node):
+	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(st.Reason) && s.wasPrepared(w.node):
 		return true // nobody is driven off it a second time when it can go on
 	}
 	return w.touched && s.waitsForRetry(w.node, st)
+}
+
+// waitsForOthers is true for the reasons of nodes that other nodes come before.
+func waitsForOthers(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonSoaking, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonStepWithoutNodes:
+		return true
+	}
+	return false
 }
 
 // waitsForRetry is true for a node on which an attempt has run, and another will.

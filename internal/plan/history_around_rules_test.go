@@ -47,7 +47,7 @@ func (h *history) isDone(node *Node) bool {
 // succeededBeside is true for a node that succeeded while a label skipped another revision there.
 func (h *history) succeededBeside(node *Node, rec *record.Record) bool {
 	_, ever := h.done[run(node, h.rev)]
-	return ever && rec.Revision == h.rev && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID
+	return ever && rec.Label != rec.Revision && rec.Revision == h.rev && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID
 }
 
 // checkChange compares a node before and after a write of ours: nothing of somebody else's may have changed,
