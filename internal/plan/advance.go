@@ -196,7 +196,7 @@ func (s *survey) holdsUp(i int, st *NodeState) bool {
 func (s *survey) notReady(st *step, nodes []NodeState) []int {
 	var sick []int
 	for _, i := range st.nodes {
-		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedSince(i, s.rollout.SoakingSince) {
+		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedInSoak(i) {
 			sick = append(sick, i)
 		}
 	}

@@ -363,6 +363,7 @@ func TestAnEndIsWrittenOnlyOnWhatWasSeen(t *testing.T) {
 		"a first success":                    {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
 		"a failure after another":            {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
 		"a disruption after another":         {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
+		"a disruption after a failure":       {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
 		"a failure that takes a label":       {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
 		"a success with an earlier revision": {newNode("n", seen), newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }), "7"},
 	}

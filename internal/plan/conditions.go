@@ -81,10 +81,8 @@ func (s *survey) taskSituation(n v1alpha1.NodeCounts, nodes []NodeState) situati
 		return situation{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
 	case n.Done == n.Matched:
 		return s.complete(n, nodes)
-	case moving == 0:
+	case moving == s.again(nodes, Running)+s.again(nodes, Waiting):
 		return s.standstill(n, nodes)
-	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes) && moving == s.movingAgain(nodes):
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
 	case s.halted() != "":
 		return s.suspended(n, nodes)
 	case len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
@@ -108,7 +106,7 @@ func (s *survey) complete(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
-// standstill is the situation of a rollout of which no node goes on by itself.
+// standstill is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
 func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
@@ -157,7 +155,7 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.troubled) > 0:
 		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
-	case movable(nodes) == 0 && heldByOthers(nodes) != "":
+	case movable(nodes) == s.again(nodes, Waiting) && heldByOthers(nodes) != "":
 		is.message += "; " + heldByOthers(nodes)
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
@@ -217,11 +215,12 @@ func movable(nodes []NodeState) int32 {
 	return n
 }
 
-// movingAgain counts those that run, or are to run, the task again. They may go on for ever, and take the rollout no further.
-func (s *survey) movingAgain(nodes []NodeState) int32 {
+// again counts the nodes of a state that run, or are to run, the task again. They may go on for ever, and take the rollout no
+// further.
+func (s *survey) again(nodes []NodeState, state State) int32 {
 	var n int32
 	for i := range nodes {
-		if s.work[i].repeats && (nodes[i].State == Running || movable(nodes[i:i+1]) > 0) {
+		if s.work[i].repeats && nodes[i].State == state && (state == Running || movable(nodes[i:i+1]) > 0) {
 			n++
 		}
 	}

@@ -157,6 +157,10 @@ func (h *history) checkLabels(name string, uid types.UID, before, after map[stri
 func (h *history) checkClosed(seen *Node) {
 	gate := h.job.Spec.Gate
 	replaced := seen.On.Record != nil && seen.On.Record.MachineID != seen.MachineID
+	before := time.Second // a Node tells whole seconds
+	if h.with(skewedClocks) {
+		before += clockStep
+	}
 	switch {
 	case gate == nil, h.deleting(), !h.selected(seen), slices.ContainsFunc(seen.Taints, func(t corev1.Taint) bool {
 		return t.Key == v1alpha1.GateKey(h.job) && string(t.Effect) == string(gateEffectOf(gate))
@@ -165,7 +169,7 @@ func (h *history) checkClosed(seen *Node) {
 	case h.closedFor(seen): // it has another effect now
 	case h.isDone(seen) && h.job.Spec.Rerun.EverySeconds == 0:
 		h.break_("gate", "%s is done, and closed", seen.Name)
-	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && seen.Created.Before(h.gateSince[gate.Key].Truncate(time.Second)):
+	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && !seen.Created.After(h.gateSince[gate.Key].Add(-before)):
 		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
 	}
 }

@@ -136,7 +136,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		}
 		if succeeded := node.On.Label == h.rev && h.ran(node, nil) && node.On.Record.Outcome == record.Succeeded; !succeeded {
 			delete(h.soaked, node.UID)
-		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) && !h.works(in, node) {
+		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) && !barred(node) && !h.hadPod(in, node) {
 			if !h.soaked[node.UID] {
 				h.say("%s is not Ready in the soak: it has failed", node.Name)
 			}
@@ -149,6 +149,11 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			delete(h.sick, node.UID)
 		}
 	}
+}
+
+// hadPod is true for a node on which a pod was seen whose end was not on record.
+func (h *history) hadPod(in Input, node *Node) bool {
+	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == node.Name && p.Finalized && h.made[p.UID] != nil })
 }
 
 // onlyCanaries is true when no more nodes are done than the first step is for. A revision that comes back

@@ -93,12 +93,13 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 	for i := range in.Nodes {
 		other := &in.Nodes[i]
-		done := other.On.Label == h.rev
+		rec := other.On.Record
+		done := other.On.Label == h.rev || other.On.Label != "" && rec != nil && h.succeededBeside(other, rec)
 		failsItsSoak := in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && done && other.Ready != corev1.ConditionTrue && !h.soakIsOver()
 		switch {
 		case !h.selected(other):
 		case h.isBad(other): // it may leave its place to another one in many ways
-			if rec := other.On.Record; done && rec != nil && rec.Outcome == record.Succeeded {
+			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded {
 				successes++
 				if !failsItsSoak && !barred(other) && rec.MachineID == other.MachineID {
 					others++
@@ -118,9 +119,9 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			if done {
 				successes++
 			}
-		case h.ran(other, in.Pods) && (!done || other.On.Record != nil && (other.On.Record.Outcome == record.Succeeded || other.On.Record.Again)):
+		case h.ran(other, in.Pods) && (!done || rec != nil && (rec.Outcome == record.Succeeded || rec.Again && rec.Outcome != record.Failed)):
 			others++
-			if other.On.Label == h.rev {
+			if done {
 				successes++
 			}
 		}
@@ -281,6 +282,7 @@ func (h *history) checkMark(node *Node, a Mark) {
 func (h *history) checkCordon(node *Node, c *record.Cordon) {
 	others := slices.Contains(node.CordonedBy, otherKey)
 	switch {
+	case h.isBad(node): // it says what it likes
 	case h.byHand[node.UID]:
 		h.break_("rule 8", "the cordon of %s is changed, which somebody else has made", node.Name)
 	case node.Unschedulable && others && !slices.Contains(c.By, otherKey):

@@ -60,6 +60,11 @@ var kept = []int64{
 	70898,  // a step had no nodes, and a schedule kept the status from saying so
 	114220, // a node removed its record again and again under the label of another revision, and ran without a wait
 	162458, // each try to record an end began the soak again
+	212065, // a node that was prepared for an earlier revision stayed cordoned, and the next canary waited for it
+	240377, // a node that joined in the second in which a soak began counted as failed in it
+	293285, // a node that failed was not said while a schedule kept others running
+	330032, // a node that is not selected anymore counted as failed while it was due again
+	426820, // a disruption wrote the failures back that a user had removed
 	59567,  // the nodes of a step changed with each further run, and its soak began again
 }
 
@@ -318,6 +323,12 @@ func (h *history) break_(rule, format string, args ...any) {
 	if h.broken == "" && !h.lenient {
 		h.broken = rule + ": " + fmt.Sprintf(format, args...)
 		h.say("BROKEN %s", h.broken)
+		if *seed != 0 {
+			h.say("  the status before: %+v", h.job.Status.Rollout)
+			for _, st := range h.last.Nodes {
+				h.say("  %s is %s: %s (%s)", st.Name, st.State, st.Reason, st.Message)
+			}
+		}
 	}
 }
 

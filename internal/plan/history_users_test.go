@@ -96,7 +96,7 @@ func (h *history) checkWish(before, after *Node) {
 	case !asked:
 	case h.deleting() || before.On.Label != wish || wish != h.rev || before.On.Record != nil && before.On.Record.MachineID != after.MachineID:
 		delete(h.skip, after.UID)
-	case before.On.Record != nil && before.On.Record.Outcome == record.Succeeded && before.On.Record.Revision == wish:
+	case before.On.Record != nil && before.On.Record.Revision == wish && (before.On.Record.Outcome == record.Succeeded || before.On.Record.Again):
 		// A user has had it run again, by taking the label off, and skipped that run: on the node it looks like a further
 		// run, of which a failure takes the label off.
 		delete(h.skip, after.UID)

@@ -45,7 +45,8 @@ func (s *survey) finishRollback(a *Record, node *Node) {
 // buildsOn reports whether the record must not be written if the node has changed since it was seen: a label that the user
 // has set meanwhile, to skip the node, must not be lost, nor that the earlier record was removed.
 func (s *survey) buildsOn(r *record.Record) bool {
-	return r.Revision != s.in.Revision || r.Attempts > 1 || r.Disruptions > 1
+	failedBefore := r.Attempts > 1 || (r.Outcome == record.Disrupted && r.Attempts > 0)
+	return r.Revision != s.in.Revision || failedBefore || r.Disruptions > 1
 }
 
 // dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the

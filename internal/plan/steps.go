@@ -115,6 +115,12 @@ func (s *survey) joinedSince(i int, t metav1.Time) bool {
 	return !t.IsZero() && s.work[i].node.Created.After(t.Time)
 }
 
+// joinedInSoak reports whether a node was created since the soak began, which is noted as the next whole second.
+func (s *survey) joinedInSoak(i int) bool {
+	since := s.rollout.SoakingSince
+	return !since.IsZero() && !s.work[i].node.Created.Before(since.Add(-time.Second))
+}
+
 // quota is how many nodes of base a step is for, at least one.
 func quota(value *intstr.IntOrString, base int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, base, true)
@@ -158,7 +164,7 @@ func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
 		switch {
 		case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):
 			ran = append(ran, i)
-		case k == s.current && s.joinedSince(i, s.rollout.SoakingSince):
+		case k == s.current && s.joinedInSoak(i):
 		case startable(&nodes[i]):
 			fresh = append(fresh, i)
 		}

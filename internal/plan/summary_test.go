@@ -25,7 +25,10 @@ func refused(in Input) Input {
 // TestConditions shows what people read, whole.
 func TestConditions(t *testing.T) {
 	var (
-		done    = func(name string) Node { return newNode(name, recorded(record.Succeeded)) }
+		done = func(name string) Node { return newNode(name, recorded(record.Succeeded)) }
+		due  = func(name string) Node {
+			return newNode(name, recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }))
+		}
 		failed  = func(name string) Node { return newNode(name, recorded(record.Failed, attempts(2))) }
 		tainted = newNode("t", func(n *Node) { n.Taints = []corev1.Taint{busy} })
 		suspend = func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }
@@ -81,6 +84,17 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
 				"Correct the step's nodeSelector, or take the step out",
+		}},
+		"also when nodes of earlier steps run again": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), everySeconds(60)), []Node{due("a"), newNode("c")}), []string{
+			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
+			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
+			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
+				"Correct the step's nodeSelector, or take the step out",
+		}},
+		"a node that failed is said also when others run again": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
+			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
+			"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
+			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " + remedy,
 		}},
 		"too many have failed, and cannot be rolled back": {
 			see(newJob(inSteps(canary, rest), withRollback), []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")}), []string{

@@ -190,6 +190,7 @@ func (s *survey) settle(node *Node, p *Plan) {
 	case standing.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // whatever it is that still runs there
 	}
+	w.repeats = w.repeats && st.State != Excluded
 	s.judgeProgress(&w, standing, &st, p)
 	s.makeRoom(&w, &st, p)
 	p.wake(st.Until)

@@ -57,7 +57,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "s.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
-		"advance.go", "corev1.ConditionTrue && !s.joinedSince(i, s.rollout.SoakingSince) {", "corev1.ConditionTrue {",
+		"advance.go", "corev1.ConditionTrue && !s.joinedInSoak(i) {", "corev1.ConditionTrue {",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(rec.Reboot.BootID, node.BootID)):", "):",
@@ -69,7 +69,7 @@ var hardening = map[string]mutant{
 		"steps.go", "if !s.joinedSince(i, s.rollout.StepStartedAt) {", "if !s.joinedSince(i, s.rollout.StepStartedAt) || true {",
 	},
 	"a node that joins in a soak begins it again": {
-		"steps.go", "case k == s.current && s.joinedSince(i, s.rollout.SoakingSince):", "case false:",
+		"steps.go", "case k == s.current && s.joinedInSoak(i):", "case false:",
 	},
 	"a node without progress holds the others for ever": {
 		"progress.go", "	if s.overdue(since, p) {", "	if false && s.overdue(since, p) {",
