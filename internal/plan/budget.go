@@ -100,7 +100,7 @@ func (s *survey) countFailed(nodes []NodeState) {
 	s.stopped = s.failed > s.mayFail || len(s.rollout.Casualties) >= maxCasualties
 }
 
-// reviewCasualties returns how many of them are gone. One that is still there and done counts as failed;
+// reviewCasualties returns how many of them are gone, or excluded since. One that is still there and done counts as failed;
 // one that is not done any more counts by what becomes of it, since somebody has asked for another run.
 func (s *survey) reviewCasualties(nodes []NodeState) int {
 	if len(s.rollout.Casualties) == 0 {
@@ -121,6 +121,8 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 		i := index[c.UID]
 		switch {
 		case !isThere(&c):
+			gone++
+		case nodes[i].State == Excluded: // for a taint of its removal, as a rule
 			gone++
 		case s.countsAsDone(i, nodes):
 			s.failCasualty(i, &nodes[i], c.Reason)

@@ -95,6 +95,11 @@ func TestCasualties(t *testing.T) {
 			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}, wantAtRisk: []string{"a"},
 		},
 		"one that is well again": {was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done), newNode("b")}},
+		"one that failed its soak, and is tainted to be removed when it is due again": {
+			job: newJob(everySeconds(60)), was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
+			nodes:          []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }), sick, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
+			wantCasualties: []string{"a NotReadyInSoak"},
+		},
 		"one that was deleted failed": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a DeletedFailed"},
 		},

@@ -192,7 +192,8 @@ func (h *history) exempt(node *Node) bool {
 // noteGates notes which nodes can carry workloads: those without a gate. The manager has seen them so.
 func (h *history) noteGates(in Input) {
 	for i := range in.Nodes {
-		if node := &in.Nodes[i]; h.job.Spec.Gate == nil || !h.closedFor(node) {
+		node := &in.Nodes[i]
+		if !slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == sharedGate || t.Key == ownKey }) {
 			h.ungated[node.UID] = true
 		}
 	}

@@ -251,7 +251,8 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 // works is true for a node with a pod whose end is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		return p.NodeName == node.Name && h.owed(&p) && h.onThisMachine(&p, node)
+		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // else the run was taken off the node
+		return p.NodeName == node.Name && goesOn && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
 

@@ -65,6 +65,7 @@ var kept = []int64{
 	293285, // a node that failed was not said while a schedule kept others running
 	330032, // a node that is not selected anymore counted as failed while it was due again
 	426820, // a disruption wrote the failures back that a user had removed
+	534620, // a canary that failed its soak was forgotten when it was tainted to be removed
 	59567,  // the nodes of a step changed with each further run, and its soak began again
 }
 
