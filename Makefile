@@ -32,6 +32,10 @@ demo: ## Show the main job on a local cluster of real nodes, and leave it runnin
 demo-down: ## Take the demo's cluster away again.
 	@go -C e2e run ./cmd/everynode-demo down
 
+.PHONY: recording
+recording: ## Record the terminal picture of the README on the demo's cluster.
+	@go -C e2e run ./cmd/everynode-demo record "$(CURDIR)/docs/demo.svg"
+
 .PHONY: build
 build: ## Build the programs into bin/ (VERSION: other than that of the commit).
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $(if $(VERSION),-X github.com/everynode/everynode/internal/version.version=$(VERSION))" -o bin/ ./cmd/...

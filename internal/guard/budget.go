@@ -19,6 +19,8 @@ func (s *survey) wanted(w *work) BudgetState {
 	want := BudgetState{AskedSince: w.askedSince}
 	g, let := s.going[w.Name]
 	switch {
+	case w.active() && let && w.budget != nil && w.budget.Ended == releaseID(g):
+		want.Ended = w.budget.Ended // status.going is older than the budget: this letting-go is over
 	case w.active() && let:
 		want.Open = true
 		if !w.asks() && w.budget != nil {

@@ -217,13 +217,14 @@ func TestBudgets(t *testing.T) {
 		"as it should be":           {scene(), nil},
 		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), MakeBudget{"n1", BudgetState{}}},
 		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{AskedSince: t0, Locked: true}}},
-		"its node is let go: the next pass opens it":  {scene(cordoned(0)), nil},
-		"its node was let go":                         {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{Open: true, AskedSince: since}}},
-		"its node returns":                            {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
-		"open, and nobody was let go":                 {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
-		"somebody has changed it":                     {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
-		"another pod has the labels of its companion": {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"a pod has labels of no companion":            {scene(stranger("another")), nil},
+		"its node is let go: the next pass opens it":                              {scene(cordoned(0)), nil},
+		"its node was let go":                                                     {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{Open: true, AskedSince: since}}},
+		"its budget was closed after that, which the NodeGuard does not show yet": {scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }), nil},
+		"its node returns":                                                        {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
+		"open, and nobody was let go":                                             {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
+		"somebody has changed it":                                                 {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
+		"another pod has the labels of its companion":                             {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
+		"a pod has labels of no companion":                                        {scene(stranger("another")), nil},
 		"it has two companions": {scene(func(in *Input) {
 			second := in.Companions[0]
 			second.UID, second.Leaving = "second", true

@@ -35,6 +35,7 @@ func (h *history) pass(name string) {
 	}
 	h.happened += len(p.Actions) + len(p.Moves)
 	var writes []func()
+	written := false
 	seen := in.Guard
 	limit := h.limit(seen)
 	if len(p.Moves) > 0 || (h.chance(50) && !equality.Semantic.DeepEqual(&seen.Status, &p.Status)) {
@@ -43,7 +44,7 @@ func (h *history) pass(name string) {
 			// The shell writes a decision soon or not at all, and nobody else leads and decides sooner. With one NodeGuard its
 			// resource version is enough: that is played as well.
 			if len(h.guards) == 1 || (h.now.Sub(decided) < 10*time.Second && h.decisions == decision) {
-				h.writeStatus(name, seen, limit, &p)
+				written = h.writeStatus(name, seen, limit, &p)
 			}
 		})
 	}
@@ -56,7 +57,11 @@ func (h *history) pass(name string) {
 			if set, opens := a.(SetBudget); opens && set.Open && !h.isGoing(seen, set.Budget.Node) {
 				h.fail("a budget opens in the pass that decides it")
 			}
-			writes = append(writes, func() { h.do(name, seen, a) })
+			writes = append(writes, func() {
+				if written { // nothing follows a decision that was not written
+					h.do(name, seen, a)
+				}
+			})
 		}
 	}
 	h.write(writes)
@@ -100,17 +105,18 @@ func (h *history) write(writes []func()) {
 }
 
 // writeStatus is an update under the resource version that the plan was made on.
-func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, p *Plan) {
+func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, p *Plan) bool {
 	live, there := h.guards[name]
 	if !there || live.UID != seen.UID || live.ResourceVersion != seen.ResourceVersion {
 		h.met["conflict"]++
-		return
+		return false
 	}
 	changed := live.DeepCopy()
 	changed.Status = *p.Status.DeepCopy()
 	changed.ResourceVersion = h.uid()
 	h.moved(name, limit, p)
 	h.guards[name] = changed
+	return true
 }
 
 func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {

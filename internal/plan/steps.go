@@ -176,7 +176,7 @@ func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
 // taken away beside it: disruption.maxUnavailable may not allow both, and then nothing would ever go on.
 func (s *survey) claim(i int, nodes []NodeState) int {
 	switch {
-	case nodes[i].State == Done || !s.disrupts():
+	case s.countsAsDone(i, nodes) || !s.disrupts():
 		return 0
 	case s.cordonedForUs(s.work[i].node):
 		return 1

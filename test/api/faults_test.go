@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	worldsAtOnce = flag.Int("worlds", 32, "how many rollouts with a fault are played at once")
+	worldsAtOnce = flag.Int("worlds", 20, "how many rollouts with a fault are played at once")
 	everyFault   = flag.Bool("every-fault", false, "let each write meet also the faults that are like another")
 )
 

@@ -107,7 +107,7 @@ func (w *world) follow(ctx context.Context, list client.ObjectList, see func(wat
 // await waits until check, which is called under the lock, returns nil.
 func (k *kubelet) await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	timeout := time.After(60 * time.Second)
+	timeout := time.After(120 * time.Second)
 	for {
 		k.mu.Lock()
 		err, changed := check(), k.changed

@@ -38,6 +38,7 @@ func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 			"a check that does not end keeps others from being checked",
 			"a check that does not leave keeps others from being checked",
 			"taken names are not told",
+			"a budget is opened for a release that is over",
 		},
 	}.test(t)
 }
@@ -190,6 +191,9 @@ var guardMutants = map[string]mutant{
 	},
 	"nobody says what keeps a NodeGuard that is being deleted": {
 		"survey.go", "	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling", "	s.conditionsAs(&v1alpha1.NodeGuardStatus{}, v1alpha1.ConditionReconciling",
+	},
+	"a budget is opened for a release that is over": {
+		"budget.go", "case w.active() && let && w.budget != nil && w.budget.Ended == releaseID(g):", "case false:",
 	},
 	"a passed deadline is not said": {
 		"release.go", "	w.held.late = s.late(w)\n", "",

@@ -3,6 +3,8 @@
 //
 //	everynode-demo up      brings the cluster up, shows the job, and leaves the cluster running
 //	everynode-demo down    takes everything away again
+//	everynode-demo record FILE.svg
+//	                       records a few commands on the cluster that runs
 package main
 
 import (
@@ -20,7 +22,7 @@ import (
 const clusterName = "everynode-demo"
 
 func main() {
-	if len(os.Args) != 2 {
+	if len(os.Args) < 2 || (len(os.Args) == 3) != (os.Args[1] == "record") || len(os.Args) > 3 {
 		usage()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -30,6 +32,8 @@ func main() {
 		err = up(ctx)
 	case "down":
 		err = down(ctx)
+	case "record":
+		err = record(ctx, os.Args[2])
 	default:
 		usage()
 	}
@@ -41,7 +45,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: everynode-demo up | down")
+	fmt.Fprintln(os.Stderr, "usage: everynode-demo up | down | record FILE.svg")
 	os.Exit(2)
 }
 
