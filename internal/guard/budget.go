@@ -1,5 +1,7 @@
 package guard
 
+import "github.com/everynode/everynode/api/v1alpha1"
+
 // keepBudgets has one budget for each guarded node, closed but for the nodes that are in status.going, as the API has it.
 func (s *survey) keepBudgets() {
 	for _, w := range s.nodes {
@@ -19,9 +21,7 @@ func (s *survey) wanted(w *work) BudgetState {
 	want := BudgetState{AskedSince: w.askedSince}
 	g, let := s.going[w.Name]
 	switch {
-	case w.active() && let && w.budget != nil && w.budget.Ended == releaseID(g):
-		want.Ended = w.budget.Ended // status.going is older than the budget: this letting-go is over
-	case w.active() && let:
+	case let && w.mayOpen(g):
 		want.Open = true
 		if !w.asks() && w.budget != nil {
 			want.AskedSince = w.budget.AskedSince // the write that closes it takes it off
@@ -34,4 +34,10 @@ func (s *survey) wanted(w *work) BudgetState {
 	// While the node asks, drains try all the time: a pod with these labels that appears now must find the budget locked.
 	want.Locked = !want.Open && (w.asks() || w.crowded)
 	return want
+}
+
+// mayOpen reports whether a node's budget may be open for its entry in status.going. If the budget says that it was closed after
+// this release, the entry is older than the budget.
+func (w *work) mayOpen(g v1alpha1.GoingNode) bool {
+	return w.active() && (w.budget == nil || w.budget.Ended != releaseID(g))
 }

@@ -190,12 +190,17 @@ func (s *survey) settle(node *Node, p *Plan) {
 	case standing.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // whatever it is that still runs there
 	}
-	w.repeats = w.repeats && st.State != Excluded
 	s.judgeProgress(&w, standing, &st, p)
 	s.makeRoom(&w, &st, p)
 	p.wake(st.Until)
 	p.Nodes = append(p.Nodes, st)
 	s.work = append(s.work, w)
+}
+
+// exclude leaves a node out. It does not count as one that runs the task again.
+func (w *work) exclude(st *NodeState, reason, message string) {
+	w.repeats = false
+	st.set(Excluded, reason, message)
 }
 
 // settlePods plans for each pod on the node. An attempt holds its node, and its slot, until its end
@@ -294,7 +299,7 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 	node := w.node
 	if !s.selects(node) {
 		reason, message := s.unselected(node)
-		st.set(Excluded, reason, message)
+		w.exclude(st, reason, message)
 		return
 	}
 	switch {
@@ -313,7 +318,7 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 		return
 	}
 	if taint := s.untolerated(node, s.tolerations); taint != nil {
-		st.set(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
+		w.exclude(st, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
 	if !standing.notBefore.IsZero() {

@@ -193,7 +193,7 @@ var guardMutants = map[string]mutant{
 		"survey.go", "	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling", "	s.conditionsAs(&v1alpha1.NodeGuardStatus{}, v1alpha1.ConditionReconciling",
 	},
 	"a budget is opened for a release that is over": {
-		"budget.go", "case w.active() && let && w.budget != nil && w.budget.Ended == releaseID(g):", "case false:",
+		"budget.go", "(w.budget == nil || w.budget.Ended != releaseID(g))", "true",
 	},
 	"a passed deadline is not said": {
 		"release.go", "	w.held.late = s.late(w)\n", "",
