@@ -71,17 +71,22 @@ func (s *survey) failInSoak(i int, st *NodeState, reason string) {
 }
 
 func (s *survey) failCasualty(i int, st *NodeState, reason string) {
+	s.work[i].failed, s.work[i].proof, s.work[i].repeats, s.work[i].start = true, false, false, nil
+	st.set(Failed, reason, s.tellCasualty(i, reason))
+}
+
+// tellCasualty adds a node to the failures in the status, and returns why it is one.
+func (s *survey) tellCasualty(i int, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonNoProgress {
 		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
 	}
-	s.work[i].failed, s.work[i].proof, s.work[i].repeats, s.work[i].start = true, false, false, nil
-	st.set(Failed, reason, message)
-	f := v1alpha1.NodeFailure{Node: st.Name, Reason: reason, Message: message}
+	f := v1alpha1.NodeFailure{Node: s.work[i].node.Name, Reason: reason, Message: message}
 	if rec := s.work[i].node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
 	s.failures = append(s.failures, f)
+	return message
 }
 
 // countFailed counts what stands against rollout.maxFailures.
@@ -124,6 +129,7 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 			gone++
 		case nodes[i].State == Excluded: // for a taint of its removal, as a rule
 			gone++
+			s.tellCasualty(i, c.Reason)
 		case s.countsAsDone(i, nodes):
 			s.failCasualty(i, &nodes[i], c.Reason)
 		default:

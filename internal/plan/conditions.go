@@ -82,20 +82,22 @@ func (s *survey) taskSituation(n v1alpha1.NodeCounts, nodes []NodeState) situati
 	case n.Done == n.Matched:
 		return s.complete(n, nodes)
 	case moving == s.again(nodes, Running)+s.again(nodes, Waiting):
-		return s.standstill(n, nodes)
+		return s.standstill(n, nodes, moving)
+	}
+	return s.goingOn(n, nodes, moving)
+}
+
+// goingOn is the situation of a rollout in which this many nodes go on by themselves, unless something keeps all of them from it.
+func (s *survey) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) situation {
+	switch {
 	case s.halted() != "":
 		return s.suspended(n, nodes)
-	case len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
+	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
 		return situation{v1alpha1.ConditionStalled, s.troubleReason, progress(n, nodes) + "; " + named(s.troubled)}
-	case s.allDisrupted(moving):
+	case moving > 0 && len(s.disrupted) == int(moving):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
 	return s.underWay(n, nodes)
-}
-
-// allDisrupted reports whether all nodes that go on were disrupted many times.
-func (s *survey) allDisrupted(moving int32) bool {
-	return len(s.disrupted) > 0 && len(s.disrupted) == int(moving)
 }
 
 // complete is the situation of a rollout of which every node is done.
@@ -107,7 +109,7 @@ func (s *survey) complete(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 }
 
 // standstill is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
-func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) situation {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
@@ -115,12 +117,10 @@ func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState) situation 
 		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.halted() != "":
-		return s.suspended(n, nodes)
 	case s.waits(nodes, v1alpha1.ReasonWaitingForBudget) && len(s.stillSetAside()) > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonWaitingForBudget, s.setAsideMessage()}
 	}
-	return s.underWay(n, nodes)
+	return s.goingOn(n, nodes, moving)
 }
 
 // stillSetAside are the nodes that are cordoned for an earlier failure, and have not had their turn again.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -90,6 +91,26 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
 				"Correct the step's nodeSelector, or take the step out",
+		}},
+		"all that is left runs again, and is refused": {func() Input {
+			in := see(newJob(everySeconds(60)), []Node{due("a")})
+			in.Troubles = map[types.UID]Trouble{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
+			return in
+		}(), []string{
+			"Complete=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
+			"Reconciling=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
+			"Stalled=True PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a); a: pod x has the name",
+		}},
+		"a canary that failed its soak is named also when it is tainted to be removed": {func() Input {
+			job := reached("first", time.Time{}, inSteps(soaked, rest), everySeconds(60))
+			job.Status.Rollout.Casualties = []v1alpha1.Casualty{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
+			a := due("a")
+			a.Taints = []corev1.Taint{busy}
+			return see(job, []Node{a, newNode("b")})
+		}(), []string{
+			"Complete=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
+			"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
+			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + remedy,
 		}},
 		"a node that failed is said also when others run again": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
