@@ -96,7 +96,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		rec := other.On.Record
 		done := other.On.Label == h.rev || other.On.Label != "" && rec != nil && h.succeededBeside(other, rec)
 		failsItsSoak := in.Job.Spec.Rollout.Steps != nil && in.Job.Spec.Rollout.Steps[0].SoakSeconds > 0 && done && other.Ready != corev1.ConditionTrue && !h.soakIsOver() &&
-			!h.hadPod(in, other) && !h.reboots(other)
+			!h.works(in, other) && !h.reboots(other)
 		switch {
 		case !h.selected(other):
 		case h.isBad(other): // it may leave its place to another one in many ways

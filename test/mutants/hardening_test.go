@@ -75,7 +75,7 @@ var hardening = map[string]mutant{
 		"progress.go", "	if s.overdue(since, p) {", "	if false && s.overdue(since, p) {",
 	},
 	"a node on which pods are refused comes first again": {
-		"rollout.go", "s.triedAt(a).Compare(s.triedAt(b)), ", "",
+		"rollout.go", "		return tried\n", "		return time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
 		"survey.go", "	if s.overdue(s.deadline(pod), p) {", "	if false && s.overdue(s.deadline(pod), p) {",

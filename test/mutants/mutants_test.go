@@ -13,6 +13,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a budget that is used up is no reason to say so",
 			"a label that the user sets in the last moment is dropped",
 			"a node that joins in a soak begins it again",
+			"a step grows with the cluster",
 			"a node without progress holds the others for ever",
 			"a pod that is kept is recorded again",
 			"a record that the user removes in the last moment is written again",
@@ -43,7 +44,7 @@ var mutants = map[string]mutant{
 		"budget.go", "s.stopped = s.failed > s.mayFail ||", "s.stopped = s.failed > s.mayFail+1 ||",
 	},
 	"nodes that were deleted failed are forgotten": {
-		"budget.go", "gone++\n", "gone += 0\n",
+		"budget.go", "case !isThere(&c):\n			gone++\n", "case !isThere(&c):\n			gone += 0\n",
 	},
 	"a repair behind the same Node hides the harm": {
 		"budget.go", "there && !(onReplace(s.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
