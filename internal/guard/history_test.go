@@ -329,16 +329,6 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	return in, true
 }
 
-// sortedKeys are the keys of a map in order.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // viewOne asks no other NodeGuard.
 func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	g, there := c.guards[name]
@@ -350,13 +340,13 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	ds := g.Spec.Target.DaemonSet
 	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(c.targets[ds]))}
 	in.Nodes, in.Companions, in.Checks = make([]Node, 0, len(c.nodes)), make([]Pod, 0, len(c.pods)), make([]Pod, 0, len(c.pods))
-	for _, node := range sortedKeys(c.targets[ds]) {
+	for _, node := range sorted(c.targets[ds]) {
 		in.Target.Pods = append(in.Target.Pods, c.targets[ds][node])
 	}
-	for _, node := range sortedKeys(c.nodes) {
+	for _, node := range sorted(c.nodes) {
 		in.Nodes = append(in.Nodes, c.nodes[node])
 	}
-	for _, pod := range sortedKeys(c.pods) {
+	for _, pod := range sorted(c.pods) {
 		switch p := c.pods[pod]; {
 		case p.guard != name:
 		case p.role == "stranger":
@@ -369,7 +359,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 			in.Companions = append(in.Companions, p.Pod)
 		}
 	}
-	for _, budget := range sortedKeys(c.budgets) {
+	for _, budget := range sorted(c.budgets) {
 		if b := c.budgets[budget]; b.guard == name {
 			in.Budgets = append(in.Budgets, b.Budget)
 		}
@@ -377,7 +367,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	if c.foreign {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
-	for _, other := range sortedKeys(c.guards) {
+	for _, other := range sorted(c.guards) {
 		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
 			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Going})
 		}
