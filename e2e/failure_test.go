@@ -182,7 +182,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	pod := w.runningRollback(canary)
 	w.eventually("the status shows the rollback", func() error {
 		s := w.get("broken").Status
-		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack || s.Failures[0].SetAside != v1alpha1.ReasonCordoned || len(s.Drains) > 0 {
+		if len(s.Failures) != 1 || s.Failures[0].Rollback != v1alpha1.ReasonRollingBack || s.Failures[0].Quarantine != v1alpha1.ReasonCordoned || len(s.Drains) > 0 {
 			return fmt.Errorf("it is %+v", s)
 		}
 		return nil
@@ -243,7 +243,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
 			return fmt.Errorf("the counts are %+v", s.Nodes)
 		}
-		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].SetAside != v1alpha1.ReasonDrained || *f[0].ExitCode != 7 {
+		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].Quarantine != v1alpha1.ReasonDrained || *f[0].ExitCode != 7 {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil
@@ -303,8 +303,8 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	w.eventually("the metrics tell it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
-			fmt.Sprintf(`everynode_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
-			fmt.Sprintf(`everynode_rollout_stopped{namespace=%q,nodejob="worse"} 1`, w.namespace),
+			fmt.Sprintf(`everynode_nodejob_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
+			fmt.Sprintf(`everynode_nodejob_stalled{namespace=%q,nodejob="worse"} 1`, w.namespace),
 			`everynode_attempts_total{outcome="Failed",phase="rollback"}`,
 		} {
 			if !strings.Contains(text, want) {

@@ -111,7 +111,7 @@ func (g *guarded) ready(nodes ...string) {
 	g.eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
 		found := g.companions()
 		live := g.guard()
-		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) || live.Status.Nodes.Away != 0 || live.Status.ObservedGeneration != live.Generation {
+		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) || live.Status.Nodes.Unavailable != 0 || live.Status.ObservedGeneration != live.Generation {
 			return fmt.Errorf("%d are there, the status is %+v", len(found), live.Status)
 		}
 		for _, node := range nodes {
@@ -137,7 +137,7 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 		}
 		return fmt.Errorf("the status is %+v", live.Status)
 	})
-	if found.Message == "" || found.Release == "" || found.AskedBy == "" || found.AskedSince.IsZero() {
+	if found.Message == "" || found.ReleasedWhen == "" || found.RequestedBy == "" || found.RequestedAt.IsZero() {
 		g.t.Errorf("too little is said of %s: %+v", node, found)
 	}
 	return found

@@ -26,7 +26,7 @@ func TestR25_WhateverDiesMeanwhile(t *testing.T) {
 	g.drained(a, first)
 	g.killManager()
 	second := g.drain(b)
-	wantText(t, g.held(b, v1alpha1.ReasonTooManyAway).Message, a)
+	wantText(t, g.held(b, v1alpha1.ReasonMaxUnavailableReached).Message, a)
 	must(t, real.RestartAPIServer(g.ctx))
 	notEnded(t, "the second drain", second)
 	g.uncordon(a)
@@ -51,14 +51,14 @@ func TestR25_ANodeThatDiesHoldsTheOthers(t *testing.T) {
 		_ = real.StartKubelet(ctx, dead) // it runs already when the test went well
 	})
 	g.eventually("the dead node counts as away", func() error {
-		if live := g.guard(); live.Status.Nodes.Away != 1 {
+		if live := g.guard(); live.Status.Nodes.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
 	done := g.drain(other)
 	g.eventually("the one that died is named", func() error {
-		if held := g.held(other, v1alpha1.ReasonTooManyAway); !strings.Contains(held.Message, dead+" (not Ready)") {
+		if held := g.held(other, v1alpha1.ReasonMaxUnavailableReached); !strings.Contains(held.Message, dead+" (not Ready)") {
 			return fmt.Errorf("it is held since %s", held.Message)
 		}
 		return nil
@@ -76,7 +76,7 @@ func TestR25_EverynodesOwnDrainsWaitAsWell(t *testing.T) {
 	g := newGuarded(t, 2, nil)
 	two := intstr.FromInt32(2)
 	g.job("drained", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption.Drain, s.Disruption.MaxUnavailable = &v1alpha1.DrainSpec{}, &two
+		s.Maintenance.Drain, s.Maintenance.MaxUnavailable = &v1alpha1.DrainSpec{}, &two
 	})
 	for _, node := range g.nodes {
 		g.done("drained", node)

@@ -87,7 +87,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	case <-g.ctx.Done():
 		t.Fatal("no drain ends")
 	}
-	held := g.held(second, v1alpha1.ReasonTooManyAway)
+	held := g.held(second, v1alpha1.ReasonMaxUnavailableReached)
 	wantText(t, held.Message, first, "let go")
 	notEnded(t, "the other drain", drains[second])
 	if pod, there := g.companions()[second]; !there || pod.UID != before[second].UID || !pod.DeletionTimestamp.IsZero() {
@@ -108,7 +108,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	g.uncordon(second)
 	g.ready(g.nodes...)
 	g.eventually("nobody is away", func() error {
-		if live := g.guard(); live.Status.Nodes.Going+live.Status.Nodes.Held+live.Status.Nodes.Away > 0 {
+		if live := g.guard(); live.Status.Nodes.Released+live.Status.Nodes.Held+live.Status.Nodes.Unavailable > 0 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
@@ -177,7 +177,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.spec(`{"spec":{"release":{"when":"Approval","check":null}}}`)
 	done = g.drain(node)
 	held = g.held(node, v1alpha1.ReasonAwaitingApproval)
-	g.asTold(held.Release, "annotate")
+	g.asTold(held.ReleasedWhen, "annotate")
 	g.drained(node, done)
 	g.uncordon(node)
 	g.ready(node)
@@ -192,14 +192,14 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.spec(`{"spec":{"release":{"deadlineSeconds":4,"onDeadline":"Release"}}}`)
 	done = g.drain(node)
 	g.drained(node, done)
-	if live := g.guard(); len(live.Status.Going) != 1 || live.Status.Going[0].Reason != v1alpha1.ReasonDeadlineReached {
-		t.Errorf("the node went for another reason: %+v", live.Status.Going)
+	if live := g.guard(); len(live.Status.Released) != 1 || live.Status.Released[0].Reason != v1alpha1.ReasonDeadlineReached {
+		t.Errorf("the node went for another reason: %+v", live.Status.Released)
 	}
 	g.uncordon(node)
 	g.ready(node)
 	g.spec(`{"spec":{"maxUnavailable":0}}`)
 	done = g.drain(node)
-	g.held(node, v1alpha1.ReasonNoneMayGo)
+	g.held(node, v1alpha1.ReasonReleasesDisabled)
 	g.annotate(node, v1alpha1.BreakGlassAnnotation, "the rack burns")
 	g.drained(node, done)
 	g.toldOf("Node", node, v1alpha1.ReasonNodeReleased, "the rack burns")

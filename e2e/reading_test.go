@@ -66,7 +66,7 @@ metadata: {name: planned}
 spec:
   nodeNames: [node-1, node-2]
   task: {script: "true"}
-  disruption: {reboot: Always}
+  maintenance: {reboot: Always}
 `), 0o600))
 	got := w.say("plan", "-f", file)
 	if got.code != 0 {

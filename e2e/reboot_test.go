@@ -33,7 +33,7 @@ func (w *world) bootsOf(node, what string) []string {
 	return strings.Fields(w.sh(node, fmt.Sprintf("cat %s.%s 2>/dev/null || true", w.markFile(), what)))
 }
 
-// TestANodeIsDrainedRebootedAndCheckedInItsNewBoot is the whole of a disruption: the pods leave first, past a
+// TestANodeIsDrainedRebootedAndCheckedInItsNewBoot covers a complete maintenance: the pods leave first, past a
 // budget that holds them up; the script asks for a reboot; what it has done is checked in the new boot.
 func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	t.Parallel()
@@ -43,9 +43,9 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	before := w.bootID(node)
 	w.job("kernel", w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
 		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
-		s.Disruption = v1alpha1.DisruptionSpec{
+		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(2)),
+			Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2)),
 		}
 	})
 	w.wantBlocked("kernel", node, "web", "one-at-least")
@@ -89,7 +89,7 @@ func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
 	before := w.bootID(node)
 	w.job("kernel", "true", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
 		s.Verify = &v1alpha1.VerifySpec{Script: w.bootWhen("verify")}
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, Cordon: true}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, Cordon: true}
 	})
 	w.done("kernel", node)
 	w.complete("kernel")
@@ -108,7 +108,7 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
 		s.Verify = &v1alpha1.VerifySpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(1)), MaxUnavailable: new(intstr.FromInt32(1))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1)), MaxUnavailable: new(intstr.FromInt32(1))}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.done("kernel", first)
@@ -136,7 +136,7 @@ func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10)), ReadySeconds: new(int32(1))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, Cordon: true, RebootTimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(1))}
 		s.Retry.Limit = new(int32(0))
 	})
 	w.eventually("it waits for the reboot", func() error {
@@ -168,7 +168,7 @@ func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	web, _ := w.workloads(node)
 	w.job("drains", w.mark(), onNodes(node), func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(3))}
+		s.Maintenance.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(3))}
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "touch " + w.markFile() + ".undone"}
 		s.Retry.Limit = new(int32(0))
 	})
@@ -198,9 +198,9 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	own := w.manager().Spec.NodeName
 	before := w.bootID(own)
 	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption = v1alpha1.DisruptionSpec{
+		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "everynode"}}},
-			Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(1)),
+			Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1)),
 		}
 	})
 	// Each of the two reboots has the time of one: the second also waits until another manager has the lease.

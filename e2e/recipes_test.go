@@ -397,7 +397,7 @@ func TestRecipeRebootWhenRequired(t *testing.T) {
 	web := w.runs("web", asks)
 	r := w.recipe("reboot-when-required.yaml", func(s *v1alpha1.NodeJobSpec) {
 		s.NodeSelector.MatchLabels["world"] = w.namespace
-		s.Disruption.ReadySeconds = new(int32(2))
+		s.Maintenance.MinReadySeconds = new(int32(2))
 	})
 	w.done(r.job, fine)
 	rec := w.done(r.job, asks)

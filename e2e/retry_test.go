@@ -60,7 +60,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.job("cordons-too", "exit 4", cordon)
 	for _, job := range []string{"cordons", "cordons-too"} {
 		w.eventually(job+" has set the node aside", func() error {
-			if f := w.get(job).Status.Failures; len(f) != 1 || f[0].SetAside != v1alpha1.ReasonCordoned {
+			if f := w.get(job).Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
 				return fmt.Errorf("the failures are %+v", f)
 			}
 			return nil
@@ -88,14 +88,14 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	// Who opens it by hand is not overruled.
 	w.job("overruled", "exit 5", cordon)
 	w.eventually("the node is cordoned again", func() error {
-		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].SetAside != v1alpha1.ReasonCordoned {
+		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil
 	})
 	w.kubectl("uncordon", node)
 	w.eventually("the node is given back", func() error {
-		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].SetAside != "" {
+		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != "" {
 			return fmt.Errorf("the failures are %+v", f)
 		}
 		return nil

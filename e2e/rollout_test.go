@@ -197,7 +197,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	if began := w.spans(nodes[1])[0].began; began.Before(promotedToAll) {
 		t.Errorf("the last step began at %s, before it was promoted to at %s", began, promotedToAll)
 	}
-	if w.get("steps").Status.Rollout.ProvenAt.IsZero() {
+	if w.get("steps").Status.Rollout.StableAt.IsZero() {
 		t.Error("the revision is not proven")
 	}
 
@@ -267,10 +267,10 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		t.Logf("%s has stopped %.1f s after the node fell silent: %s", job, time.Since(lost).Seconds(), c.Message)
 		wantText(t, c.Message, canary)
 	}
-	if dead := w.get("soaks").Status.Rollout.Casualties; len(dead) != 1 || dead[0].UID != uid || dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
+	if dead := w.get("soaks").Status.Rollout.UnrecordedFailures; len(dead) != 1 || dead[0].UID != uid || dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
 		t.Errorf("the casualties of soaks are %+v", dead)
 	}
-	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeLost {
+	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeUnreachable {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.eventually("the node is seen at risk", func() error {
@@ -281,10 +281,10 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	})
 	must(t, admin.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: canary}}))
 	for job, reason := range map[string]string{
-		"awaits": v1alpha1.ReasonDeletedNotReady, "runs": v1alpha1.ReasonDeletedFailed, "soaks": v1alpha1.ReasonDeletedNotReady,
+		"awaits": v1alpha1.ReasonNotReadyNodeDeleted, "runs": v1alpha1.ReasonFailedNodeDeleted, "soaks": v1alpha1.ReasonNotReadyNodeDeleted,
 	} {
 		w.eventually("the node is among the casualties of "+job, func() error {
-			dead := w.get(job).Status.Rollout.Casualties
+			dead := w.get(job).Status.Rollout.UnrecordedFailures
 			if len(dead) != 1 || dead[0].Node != canary || dead[0].UID != uid || dead[0].Reason != reason {
 				return fmt.Errorf("they are %+v, want %s for %s", dead, reason, canary)
 			}
@@ -311,7 +311,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 		w.asTold(c.Message, "annotate nodejob")
 		w.done(job, replacement)
 		w.eventually(job+" has no casualties any more", func() error {
-			if dead := w.get(job).Status.Rollout.Casualties; len(dead) > 0 {
+			if dead := w.get(job).Status.Rollout.UnrecordedFailures; len(dead) > 0 {
 				return fmt.Errorf("they are %+v", dead)
 			}
 			return nil

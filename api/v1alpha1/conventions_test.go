@@ -245,8 +245,11 @@ func TestConstants(t *testing.T) {
 				if !strings.HasSuffix(name, value) {
 					t.Errorf("%s is called %q: a reader of one must find the other", name, value)
 				}
-				// A condition may be called like the reason of the event that announces it.
+				// A condition may have the name of the reason of the event that announces it, and two enums may share a value.
 				key := value
+				if enum, ok := constant.Type.(*ast.Ident); ok {
+					key = enum.Name + "." + value
+				}
 				if strings.HasPrefix(name, "Condition") {
 					key = name
 				}
@@ -268,7 +271,7 @@ func TestConstants(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	keys := []string{PodFinalizer, NodeJobFinalizer, NodeJobLabel, RevisionLabel, AttemptAnnotation, RecordedAnnotation, NodeUIDAnnotation, MachineAnnotation,
-		NodeGuardLabel, GuardRoleLabel, NodeGuardUIDAnnotation, GuardedNodeAnnotation, AskedSinceAnnotation, EndedAnnotation, ApproveReleaseAnnotation, BreakGlassAnnotation}
+		NodeGuardLabel, GuardRoleLabel, NodeGuardUIDAnnotation, GuardedNodeAnnotation, RequestedAtAnnotation, EndedReleaseAnnotation, ApproveReleaseAnnotation, BreakGlassAnnotation}
 	seen := map[string]bool{}
 	for _, key := range keys {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

@@ -30,7 +30,7 @@ const (
 	// What is not in it belongs to somebody else.
 	PublishedAnnotation = Group + "/published"
 
-	// RebootAnnotation, on a task's pod, is spec.disruption.reboot when the pod was made.
+	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot when the pod was made.
 	RebootAnnotation = Group + "/reboot"
 
 	// AttemptAnnotation, on a task's pod, is the number of the attempt, from 1.

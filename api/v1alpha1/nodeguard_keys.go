@@ -18,13 +18,13 @@ const (
 	// GuardedNodeAnnotation, on a budget, is the name of its node.
 	GuardedNodeAnnotation = Group + "/guarded-node"
 
-	// AskedSinceAnnotation, on a budget, is when its node was first seen to ask to go; on a check's pod, which
+	// RequestedAtAnnotation, on a budget, is when its node was first seen to ask to go; on a check's pod, which
 	// asking it is for.
-	AskedSinceAnnotation = Group + "/asked-since"
+	RequestedAtAnnotation = Group + "/requested-at"
 
-	// EndedAnnotation, on a budget, is the letting-go after which it was closed. A manager that slept through it
+	// EndedReleaseAnnotation, on a budget, is the letting-go after which it was closed. A manager that slept through it
 	// must not open the budget again: its write meets another version.
-	EndedAnnotation = Group + "/ended"
+	EndedReleaseAnnotation = Group + "/ended"
 
 	// ApproveReleaseAnnotation, on a node, lists the NodeGuards, as namespace/name and separated by commas, that
 	// may let it go, where release.when is Approval. It is taken off when the node is back.

@@ -7,8 +7,8 @@ const (
 
 // Reasons of a NodeGuard.
 const (
-	// ReasonGuarding : each guarded node has a ready companion.
-	ReasonGuarding = "Guarding"
+	// ReasonCompanionsReady : each guarded node has a ready companion.
+	ReasonCompanionsReady = "CompanionsReady"
 	// ReasonNoGuardedNodes : no node has a pod of the target, or should have.
 	ReasonNoGuardedNodes = "NoGuardedNodes"
 	// ReasonCompanionsNotReady : companions are missing, not ready or out of date.
@@ -28,19 +28,17 @@ const (
 	ReasonForeignCompanion = "ForeignCompanion"
 	// ReasonNameTaken : a pod of another owner has the name that a companion or a check was to have.
 	ReasonNameTaken = "NameTaken"
-	// ReasonGuardDeleted : the NodeGuard is being deleted, and holds nothing more.
-	ReasonGuardDeleted = "GuardDeleted"
+	// ReasonTerminating : the NodeGuard is being deleted, and holds nothing more.
+	ReasonTerminating = "Terminating"
 
-	// ReasonTooManyAway : maxUnavailable nodes are away.
-	ReasonTooManyAway = "TooManyAway"
-	// ReasonNoneMayGo : maxUnavailable is 0.
-	ReasonNoneMayGo = "NoneMayGo"
-	// ReasonNotItsTurn : a node that asked before is being checked.
-	ReasonNotItsTurn = "NotItsTurn"
-	// ReasonOtherGuardFirst : another NodeGuard has let another node go, which this one holds.
-	ReasonOtherGuardFirst = "OtherGuardFirst"
-	// ReasonOtherGuardHolds : this NodeGuard would let the node go, and another one would not yet.
-	ReasonOtherGuardHolds = "OtherGuardHolds"
+	// ReasonReleasesDisabled : maxUnavailable is 0.
+	ReasonReleasesDisabled = "ReleasesDisabled"
+	// ReasonWaitingForTurn : a node that asked before is being checked.
+	ReasonWaitingForTurn = "WaitingForTurn"
+	// ReasonWaitingForOtherRelease : another NodeGuard has let another node go, which this one holds.
+	ReasonWaitingForOtherRelease = "WaitingForOtherRelease"
+	// ReasonHeldByOtherGuard : this NodeGuard would let the node go, and another one would not yet.
+	ReasonHeldByOtherGuard = "HeldByOtherGuard"
 	// ReasonCheckRunning : release.check runs, or is about to.
 	ReasonCheckRunning = "CheckRunning"
 	// ReasonCheckFailed : release.check says no.
@@ -49,8 +47,8 @@ const (
 	ReasonCheckNotStarting = "CheckNotStarting"
 	// ReasonAwaitingApproval : nobody has approved that the node goes.
 	ReasonAwaitingApproval = "AwaitingApproval"
-	// ReasonLettingGo : all conditions are met, and the decision is about to be written.
-	ReasonLettingGo = "LettingGo"
+	// ReasonReleasing : all conditions are met, and the decision is about to be written.
+	ReasonReleasing = "Releasing"
 
 	// ReasonConditionMet : the node was let go since its condition was met.
 	ReasonConditionMet = "ConditionMet"
@@ -63,8 +61,8 @@ const (
 	ReasonNodeHeld = "NodeHeld"
 	// ReasonNodeReleased : a node was let go.
 	ReasonNodeReleased = "NodeReleased"
-	// ReasonNodeBack : a node that was let go is back.
-	ReasonNodeBack = "NodeBack"
+	// ReasonNodeAvailable : a node that was let go is back.
+	ReasonNodeAvailable = "NodeAvailable"
 	// ReasonHoldDeadlinePassed : a node is held past its deadline.
 	ReasonHoldDeadlinePassed = "HoldDeadlinePassed"
 )

@@ -15,11 +15,11 @@ import (
 // +kubebuilder:resource:path=nodeguards,singular=nodeguard,shortName=ng,categories=everynode
 // +kubebuilder:printcolumn:name="Guarded",type=integer,JSONPath=`.status.nodes.guarded`,description="Nodes that have a pod of the target, or should have"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.nodes.ready`,description="Companions that are ready"
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.held`,description="Nodes that ask to go and may not yet"
-// +kubebuilder:printcolumn:name="Going",type=integer,JSONPath=`.status.nodes.going`,description="Nodes that were let go and are not back"
-// +kubebuilder:printcolumn:name="Away",type=integer,JSONPath=`.status.nodes.away`,description="Nodes that are going, not Ready, or without a ready pod of the target"
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.held`,description="Nodes with a release request that are not released yet"
+// +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.nodes.released`,description="Released nodes that are not available again yet"
+// +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.nodes.unavailable`,description="Nodes that are released, not Ready, or without a ready pod of the target"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Holds",type=string,JSONPath=`.status.held[0].message`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.held[0].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes a label of each companion: choose a shorter name"
 type NodeGuard struct {
@@ -54,7 +54,7 @@ type NodeGuardList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || (has(self.template.spec) && has(self.template.spec.containers) && self.template.spec.containers.size() > 0)",message="template.spec.containers is empty: name at least one container with its image, or leave template out for the built-in companion"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="template.spec must not choose nodes (nodeName, nodeSelector, affinity): a companion is where the target's pods are"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Always'",message="template.spec.restartPolicy must be Always or omitted: a companion is there as long as its node is guarded"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : self.maxUnavailable.matches('^(100|[1-9]?[0-9])%$'))",message="maxUnavailable must be a number of nodes, or a percentage from \"0%\" to \"100%\"; 0 lets no node go"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 0 : self.maxUnavailable.matches('^(100|[1-9]?[0-9])%$'))",message="maxUnavailable must be a number of nodes, or a percentage from \"0%\" to \"100%\"; with 0, no node is released"
 type NodeGuardSpec struct {
 	// target is what is guarded, in the NodeGuard's own namespace.
 	// +required
@@ -66,7 +66,7 @@ type NodeGuardSpec struct {
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
 	// maxUnavailable is how many nodes of the target may be away at once: a number, or a percentage of the guarded
-	// nodes, rounded down but, unless it is 0, never below one. 0 lets no node go. 1 when omitted.
+	// nodes, rounded down but, unless it is 0, never below one. with 0, no node is released. 1 when omitted.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
@@ -133,7 +133,7 @@ type ReleaseSpec struct {
 // ReleaseCheck is a short pod on the node that asks to go. Exit code 0: it may go.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.script) != has(self.container)",message="set exactly one of release.check.script and release.check.container"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="release.check.script is empty: write the commands that end with 0 when the node may go"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="release.check.script is empty: write commands that exit with 0 if the node may be released"
 // +kubebuilder:validation:XValidation:rule="!has(self.script) || !has(self.serviceAccountName)",message="release.check.serviceAccountName works with release.check.container only: a script has no API access"
 type ReleaseCheck struct {
 	// script runs on the node, as root, in the host's namespaces, as the script of a NodeJob does: at most 64 KiB.
@@ -253,15 +253,15 @@ type NodeGuardStatus struct {
 	// +optional
 	Nodes GuardCounts `json:"nodes,omitempty"`
 
-	// going are the nodes that were let go and are not back: at most 100, so no more are let go at once. It is written
-	// before a budget opens, under the resource version, so that no two managers let go more than they should.
+	// released are the released nodes that are not available again yet: at most 100, which limits how many are released at
+	// once. It is written before a budget opens, under the resource version, so that two managers cannot release too many.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=100
-	Going []GoingNode `json:"going,omitempty"`
+	Released []ReleasedNode `json:"released,omitempty"`
 
-	// held are at most 10 nodes that ask to go and may not yet, in the order in which they come.
+	// held are at most 10 nodes that have a release request and are not released yet, in the order of their turns.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -287,63 +287,64 @@ type GuardCounts struct {
 	// updated companions are of the current revision.
 	// +optional
 	Updated int32 `json:"updated"`
-	// held nodes ask to go and may not yet.
+	// held nodes have a release request and are not released yet.
 	// +optional
 	Held int32 `json:"held"`
-	// going nodes were let go and are not back.
+	// released nodes are not available again yet.
 	// +optional
-	Going int32 `json:"going"`
-	// away are the nodes that are going, not Ready, or without a ready pod of the target.
+	Released int32 `json:"released"`
+	// unavailable are the nodes that are released, not Ready, or without a ready pod of the target.
 	// +optional
-	Away int32 `json:"away"`
+	Unavailable int32 `json:"unavailable"`
 }
 
-// GoingNode is a node that was let go.
-type GoingNode struct {
+// ReleasedNode is a node that was released and is not available again yet.
+type ReleasedNode struct {
 	// node is its name.
 	// +required
 	Node string `json:"node,omitempty"`
-	// uid of the Node: one that is made anew under the same name is another.
+	// uid of the Node, to tell it from a later Node of the same name.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
-	// since is when it was let go.
+	// since is when the node was released.
 	// +required
 	Since metav1.Time `json:"since,omitzero"`
-	// askedSince is when it asked.
+	// requestedAt is when the release was requested.
 	// +optional
-	AskedSince metav1.Time `json:"askedSince,omitzero"`
-	// returning is true once it asks no more. Should it ask again before it is back, it waits anew.
+	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
+	// returning is true after the release request has ended. A new request before the node is available again waits like
+	// any other.
 	// +optional
 	Returning bool `json:"returning,omitempty"`
 	// reason is ConditionMet, DeadlineReached or BreakGlass.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says more, such as the reason that somebody gave for breaking the glass.
+	// message is additional text, such as the value of the break-glass annotation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// HeldNode is a node that asks to go and may not yet.
+// HeldNode is a node that has a release request and is not released yet.
 type HeldNode struct {
 	// node is its name.
 	// +required
 	Node string `json:"node,omitempty"`
-	// askedSince is when it was first seen to ask.
+	// requestedAt is when the release request was first observed.
 	// +optional
-	AskedSince metav1.Time `json:"askedSince,omitzero"`
-	// askedBy is what it asks by, such as "cordoned".
+	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
+	// requestedBy is the sign of the release request, such as "cordoned".
 	// +optional
-	AskedBy string `json:"askedBy,omitempty"`
+	RequestedBy string `json:"requestedBy,omitempty"`
 	// reason in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message says what holds it.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// release says what would let it go.
+	// releasedWhen says what has to happen before the node is released.
 	// +optional
-	Release string `json:"release,omitempty"`
+	ReleasedWhen string `json:"releasedWhen,omitempty"`
 	// deadline is when release.onDeadline applies; absent without one.
 	// +optional
 	Deadline metav1.Time `json:"deadline,omitzero"`

@@ -83,11 +83,11 @@ const (
 	GateAll GateScope = "All"
 )
 
-// DisruptionSpec says what is done to a node around the task.
+// MaintenanceSpec says what is done to a node around the task.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
-// +kubebuilder:validation:XValidation:rule="!has(self.readySeconds) || !has(self.rebootTimeoutSeconds) || self.readySeconds < self.rebootTimeoutSeconds",message="disruption.readySeconds must be less than disruption.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
-type DisruptionSpec struct {
+// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="maintenance.maxUnavailable must be a number of nodes of at least 1, or a percentage from \"1%\" to \"100%\""
+// +kubebuilder:validation:XValidation:rule="!has(self.minReadySeconds) || !has(self.rebootTimeoutSeconds) || self.minReadySeconds < self.rebootTimeoutSeconds",message="maintenance.minReadySeconds must be less than maintenance.rebootTimeoutSeconds, or no reboot could ever be in time: raise rebootTimeoutSeconds"
+type MaintenanceSpec struct {
 	// cordon keeps new pods off the node from before the task until it has succeeded or failed for good.
 	// +optional
 	Cordon bool `json:"cordon,omitempty"`
@@ -99,25 +99,25 @@ type DisruptionSpec struct {
 
 	// reboot the node after the task: Never (the default), Always, or IfRequested: when the task has written
 	// reboot=true to $EVERYNODE_RESULTS. The run has succeeded when the node is back in a new boot, has been
-	// Ready for readySeconds, and verify, if there is one, passes after that.
+	// Ready for minReadySeconds, and verify, if there is one, passes after that.
 	// +optional
 	// +kubebuilder:default=Never
 	Reboot RebootPolicy `json:"reboot,omitempty"`
 
 	// rebootTimeoutSeconds is how long a reboot may take from the end of the task until the node has been Ready
-	// for readySeconds: 10 to 86400, 900 when omitted. After it the attempt has failed.
+	// for minReadySeconds: 10 to 86400, 900 when omitted. After it the attempt has failed.
 	// +optional
 	// +kubebuilder:default=900
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
 	RebootTimeoutSeconds *int32 `json:"rebootTimeoutSeconds,omitempty"`
 
-	// readySeconds is how long a node must be Ready after its reboot: 0 to 3600, 10 when omitted.
+	// minReadySeconds is how long a node must be Ready after its reboot: 0 to 3600, 10 when omitted.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
-	ReadySeconds *int32 `json:"readySeconds,omitempty"`
+	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
 	// maxUnavailable bounds the nodes that are away at once when cordon, drain or reboot is asked for: a number,
 	// or a percentage of the matching nodes, rounded down but never below one. Nodes that are not Ready

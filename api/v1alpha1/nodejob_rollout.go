@@ -18,7 +18,7 @@ import (
 type RolloutSpec struct {
 	// maxConcurrent is how many nodes run at once: a number, or a percentage of the matching nodes,
 	// rounded down but never below one node. 25% when omitted. Nodes that join once the revision is
-	// proven (status.rollout.provenAt) do not count.
+	// stable (status.rollout.stableAt) do not count.
 	// +optional
 	// +kubebuilder:default="25%"
 	// +kubebuilder:validation:XIntOrString
@@ -32,7 +32,7 @@ type RolloutSpec struct {
 	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
 
 	// progressDeadlineSeconds is how long a node may keep a slot, a step or a soak waiting without progress: 60 to
-	// 604800, or 0 for no limit; 3600 when omitted. After that the node counts as failed, with the reason NoProgress, until it
+	// 604800, or 0 for no limit; 3600 when omitted. After that the node counts as failed, with the reason ProgressDeadlineExceeded, until it
 	// goes on. An attempt within its own time limits is progress, and so is a failure that counts; a disruption is not.
 	// +optional
 	// +kubebuilder:default=3600
@@ -158,11 +158,11 @@ type RollbackSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.drain) || (has(self.node) && self.node == 'Drain')",message="onFailure.drain works with onFailure.node Drain only: set node to Drain, or leave drain out"
 type OnFailureSpec struct {
-	// node is Leave (the default), Cordon, which keeps new pods off it, or Drain, which also evicts
+	// node is None (the default), Cordon, which keeps new pods off it, or Drain, which also evicts
 	// the pods that are there once the rollback has ended. A node that was cordoned for this is
 	// uncordoned when the task succeeds there, and when the NodeJob is not for it any more.
 	// +optional
-	// +kubebuilder:default=Leave
+	// +kubebuilder:default=None
 	Node FailedNodePolicy `json:"node,omitempty"`
 
 	// drain says how pods are evicted.
@@ -172,12 +172,12 @@ type OnFailureSpec struct {
 
 // FailedNodePolicy says what becomes of a failed node.
 //
-// +kubebuilder:validation:Enum=Leave;Cordon;Drain
+// +kubebuilder:validation:Enum=None;Cordon;Drain
 type FailedNodePolicy string
 
 const (
-	// FailedNodeLeave leaves the node as it is.
-	FailedNodeLeave FailedNodePolicy = "Leave"
+	// FailedNodeNone leaves the node as it is.
+	FailedNodeNone FailedNodePolicy = "None"
 	// FailedNodeCordon keeps new pods off the node.
 	FailedNodeCordon FailedNodePolicy = "Cordon"
 	// FailedNodeDrain keeps new pods off the node and evicts those that are there.

@@ -97,25 +97,25 @@ type RolloutStatus struct {
 	// What becomes of its nodes after that is no failure of it.
 	// +optional
 	SoakedAt metav1.Time `json:"soakedAt,omitzero"`
-	// provenAt is when the last step was passed. Nodes that are created later run the task at once.
+	// stableAt is when the last step was passed. Nodes that are created later run the task at once.
 	// +optional
-	ProvenAt metav1.Time `json:"provenAt,omitzero"`
+	StableAt metav1.Time `json:"stableAt,omitzero"`
 	// steps are the nodes of each step.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Steps []StepStatus `json:"steps,omitempty"`
-	// casualties are at most 32 nodes that count as failed although no record says so: they turned
+	// unrecordedFailures are at most 32 nodes that count as failed although no record says so: they turned
 	// NotReady in a soak, or were deleted while failed or NotReady. At 32 the rollout stops, whatever
 	// maxFailures says.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
 	// +kubebuilder:validation:MaxItems=32
-	Casualties []Casualty `json:"casualties,omitempty"`
+	UnrecordedFailures []UnrecordedFailure `json:"unrecordedFailures,omitempty"`
 	// atRisk are at most 32 nodes that have run this revision and are failed or not Ready now: deleted,
-	// they become casualties.
+	// they become unrecorded failures.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid
@@ -124,7 +124,7 @@ type RolloutStatus struct {
 	// waitingForReadySince is since when the soak of the step waits for a node to become Ready.
 	// +optional
 	WaitingForReadySince metav1.Time `json:"waitingForReadySince,omitzero"`
-	// retry is a hash of the annotation everynode.dev/retry that the casualties are counted since.
+	// retry is a hash of the annotation everynode.dev/retry that the unrecorded failures are counted since.
 	// +optional
 	Retry string `json:"retry,omitempty"`
 }
@@ -161,15 +161,15 @@ type StepStatus struct {
 	Failed int32 `json:"failed"`
 }
 
-// Casualty is a node that counts as failed although no record says so.
-type Casualty struct {
+// UnrecordedFailure is a node that counts as failed although no record says so.
+type UnrecordedFailure struct {
 	// node is its name.
 	// +required
 	Node string `json:"node,omitempty"`
 	// uid of the Node.
 	// +required
 	UID types.UID `json:"uid,omitempty"`
-	// reason is NotReadyInSoak, NoProgress, DeletedFailed or DeletedNotReady.
+	// reason is NotReadyInSoak, ProgressDeadlineExceeded, FailedNodeDeleted or NotReadyNodeDeleted.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// at is when it was seen.
@@ -258,7 +258,7 @@ type NodeFailure struct {
 	// rollbackMessage is why the last attempt of the rollback failed.
 	// +optional
 	RollbackMessage string `json:"rollbackMessage,omitempty"`
-	// setAside is Cordoned, Draining, Drained or DrainTimedOut; absent when the node is left as it is.
+	// quarantine is Cordoned, Draining, Drained or DrainTimedOut; absent when the node is left as it is.
 	// +optional
-	SetAside string `json:"setAside,omitempty"`
+	Quarantine string `json:"quarantine,omitempty"`
 }

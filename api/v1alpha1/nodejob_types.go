@@ -56,7 +56,7 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.everySeconds) || self.rerun.everySeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.everySeconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.removeLabels) || !self.publish.exists(p, has(p.label) && p.label in self.removeLabels)",message="a label in removeLabels is published as well: take it out of one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.task.template)",message="verify works with task.script, task.scriptFrom and task.command only: with task.template, check the result in the template's own container and end it with another exit code than 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.disruption) || !has(self.disruption.reboot) || self.disruption.reboot == 'Never'))",message="rollback and disruption.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || self.maintenance.reboot == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
 	// nodeSelector selects nodes by their labels. Omitted or empty: every node.
@@ -133,10 +133,10 @@ type NodeJobSpec struct {
 	// +optional
 	Gate *GateSpec `json:"gate,omitempty"`
 
-	// disruption says what is done to the node around the task: cordon, drain, reboot.
+	// maintenance says what is done to the node around the task: cordon, drain, reboot.
 	// +optional
 	// +kubebuilder:default={}
-	Disruption DisruptionSpec `json:"disruption,omitzero"`
+	Maintenance MaintenanceSpec `json:"maintenance,omitzero"`
 
 	// dependsOn are other NodeJobs of the namespace, at most 16. On a node that one of them is for, the task
 	// starts when that one is done there.
@@ -152,13 +152,13 @@ type NodeJobSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// startWithinSeconds is for how long after the creation of the NodeJob attempts may start: 1 to 31536000.
+	// startingDeadlineSeconds is for how long after the creation of the NodeJob attempts may start: 1 to 31536000.
 	// After that it is as if suspend were true: a node that was away and comes back late is left alone. Omitted:
 	// for ever.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
-	StartWithinSeconds *int32 `json:"startWithinSeconds,omitempty"`
+	StartingDeadlineSeconds *int32 `json:"startingDeadlineSeconds,omitempty"`
 
 	// ttlSecondsAfterFinished is how long the NodeJob is kept when nothing of it goes on by itself any more: 0 to
 	// 31536000. Then it is deleted, as deletionPolicy says. It is at rest while its condition Reconciling is
@@ -168,12 +168,12 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:Maximum=31536000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// keepPodsSeconds is how long the pod of a node's last attempt is kept after its end, for its logs: 0, the
+	// retainPodsSeconds is how long the pod of a node's last attempt is kept after its end, for its logs: 0, the
 	// default, to 86400. By then it uses no CPU and no memory. It goes before that when the node runs again.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
-	KeepPodsSeconds int32 `json:"keepPodsSeconds,omitempty"`
+	RetainPodsSeconds int32 `json:"retainPodsSeconds,omitempty"`
 
 	// rerun says what makes a node that is done run the task again.
 	// +optional

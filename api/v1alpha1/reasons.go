@@ -81,12 +81,12 @@ const (
 	ReasonBackingOff = "BackingOff"
 	// ReasonNotReported : the node has not reported a Ready condition yet.
 	ReasonNotReported = "NotReported"
-	// ReasonNodeLost : the node's Ready condition is Unknown.
-	ReasonNodeLost = "NodeLost"
-	// ReasonNodeDeleting : the Node is being deleted.
-	ReasonNodeDeleting = "NodeDeleting"
-	// ReasonPodLeaving : a pod of an earlier attempt or revision has not left the node yet.
-	ReasonPodLeaving = "PodLeaving"
+	// ReasonNodeUnreachable : the node's Ready condition is Unknown.
+	ReasonNodeUnreachable = "NodeUnreachable"
+	// ReasonNodeTerminating : the Node is being deleted.
+	ReasonNodeTerminating = "NodeTerminating"
+	// ReasonPodTerminating : a pod of an earlier attempt or revision has not left the node yet.
+	ReasonPodTerminating = "PodTerminating"
 	// ReasonUntoleratedTaint : the node has a taint that the NodeJob does not tolerate.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
@@ -95,8 +95,8 @@ const (
 	ReasonUnsupportedOS = "UnsupportedOS"
 	// ReasonWaitingForDependency : a NodeJob of spec.dependsOn is not done on the node yet.
 	ReasonWaitingForDependency = "WaitingForDependency"
-	// ReasonWaitingForBudget : disruption.maxUnavailable nodes are away already.
-	ReasonWaitingForBudget = "WaitingForBudget"
+	// ReasonMaxUnavailableReached : maintenance.maxUnavailable nodes are away already.
+	ReasonMaxUnavailableReached = "MaxUnavailableReached"
 	// ReasonManagerNodeLast : the manager itself runs on the node, whose turn is when no other can go on.
 	ReasonManagerNodeLast = "ManagerNodeLast"
 	// ReasonPreparing : the node is cordoned or drained before the task.
@@ -135,22 +135,22 @@ const (
 	// ReasonNoAdmissionPolicy : nothing taints nodes in the request that creates them.
 	ReasonNoAdmissionPolicy = "NoAdmissionPolicy"
 
-	// ReasonNoProgress : the node has kept a slot, a step or a soak waiting for rollout.progressDeadlineSeconds.
-	ReasonNoProgress = "NoProgress"
+	// ReasonProgressDeadlineExceeded : the node has kept a slot, a step or a soak waiting for rollout.progressDeadlineSeconds.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonPodNameTaken : a pod that is not the NodeJob's has the name of the next attempt's pod.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonPodVanished : the attempt's pod was removed by force before its end was recorded.
-	ReasonPodVanished = "PodVanished"
-	// ReasonRecordRefused : the API server refuses a write to the Node, as when its annotations are full.
-	ReasonRecordRefused = "RecordRefused"
+	// ReasonPodForceDeleted : the attempt's pod was removed by force before its end was recorded.
+	ReasonPodForceDeleted = "PodForceDeleted"
+	// ReasonRecordRejected : the API server refuses a write to the Node, as when its annotations are full.
+	ReasonRecordRejected = "RecordRejected"
 	// ReasonRecordRemoved : the node's record was removed several times in a row right after it was written.
 	ReasonRecordRemoved = "RecordRemoved"
 	// ReasonNotReadyInSoak : the node turned NotReady in the soak of its step, and counts as failed.
 	ReasonNotReadyInSoak = "NotReadyInSoak"
-	// ReasonDeletedFailed : the node was deleted after it had failed, and still counts.
-	ReasonDeletedFailed = "DeletedFailed"
-	// ReasonDeletedNotReady : the node was deleted while it was not Ready, after the task had run there.
-	ReasonDeletedNotReady = "DeletedNotReady"
+	// ReasonFailedNodeDeleted : the node was deleted after it had failed, and still counts.
+	ReasonFailedNodeDeleted = "FailedNodeDeleted"
+	// ReasonNotReadyNodeDeleted : the node was deleted while it was not Ready, after the task had run there.
+	ReasonNotReadyNodeDeleted = "NotReadyNodeDeleted"
 	// ReasonCordoned : the node was cordoned since it has failed.
 	ReasonCordoned = "Cordoned"
 	// ReasonUncordoned : the node was uncordoned, since what it was cordoned for is over.

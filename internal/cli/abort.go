@@ -45,7 +45,7 @@ every node that the task has run on, and takes the records away. The NodeJob is 
 
 func (s *steering) abort(ctx context.Context) error {
 	if err := s.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
-		d, err := pause(job)
+		d, err := suspend(job)
 		d.then = "" // what runs is ended now
 		return d, err
 	}); err != nil {

@@ -48,7 +48,7 @@ func (a again) isOld(rec *record.Record) bool {
 // isDone is true where nothing is to run. A further run that was disrupted goes on: the label is that of the run before.
 func (a again) isDone(on carried) bool {
 	rec := on.Record
-	goesOn := !a.isOld(rec) && rec.Again && rec.Outcome != record.Failed
+	goesOn := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
 	return a.counts(on.Label) && !goesOn
 }
 
@@ -98,7 +98,7 @@ func (a again) forget(on carried, did string) nodeChange {
 		set(a.key, nil, "label "+a.key+" removed")
 	}
 	for _, key := range a.job.Spec.RemoveLabels {
-		value, was := on.Record.Removed[key]
+		value, was := on.Record.RemovedLabels[key]
 		if _, is := on.labels[key]; was && !is {
 			set(key, &value, "label "+key+"="+value+" put back")
 		}

@@ -63,10 +63,10 @@ func patched(before map[string]string, change map[string]*string) map[string]str
 // TestRetryAndRerunLeadToARun asks the planner what it makes of the node before and after the verb.
 func TestRetryAndRerunLeadToARun(t *testing.T) {
 	removed := map[string]string{asksLabel: "wanted"}
-	failed := record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: againNow, PodUID: "p", Removed: removed}
+	failed := record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: againNow, PodUID: "p", RemovedLabels: removed}
 	of := func(r record.Record, change func(*record.Record)) *record.Record { change(&r); return &r }
 	succeeded := of(failed, func(r *record.Record) { r.Outcome = record.Succeeded })
-	disruptedAgain := of(failed, func(r *record.Record) { r.Outcome, r.Again, r.Attempts, r.Disruptions = record.Disrupted, true, 0, 9 })
+	disruptedAgain := of(failed, func(r *record.Record) { r.Outcome, r.Rerun, r.Attempts, r.Disruptions = record.Disrupted, true, 0, 9 })
 	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
 	notLooked := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
 	const (
@@ -137,7 +137,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 
 // TestARecordThatSomebodyWroteSetsNoOtherLabel : a kubelet may write what a record says was taken off.
 func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
-	rec := &record.Record{Revision: "new", Outcome: record.Failed, Removed: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
+	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
 	c := newAgain(againJob(nil)).retry(carried{record.OnNode{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
 	seal, sealed := c.labels[record.SealKey(againKey)]
 	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[againKey] != nil || len(c.annotations) != 1 {

@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 // doingVerbs change something.
 func doingVerbs(f *Factory) []*cobra.Command {
 	return []*cobra.Command{
-		newRunCommand(f), newPromoteCommand(f), newPauseCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
 		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
 	}
 }

@@ -31,7 +31,7 @@ would make it run. With a node alone: a sentence for each NodeJob of the cluster
 holds or has released the node.
 
 It plans as the manager does, from the objects of the API: the manager need not run. Of a node that waits for
-disruption.maxUnavailable it names the nodes that use the budget.`,
+maintenance.maxUnavailable it names the nodes that use the budget.`,
 		Example: `  kubectl everynode explain max-map-count node-3 -n node-setup
 
   # all that concerns a node
@@ -106,7 +106,7 @@ func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1a
 		return view.Explain{}, err
 	}
 	e := view.Explain{Job: job, Node: &in.Nodes[i], Now: seen.Now, Width: o.Terminal().Options().Width, State: view.StateOf(job, p, i)}
-	if e.State.Reason == v1alpha1.ReasonWaitingForBudget {
+	if e.State.Reason == v1alpha1.ReasonMaxUnavailableReached {
 		e.Budget = view.BudgetUsers(job, in.Nodes, p.Nodes)
 	}
 	for _, step := range p.Steps {

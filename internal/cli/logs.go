@@ -43,7 +43,7 @@ func newLogsCommand(f *Factory) *cobra.Command {
 		Short: "Print what the attempts of a NodeJob have printed",
 		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
 
-A pod is gone soon after its end is on record, unless spec.keepPodsSeconds keeps it. Of one that is gone the last lines
+A pod is gone soon after its end is on record, unless spec.retainPodsSeconds keeps it. Of one that is gone the last lines
 are on its node, up to 1 KiB: they are printed instead, and stderr says so. Characters that would move the cursor show as
 escapes.
 

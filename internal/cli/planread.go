@@ -71,8 +71,8 @@ func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 	onFailure := job.Spec.OnFailure
 	switch {
-	case job.Spec.Disruption.Drain != nil:
-		return job.Spec.Disruption.Drain
+	case job.Spec.Maintenance.Drain != nil:
+		return job.Spec.Maintenance.Drain
 	case onFailure.Node != v1alpha1.FailedNodeDrain:
 		return nil
 	case onFailure.Drain != nil:

@@ -45,9 +45,9 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
 			// A machine that is made anew meanwhile is another one.
 			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
-			StartWithinSeconds:      seconds(o.startWithin),
+			StartingDeadlineSeconds: seconds(o.startWithin),
 			TTLSecondsAfterFinished: seconds(o.keep),
-			KeepPodsSeconds:         *seconds(runKeepPods),
+			RetainPodsSeconds:       *seconds(runKeepPods),
 			DeletionPolicy:          v1alpha1.DeletionForget,
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Logs are followed while the pods run, and read at once where they have ended: pods that are kept (keepPodsSeconds)
+// Logs are followed while the pods run, and read at once where they have ended: pods that are kept (retainPodsSeconds)
 // wait for us. Both have places of their own, so that tasks that take long keep none of the others waiting. An API
 // server allows some hundred streams on a connection, of which watches and writes need some.
 const (

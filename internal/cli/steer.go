@@ -169,7 +169,7 @@ func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 	}
 	switch {
 	case target < ceiling && to != "":
-		return decision{}, Failf(ExitUsage, "it may reach step %s already, and promote does not go back. To hold it: kubectl everynode pause %s -n %s", steps[ceiling], job.Name, job.Namespace)
+		return decision{}, Failf(ExitUsage, "it may reach step %s already, and promote does not go back. To suspend it: kubectl everynode suspend %s -n %s", steps[ceiling], job.Name, job.Namespace)
 	case target <= ceiling:
 		return decision{nothing: fmt.Sprintf("it may reach step %s already, and is in step %s", steps[ceiling], steps[at])}, nil
 	}
@@ -224,13 +224,13 @@ func currentStep(job *v1alpha1.NodeJob, steps []string) int {
 	return max(slices.Index(steps, job.Status.Rollout.Step), 0)
 }
 
-func newPauseCommand(f *Factory) *cobra.Command {
+func newSuspendCommand(f *Factory) *cobra.Command {
 	return &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Start nothing new; what runs may end",
-		Long: `Start nothing new: no attempt, no rollback, no drain. What runs may end, and is recorded. It sets spec.suspend.
-To end what runs as well: abort.`,
-		Example:           "  kubectl everynode pause somaxconn -n node-setup",
+		Use:   "suspend NAME",
+		Short: "Suspend a NodeJob: start nothing new, and let running attempts finish",
+		Long: `Suspend a NodeJob by setting spec.suspend: no attempt, rollback or drain starts. Attempts that are running finish, and
+their outcome is recorded. To end them as well, use abort.`,
+		Example:           "  kubectl everynode suspend somaxconn -n node-setup",
 		Args:              exactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -238,19 +238,19 @@ To end what runs as well: abort.`,
 			if err != nil {
 				return err
 			}
-			return s.change(cmd.Context(), pause)
+			return s.change(cmd.Context(), suspend)
 		},
 	}
 }
 
-func pause(job *v1alpha1.NodeJob) (decision, error) {
+func suspend(job *v1alpha1.NodeJob) (decision, error) {
 	if job.Spec.Suspend {
-		return decision{nothing: "it is paused already"}, nil
+		return decision{nothing: "it is already suspended"}, nil
 	}
 	job.Spec.Suspend = true
-	d := decision{did: "paused: spec.suspend false -> true", commit: "spec.suspend: true"}
+	d := decision{did: "suspended: spec.suspend false -> true", commit: "spec.suspend: true"}
 	if n := job.Status.Nodes.Running; n > 0 {
-		d.then = fmt.Sprintf("On %s it runs, and may end. To stop that too: kubectl everynode abort %s -n %s", countNodes(int(n)), job.Name, job.Namespace)
+		d.then = fmt.Sprintf("It is running on %s and may finish there. To end it: kubectl everynode abort %s -n %s", countNodes(int(n)), job.Name, job.Namespace)
 	}
 	return d, nil
 }
@@ -258,9 +258,9 @@ func pause(job *v1alpha1.NodeJob) (decision, error) {
 func newResumeCommand(f *Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
-		Short: "Go on after pause or abort",
-		Long: `Go on after pause or abort: it takes spec.suspend back. Where spec.startWithinSeconds is over, as for a run that has
-been waiting for too long, it gives it another hour.`,
+		Short: "Resume a NodeJob after suspend or abort",
+		Long: `Resume a NodeJob after suspend or abort by setting spec.suspend to false. If spec.startingDeadlineSeconds has passed,
+it is extended so that attempts can start for one more hour.`,
 		Example:           "  kubectl everynode resume somaxconn -n node-setup",
 		Args:              exactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.completeJobs,
@@ -279,9 +279,9 @@ const moreTime = time.Hour
 
 func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	age := now.Sub(job.CreationTimestamp.Time)
-	late := job.Spec.StartWithinSeconds != nil && age >= time.Duration(*job.Spec.StartWithinSeconds)*time.Second
+	late := job.Spec.StartingDeadlineSeconds != nil && age >= time.Duration(*job.Spec.StartingDeadlineSeconds)*time.Second
 	if !job.Spec.Suspend && !late {
-		return decision{nothing: "it is not paused"}, nil
+		return decision{nothing: "it is not suspended"}, nil
 	}
 	var d decision
 	if job.Spec.Suspend {
@@ -289,14 +289,14 @@ func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 		d = decision{did: "resumed: spec.suspend true -> false", commit: "spec.suspend: false"}
 	}
 	if late {
-		before := *job.Spec.StartWithinSeconds
+		before := *job.Spec.StartingDeadlineSeconds
 		after := int32((age + moreTime) / time.Second)
-		job.Spec.StartWithinSeconds = &after
-		more := fmt.Sprintf("spec.startWithinSeconds %d -> %d", before, after)
+		job.Spec.StartingDeadlineSeconds = &after
+		more := fmt.Sprintf("spec.startingDeadlineSeconds %d -> %d", before, after)
 		if d.did == "" {
-			d = decision{did: "resumed: " + more, commit: fmt.Sprintf("spec.startWithinSeconds: %d", after)}
+			d = decision{did: "resumed: " + more, commit: fmt.Sprintf("spec.startingDeadlineSeconds: %d", after)}
 		} else {
-			d.did, d.commit = d.did+", "+more, fmt.Sprintf("%s, spec.startWithinSeconds: %d", d.commit, after)
+			d.did, d.commit = d.did+", "+more, fmt.Sprintf("%s, spec.startingDeadlineSeconds: %d", d.commit, after)
 		}
 	}
 	return d, nil
@@ -305,7 +305,7 @@ func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 // retryAll asks for another try on every node that has failed.
 func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	status := &job.Status
-	casualties := status.Rollout != nil && len(status.Rollout.Casualties) > 0
+	casualties := status.Rollout != nil && len(status.Rollout.UnrecordedFailures) > 0
 	if status.Nodes.Failed == 0 && len(status.Failures) == 0 && !casualties {
 		return decision{nothing: "no node has failed"}, nil
 	}

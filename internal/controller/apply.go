@@ -149,7 +149,7 @@ func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.Mark) er
 	case err != nil:
 		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err))
 	}
-	r.troubles.clear(client.ObjectKeyFromObject(seen.job), a.UID, v1alpha1.ReasonRecordRefused)
+	r.troubles.clear(client.ObjectKeyFromObject(seen.job), a.UID, v1alpha1.ReasonRecordRejected)
 	r.marked(seen.job, a)
 	return nil
 }

@@ -199,7 +199,7 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 // That the pods of a node cannot be listed must not repeat the pass without a break.
 func TestADrainThatCannotBeLookedAtWaits(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Disruption.Drain = &v1alpha1.DrainSpec{}
+		j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "all"}}
 	})
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {

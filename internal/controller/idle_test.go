@@ -67,7 +67,7 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 		}},
 		"labels that it removes": {change: func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} }},
 		"a disruption": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Disruption = v1alpha1.DisruptionSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootIfRequested}
+			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootIfRequested}
 		}},
 		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 3600 }, due: true},
 		"contents": {change: func(j *v1alpha1.NodeJob) {
@@ -147,7 +147,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.example/kernel"}, {Result: "kernel", Annotation: "x.example/kernel"}}
 		},
 		"labels":    func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} },
-		"a cordon":  func(j *v1alpha1.NodeJob) { j.Spec.Disruption.Cordon = true },
+		"a cordon":  func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true },
 		"deletion":  func(j *v1alpha1.NodeJob) { deleting(j); gated(j) },
 		"two peers": func(j *v1alpha1.NodeJob) { gatedBy("a")(j); needs("other")(j) },
 	}

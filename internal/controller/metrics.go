@@ -44,15 +44,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	job := []string{"namespace", "nodejob"}
 	m := &Metrics{
 		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "everynode_nodes",
+			Name: "everynode_nodejob_nodes",
 			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.",
 		}, append(job, "state")),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "everynode_rollout_stopped",
+			Name: "everynode_nodejob_stalled",
 			Help: "1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.",
 		}, job),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "everynode_run_duration_seconds",
+			Name:    "everynode_attempt_duration_seconds",
 			Help:    "Time from the start to the end of the attempt that succeeded, by the node's clock.",
 			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12),
 		}, job),

@@ -87,9 +87,9 @@ func TestMetricsNameNoNode(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"everynode_nodes":                      {"namespace", "nodejob", "state"},
-		"everynode_rollout_stopped":            {"namespace", "nodejob"},
-		"everynode_run_duration_seconds":       {"namespace", "nodejob"},
+		"everynode_nodejob_nodes":              {"namespace", "nodejob", "state"},
+		"everynode_nodejob_stalled":            {"namespace", "nodejob"},
+		"everynode_attempt_duration_seconds":   {"namespace", "nodejob"},
 		"everynode_node_ready_to_done_seconds": {"namespace", "nodejob"},
 		"everynode_attempts_total":             {"outcome", "phase"},
 		"everynode_api_writes_total":           {"resource", "verb"},
@@ -109,19 +109,19 @@ everynode_api_writes_total{resource="pods",verb="create"} 1
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
-# HELP everynode_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.
-# TYPE everynode_nodes gauge
-everynode_nodes{namespace="ns",nodejob="job",state="done"} 1
-everynode_nodes{namespace="ns",nodejob="job",state="failed"} 4
-everynode_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
-everynode_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
-everynode_nodes{namespace="ns",nodejob="job",state="running"} 2
-everynode_nodes{namespace="ns",nodejob="job",state="waiting"} 3
-# HELP everynode_rollout_stopped 1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.
-# TYPE everynode_rollout_stopped gauge
-everynode_rollout_stopped{namespace="ns",nodejob="job"} 1
+# HELP everynode_nodejob_nodes Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.
+# TYPE everynode_nodejob_nodes gauge
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="done"} 1
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="failed"} 4
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="running"} 2
+everynode_nodejob_nodes{namespace="ns",nodejob="job",state="waiting"} 3
+# HELP everynode_nodejob_stalled 1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.
+# TYPE everynode_nodejob_stalled gauge
+everynode_nodejob_stalled{namespace="ns",nodejob="job"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodes", "everynode_rollout_stopped", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "everynode_nodejob_nodes", "everynode_nodejob_stalled", "everynode_attempts_total", "everynode_api_writes_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,7 +157,7 @@ func TestReadyToDone(t *testing.T) {
 			got[family.GetName()] = sum{h.GetSampleCount(), h.GetSampleSum()}
 		}
 	}
-	want := map[string]sum{"everynode_node_ready_to_done_seconds": {3, 10}, "everynode_run_duration_seconds": {6, 5 * 4}}
+	want := map[string]sum{"everynode_node_ready_to_done_seconds": {3, 10}, "everynode_attempt_duration_seconds": {6, 5 * 4}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("histograms (-want +got):\n%s", diff)
 	}
@@ -168,7 +168,7 @@ func TestMetricsForgetANodeJob(t *testing.T) {
 	other := client.ObjectKey{Namespace: "ns", Name: "other"}
 	m.status(other, &v1alpha1.NodeJobStatus{})
 	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
-	for name, want := range map[string]int{"everynode_nodes": 6, "everynode_rollout_stopped": 1, "everynode_run_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
+	for name, want := range map[string]int{"everynode_nodejob_nodes": 6, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%d series of %s (%v), want %d, of the other NodeJob", got, name, err, want)
 		}

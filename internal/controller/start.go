@@ -208,7 +208,7 @@ func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err err
 		return err
 	}
 	r.writeFailed(job, err)
-	r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRefused,
+	r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRejected,
 		err.Error()+". Make room in the annotations of the node, or allow the write", r.Now(), firstTroubleWait, longestTroubleWait)
 	return nil
 }
@@ -232,7 +232,7 @@ func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 }
 
 func (r *Reconciler) vanished(job client.ObjectKey, node types.UID, pod string) {
-	r.troubles.note(job, node, v1alpha1.ReasonPodVanished, fmt.Sprintf(
+	r.troubles.note(job, node, v1alpha1.ReasonPodForceDeleted, fmt.Sprintf(
 		"pod %s/%s was removed by force, without its finalizer, before its end was recorded; the attempt is repeated", job.Namespace, pod),
 		r.Now(), firstVanishedWait, longestVanishedWait)
 }

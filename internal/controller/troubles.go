@@ -146,7 +146,7 @@ func (t *troubles) ended(job client.ObjectKey, node types.UID, revision, retry s
 	defer t.mu.Unlock()
 	known := t.entry(job)
 	known.recorded[node] = run{revision, retry, now}
-	known.drop(node, []string{v1alpha1.ReasonRecordRefused, v1alpha1.ReasonPodVanished})
+	known.drop(node, []string{v1alpha1.ReasonRecordRejected, v1alpha1.ReasonPodForceDeleted})
 }
 
 // begins notes a first attempt on a node that lacks the end of the run before. When that was removed again and again right after

@@ -116,7 +116,7 @@ func TestARefusedRollbackDoesNotKeepTheTaskFromStarting(t *testing.T) {
 
 // A node must not be cordoned, or drained, for a pod that cannot be made.
 func TestNoNodeIsPreparedForAPodThatIsRefused(t *testing.T) {
-	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Disruption.Cordon = true })
+	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true })
 	refuse := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New("exceeded quota: pods"))
 	}}
@@ -174,8 +174,8 @@ func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
 	if len(p.Actions) > 0 || !strings.Contains(p.Nodes[0].Message, "may not be more than 262144 bytes") || p.Nodes[0].State != plan.Running {
 		t.Errorf("%v, node %+v; want no action, and that the node says why", p.Actions, p.Nodes[0])
 	}
-	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonRecordRefused || !strings.Contains(c.Message, "full: recording on node full") {
-		t.Errorf("condition %+v, want %s", c, v1alpha1.ReasonRecordRefused)
+	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonRecordRejected || !strings.Contains(c.Message, "full: recording on node full") {
+		t.Errorf("condition %+v, want %s", c, v1alpha1.ReasonRecordRejected)
 	}
 }
 
@@ -221,13 +221,13 @@ func TestTroublesInTurnCountFromTheFirst(t *testing.T) {
 		known.note(jobName, "a-uid", reason, "no", minute(n), firstTroubleWait, longestTroubleWait)
 	}
 	note(v1alpha1.ReasonPodNameTaken, 0)
-	note(v1alpha1.ReasonRecordRefused, 1)
+	note(v1alpha1.ReasonRecordRejected, 1)
 	note(v1alpha1.ReasonPodNameTaken, 2)
 	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(noon) || got.Reason != v1alpha1.ReasonPodNameTaken {
 		t.Errorf("%+v, want since %v", got, noon)
 	}
 	known.clear(jobName, "a-uid", v1alpha1.ReasonPodNameTaken)
-	note(v1alpha1.ReasonRecordRefused, 3)
+	note(v1alpha1.ReasonRecordRejected, 3)
 	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(minute(3)) {
 		t.Errorf("%+v, want since %v", got, minute(3))
 	}
@@ -258,7 +258,7 @@ func TestAPodThatVanishesUnrecordedIsTrouble(t *testing.T) {
 			tt.before(r, pod)
 			r.podGone(t.Context(), pod)
 			met := r.troubles.on(jobName, "", []plan.Node{{UID: "a-uid"}})
-			if got := met["a-uid"].Reason == v1alpha1.ReasonPodVanished; got != tt.want {
+			if got := met["a-uid"].Reason == v1alpha1.ReasonPodForceDeleted; got != tt.want {
 				t.Errorf("troubles %+v, want one: %v", met, tt.want)
 			}
 		})

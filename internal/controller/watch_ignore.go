@@ -74,8 +74,8 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 // steps.
 func atRest(job *v1alpha1.NodeJob) bool {
 	status := &job.Status
-	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.ProvenAt.IsZero() &&
-		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.Casualties) == 0
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.StableAt.IsZero() &&
+		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.UnrecordedFailures) == 0
 }
 
 // mindsReboots reports whether a node on which the NodeJob is done has something to do after a reboot.
@@ -89,5 +89,5 @@ func isDone(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	on := record.Read(node.Labels, node.Annotations, key)
 	rec := on.Record
 	return job.Status.Revision != "" && on.Label == job.Status.Revision && rec != nil &&
-		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Again && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil
+		rec.Outcome == record.Succeeded && rec.Revision == on.Label && !rec.Rerun && !rec.Cordoned && rec.Rollback == nil && rec.Drain == nil
 }

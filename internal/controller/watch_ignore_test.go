@@ -72,7 +72,7 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Rerun.EverySeconds = 600
 	}
 	if s.IntN(3) == 0 {
-		spec.Disruption = v1alpha1.DisruptionSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+		spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
 	}
 	if s.IntN(3) == 0 {
 		spec.OnFailure.Node = v1alpha1.FailedNodeCordon

@@ -18,7 +18,7 @@ func (s *survey) keepBudgets() {
 }
 
 func (s *survey) wanted(w *work) BudgetState {
-	want := BudgetState{AskedSince: w.askedSince}
+	want := BudgetState{AskedSince: w.requestedAt}
 	g, let := s.going[w.Name]
 	switch {
 	case let && w.mayOpen(g):
@@ -38,6 +38,6 @@ func (s *survey) wanted(w *work) BudgetState {
 
 // mayOpen reports whether a node's budget may be open for its entry in status.going. If the budget says that it was closed after
 // this release, the entry is older than the budget.
-func (w *work) mayOpen(g v1alpha1.GoingNode) bool {
+func (w *work) mayOpen(g v1alpha1.ReleasedNode) bool {
 	return w.active() && (w.budget == nil || w.budget.Ended != releaseID(g))
 }

@@ -95,9 +95,9 @@ func (s *survey) saidBefore(w *work) *hold { return s.orBefore(w, checkRunning()
 func (s *survey) orBefore(w *work, running *hold) *hold {
 	for i := range s.in.Guard.Status.Held {
 		before := &s.in.Guard.Status.Held[i]
-		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.AskedSince.Unix() == w.askedSince.Unix() {
+		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.RequestedAt.Unix() == w.requestedAt.Unix() {
 			message, _, _ := strings.Cut(before.Message, deadlinePassed)
-			return &hold{reason: before.Reason, message: message, release: before.Release}
+			return &hold{reason: before.Reason, message: message, release: before.ReleasedWhen}
 		}
 	}
 	return running
@@ -108,7 +108,7 @@ func (s *survey) orBefore(w *work, running *hold) *hold {
 func (s *survey) checking(w *work) bool {
 	pod := w.check
 	switch {
-	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.AskedSince != token(w.askedSince), w.active():
+	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.AskedSince != token(w.requestedAt), w.active():
 		return false // a check for an earlier asking says nothing about this one
 	case pod.ended():
 		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
@@ -124,7 +124,7 @@ func (s *survey) latestEnd(pod *Pod) time.Time { return pod.Created.Add(s.checkT
 // while: a kubelet that never ends a check holds its own node only.
 func (s *survey) overdue(w *work) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && !pod.ended() && pod.AskedSince == token(w.askedSince) &&
+	return pod != nil && !pod.Leaving && !pod.ended() && pod.AskedSince == token(w.requestedAt) &&
 		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
 }
 
@@ -151,7 +151,7 @@ func (s *survey) endOf(pod *Pod) time.Time {
 // refusing is true while the check of a node has said no not long ago.
 func (s *survey) refusing(w *work) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && pod.AskedSince == token(w.askedSince) && pod.Phase == corev1.PodFailed &&
+	return pod != nil && !pod.Leaving && pod.AskedSince == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
 		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
 }
 
@@ -173,7 +173,7 @@ func (s *survey) keepChecks() {
 
 func (s *survey) makeCheck(w *work) {
 	if name := s.freeName(v1alpha1.GuardRoleCheck, w.Name); name != "" {
-		s.plan.do(MakeCheck{Node: w.Name, Name: name, AskedSince: token(w.askedSince)})
+		s.plan.do(MakeCheck{Node: w.Name, Name: name, AskedSince: token(w.requestedAt)})
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *survey) isChecked(w *work) bool {
 }
 
 // noted is true when the asking is on the budget: a check is for that one.
-func (w *work) noted() bool { return w.budget != nil && w.budget.AskedSince.Equal(w.askedSince) }
+func (w *work) noted() bool { return w.budget != nil && w.budget.AskedSince.Equal(w.requestedAt) }
 
 func (s *survey) checkTimeout() time.Duration {
 	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.TimeoutSeconds }, DefaultCheckTimeoutSeconds)

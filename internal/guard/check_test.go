@@ -44,8 +44,8 @@ func TestARefusedCheckIsTriedAgain(t *testing.T) {
 func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
 	before := v1alpha1.HeldNode{
-		Node: "n1", AskedSince: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
-		Message: "release.check says no (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", Release: "the check ends with exit code 0",
+		Node: "n1", RequestedAt: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
+		Message: "release.check says no (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", ReleasedWhen: "the check ends with exit code 0",
 	}
 	with := func(change func(*v1alpha1.HeldNode)) func(*Input) {
 		return func(in *Input) {
@@ -61,9 +61,9 @@ func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 	}{
 		"the next runs":          {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.HeldNode) {})), said},
 		"the next is to be made": {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.HeldNode) {})), said},
-		"of an earlier asking":   {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.AskedSince = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
+		"of an earlier asking":   {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.RequestedAt = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
 		"of another node":        {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Node = "n2" })), "release.check runs on it"},
-		"another reason":         {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonTooManyAway })), "release.check runs on it"},
+		"another reason":         {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), "release.check runs on it"},
 	} {
 		if held := Next(tt.in).Status.Held; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)

@@ -13,7 +13,7 @@ const maxGoing = 100
 
 // goOn looks at the nodes that were let go: which return, which are back, and which are gone for good.
 func (s *survey) goOn() {
-	for _, g := range s.in.Guard.Status.Going {
+	for _, g := range s.in.Guard.Status.Released {
 		w := s.byName[g.Node]
 		switch {
 		case s.consumed(s.all[g.Node]):
@@ -53,12 +53,12 @@ func (s *survey) back(w *work) bool {
 
 // closed is true when nothing of a letting-go is left to be undone: its budget says that it was closed after it, so
 // that nobody can open it for this once more. Without a budget, it is made anew, and says so.
-func (s *survey) closed(w *work, g v1alpha1.GoingNode) bool {
+func (s *survey) closed(w *work, g v1alpha1.ReleasedNode) bool {
 	return w.budget != nil && s.unopenable(g)
 }
 
 // unopenable is true when nobody can open a budget for a letting-go any more.
-func (s *survey) unopenable(g v1alpha1.GoingNode) bool {
+func (s *survey) unopenable(g v1alpha1.ReleasedNode) bool {
 	for i := range s.in.Budgets {
 		if b := &s.in.Budgets[i]; b.Node == g.Node && s.ours(b.Owner) {
 			return !b.Open && b.Ended == releaseID(g)
@@ -77,25 +77,25 @@ func (s *survey) consume(w *work) *Consume {
 }
 
 // turn notes that a node asks no more. What it was let go for is over.
-func (s *survey) turn(w *work, g v1alpha1.GoingNode) {
+func (s *survey) turn(w *work, g v1alpha1.ReleasedNode) {
 	if !s.in.Live {
 		s.plan.Confirm = true
 		return
 	}
 	g.Returning, w.returning = true, true
 	s.going[g.Node] = g
-	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: Returns, Reason: v1alpha1.ReasonNodeBack, Note: "it asks to go no more"})
+	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: Returns, Reason: v1alpha1.ReasonNodeAvailable, Note: "it asks to go no more"})
 }
 
 // drop takes a node out of status.going: only when the API server itself says so. A view that is behind may show a
 // node as it was before it left.
-func (s *survey) drop(g v1alpha1.GoingNode, note string) bool {
+func (s *survey) drop(g v1alpha1.ReleasedNode, note string) bool {
 	if !s.in.Live {
 		s.plan.Confirm = true
 		return false
 	}
 	delete(s.going, g.Node)
-	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: Back, Reason: v1alpha1.ReasonNodeBack, Note: note})
+	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: Back, Reason: v1alpha1.ReasonNodeAvailable, Note: note})
 	return true
 }
 
@@ -107,21 +107,21 @@ func (s *survey) letGo(w *work, reason, note string) {
 	w.letNow = true
 	if !s.in.Live {
 		s.plan.Confirm = true
-		w.held = &hold{reason: v1alpha1.ReasonLettingGo, message: "all that it waited for is there", release: "the decision is about to be written"}
+		w.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all that it waited for is there", release: "the decision is about to be written"}
 		return
 	}
 	since := s.in.Now.Truncate(time.Second)
 	if before, let := s.going[w.Name]; let && !since.After(before.Since.Time) {
 		since = before.Since.Add(time.Second) // the two must not be taken for one
 	}
-	s.going[w.Name] = v1alpha1.GoingNode{
+	s.going[w.Name] = v1alpha1.ReleasedNode{
 		Node: w.Name, UID: w.UID, Since: metav1.NewTime(since),
-		AskedSince: metav1.NewTime(w.askedSince.Truncate(time.Second)), Reason: reason, Message: note,
+		RequestedAt: metav1.NewTime(w.requestedAt.Truncate(time.Second)), Reason: reason, Message: note,
 	}
-	s.plan.Moves = append(s.plan.Moves, Move{Node: w.Name, UID: w.UID, Kind: LetGo, Reason: reason, Note: note, Held: s.in.Now.Sub(w.askedSince)})
+	s.plan.Moves = append(s.plan.Moves, Move{Node: w.Name, UID: w.UID, Kind: LetGo, Reason: reason, Note: note, Held: s.in.Now.Sub(w.requestedAt)})
 }
 
 // releaseID tells one letting-go of a node from the next.
-func releaseID(g v1alpha1.GoingNode) string {
+func releaseID(g v1alpha1.ReleasedNode) string {
 	return string(g.UID) + "/" + g.Since.UTC().Format(time.RFC3339)
 }

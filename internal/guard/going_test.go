@@ -8,7 +8,7 @@ import (
 
 // A node that was let go is away until all of it is back.
 func TestWhenANodeIsBack(t *testing.T) {
-	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }
+	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	tests := map[string]struct {
 		in   Input
 		want bool
@@ -46,7 +46,7 @@ func TestWhenANodeIsBack(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := Next(tt.in)
-			if got := len(p.Status.Going) == 0; got != tt.want {
+			if got := len(p.Status.Released) == 0; got != tt.want {
 				t.Errorf("it is back: %v, want %v; %+v", got, tt.want, p.Moves)
 			}
 		})
@@ -55,7 +55,7 @@ func TestWhenANodeIsBack(t *testing.T) {
 
 // What somebody wrote for one letting-go is no word for the next.
 func TestApprovalsAreUsedUp(t *testing.T) {
-	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }
+	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	for name, tt := range map[string]struct {
 		in   Input
 		want *Consume

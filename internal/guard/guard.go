@@ -120,7 +120,7 @@ type Pod struct {
 	Leaving  bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" when it does.
 	Waiting string
-	// AskedSince, of a check, is which asking it is for.
+	// RequestedAt, of a check, is which asking it is for.
 	AskedSince string
 	// Ended and Message, of a check, are when and how its container ended, by the clock of the API server; zero while it
 	// has not.
@@ -164,7 +164,7 @@ type BudgetState struct {
 	Open bool
 	// Locked keeps it closed whatever other pods with the labels of the companion are ready.
 	Locked bool
-	// AskedSince is when the node was first seen to ask to go; zero while it does not.
+	// RequestedAt is when the node was first seen to ask to go; zero while it does not.
 	AskedSince time.Time
 	// Ended is the letting-go after which it was closed.
 	Ended string
@@ -181,7 +181,7 @@ type Peer struct {
 	// Name with its namespace.
 	Name       string
 	SameTarget bool
-	Going      []v1alpha1.GoingNode
+	Going      []v1alpha1.ReleasedNode
 	// Stances are what it says of the nodes that ask to go, where that matters (Asking).
 	Stances map[string]Stance
 }

@@ -47,7 +47,7 @@ func cordoned(indexes ...int) func(*Input) {
 
 func going(i int, returning bool) func(*Input) {
 	return func(in *Input) {
-		in.Guard.Status.Going = append(in.Guard.Status.Going, v1alpha1.GoingNode{
+		in.Guard.Status.Released = append(in.Guard.Status.Released, v1alpha1.ReleasedNode{
 			Node: in.Nodes[i].Name, UID: in.Nodes[i].UID, Since: metav1.NewTime(t0.Add(-time.Minute)), Returning: returning,
 		})
 	}
@@ -82,24 +82,24 @@ func TestWhoMayGo(t *testing.T) {
 		want string
 		says string
 	}{
-		"nobody asks":                        {scene(), "n1", "Guarded Guarding", ""},
+		"nobody asks":                        {scene(), "n1", "Guarded CompanionsReady", ""},
 		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
-		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held TooManyAway", "n2 (let go at 2026-03-01T12:00:00Z, not back)"},
+		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (let go at 2026-03-01T12:00:00Z, not back)"},
 		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
-		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "n3 (not Ready)"},
-		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held TooManyAway", "n3 (no ready pod of the target)"},
-		"a pod of the target is nowhere":     {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held TooManyAway", "pods of the target that are on no node: 1"},
+		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
+		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
+		"a pod of the target is nowhere":     {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
 		"a pod of a DaemonSet is not scheduled": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Target.Pods[2] = TargetPod{}
 		}), "n1", "Going ConditionMet", ""},
 		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Going ConditionMet", ""},
-		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held NoneMayGo", "spec.maxUnavailable is 0"},
+		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held ReleasesDisabled", "spec.maxUnavailable is 0"},
 		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Going ConditionMet", ""},
-		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held TooManyAway", "n2"},
-		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held TooManyAway", "n3"},
-		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held TooManyAway", "its companion is not ready again"},
-		"one that returns and asks again waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held TooManyAway", "n3"},
+		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
+		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
+		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready again"},
+		"one that returns and asks again waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
 		"nobody has approved":                   {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
 		"another NodeGuard is approved": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
@@ -117,7 +117,7 @@ func TestWhoMayGo(t *testing.T) {
 		"the check said yes long ago":          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
 		"the check was for another asking":     {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
 		"no check can run where it is asked":   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Going ConditionMet", ""},
-		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held NotItsTurn", ""},
+		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
 		"the check of the first says no":       {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
 		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Going ConditionMet", ""},
 		"the check runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
@@ -133,33 +133,33 @@ func TestWhoMayGo(t *testing.T) {
 			in.Checks[0].Created = t0.Add(-10 * time.Minute)
 		}), "n1", "Held CheckRunning", ""},
 		"of several that others have let go, the first": {scene(cordoned(0, 1, 2), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
 		}), "n3", "Going ConditionMet", ""},
 		"of several that others have let go, the second": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
-		}), "n2", "Held OtherGuardFirst", "NodeGuard ns/b has let node n3 go"},
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has let node n3 go"},
 		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
+			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
 		}), "n1", "Going ConditionMet", ""},
 		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Going DeadlineReached", ""},
-		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held TooManyAway", "waits for nothing else"},
-		"past the deadline, held":             {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held TooManyAway", "release.onDeadline is Hold"},
+		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
+		"past the deadline, held":             {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "release.onDeadline is Hold"},
 		"the glass is broken": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0))
 			in.Nodes[0].BreakGlass = "fire"
 		}), "n1", "Going BreakGlass", ""},
-		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded Guarding", ""},
+		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
 		"somebody else's budget":                     {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
 		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 			in.Nodes[2].Ready = false
-		}), "n1", "Held OtherGuardFirst", "NodeGuard ns/peer has let node n2 go"},
+		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has let node n2 go"},
 		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 		}), "n2", "Going ConditionMet", ""},
 		"tainted by cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
@@ -169,7 +169,7 @@ func TestWhoMayGo(t *testing.T) {
 		}), "n1", "Going ConditionMet", ""},
 		"a candidate of cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
-		}), "n1", "Guarded Guarding", ""},
+		}), "n1", "Guarded CompanionsReady", ""},
 		"deleted": {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Going ConditionMet", ""},
 	}
 	for name, tt := range tests {
@@ -192,7 +192,7 @@ func TestOnlyTheAPIServersWordIsDecidedOn(t *testing.T) {
 	for name, in := range map[string]Input{
 		"who goes":    scene(cordoned(0)),
 		"who returns": scene(going(0, false)),
-		"who is back": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }),
+		"who is back": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
 		"who is gone": scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another"; in.Budgets = in.Budgets[1:] }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestOnlyTheAPIServersWordIsDecidedOn(t *testing.T) {
 				t.Errorf("on the API server's word: %+v, confirm %v", p.Moves, p.Confirm)
 			}
 			in.Live = false
-			if p := Next(in); len(p.Moves) != 0 || !p.Confirm || len(p.Status.Going) != len(in.Guard.Status.Going) {
+			if p := Next(in); len(p.Moves) != 0 || !p.Confirm || len(p.Status.Released) != len(in.Guard.Status.Released) {
 				t.Errorf("on a view that may be behind: %+v, confirm %v", p.Moves, p.Confirm)
 			}
 		})
@@ -272,7 +272,7 @@ func TestPodsOfOtherOwnersAreTold(t *testing.T) {
 		"one has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
 		"one has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
 			[]string{"disks-1 on node n3, which was to be a pod for node n1", "kubectl -n storage delete pod disks-1"}},
-		"none": {scene(), v1alpha1.ReasonGuarding, nil},
+		"none": {scene(), v1alpha1.ReasonCompanionsReady, nil},
 	} {
 		p := Next(tt.in)
 		for _, c := range p.Status.Conditions {
@@ -299,7 +299,7 @@ func TestADeletionSaysWhatIsLeft(t *testing.T) {
 		in.Companions = in.Companions[:1]
 	}))
 	i := slices.IndexFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
-	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonGuardDeleted || len(p.Status.Held) > 0 {
+	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonTerminating || len(p.Status.Held) > 0 {
 		t.Fatalf("the status is %+v", p.Status)
 	}
 	for _, part := range []string{"3 PodDisruptionBudgets", "c-n1 on node n1", "example.com/theirs"} {
@@ -329,7 +329,7 @@ func TestCompanions(t *testing.T) {
 		"one is missing":                    {scene(without(0)), []string{"make n1"}},
 		"on a node that is held":            {scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), []string{"make n1"}},
 		"on a node that was let go":         {scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }), nil},
-		"on a node that returns":            {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Going[0]) }), []string{"make n1"}},
+		"on a node that returns":            {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }), []string{"make n1"}},
 		"on a node that is not Ready":       {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
 		"on a node that would throw it off": {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
 		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},

@@ -116,26 +116,26 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	switch held.Reason {
 	case v1alpha1.ReasonOverlappingBudget:
 		return h.foreign
-	case v1alpha1.ReasonNoneMayGo:
+	case v1alpha1.ReasonReleasesDisabled:
 		return h.limit(g) == 0
 	case v1alpha1.ReasonAwaitingApproval:
 		return !strings.Contains(node.Approved, "ns/"+name)
 	case v1alpha1.ReasonCheckFailed:
 		return !h.gate[held.Name] || refusing || held.Name == h.evil // what the last check said stays until the next has ended
-	case v1alpha1.ReasonCheckRunning, v1alpha1.ReasonNotItsTurn:
+	case v1alpha1.ReasonCheckRunning, v1alpha1.ReasonWaitingForTurn:
 		return refusing || h.evil != "" || len(h.refuses) > 0
 	case v1alpha1.ReasonCheckNotStarting:
 		return h.refuses[held.Name]
-	case v1alpha1.ReasonTooManyAway:
+	case v1alpha1.ReasonMaxUnavailableReached:
 		all, sound := h.guarded(&h.cluster, g)
-		return len(g.Status.Going) > 0 || len(all) > len(sound)
-	case v1alpha1.ReasonOtherGuardHolds:
+		return len(g.Status.Released) > 0 || len(all) > len(sound)
+	case v1alpha1.ReasonHeldByOtherGuard:
 		for _, other := range sorted(h.guards) {
 			if other != name && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
 				return true
 			}
 		}
-	case v1alpha1.ReasonOtherGuardFirst:
+	case v1alpha1.ReasonWaitingForOtherRelease:
 		for _, p := range in.Peers {
 			for _, o := range p.Going {
 				if o.Node != held.Name && strings.Contains(held.Message, "node "+o.Node+" ") && strings.Contains(held.Message, p.Name) {
@@ -188,7 +188,7 @@ func (h *history) atRest() string {
 		in, _ := h.view(&h.cluster, name, true)
 		p := Next(in)
 		switch n := p.Status.Nodes; {
-		case n.Held+n.Going+n.Away > 0:
+		case n.Held+n.Released+n.Unavailable > 0:
 			return name + " has nodes that are held, going or away: " + strings.Join(h.states(&p), ", ")
 		case n.Ready != n.Guarded || n.Updated != n.Guarded:
 			return name + " has companions that are not ready"

@@ -68,7 +68,7 @@ func (h *history) pass(name string) {
 }
 
 func (h *history) isGoing(g *v1alpha1.NodeGuard, node string) bool {
-	for _, going := range g.Status.Going {
+	for _, going := range g.Status.Released {
 		if going.Node == node {
 			return true
 		}
@@ -141,7 +141,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 		b.BudgetState, b.Drifted, b.ResourceVersion, b.counted, b.loose = a.BudgetState, false, h.uid(), false, false
 		b.openFor = h.nodes[b.Node].UID
 		if g, there := h.guards[name]; there {
-			for _, o := range g.Status.Going {
+			for _, o := range g.Status.Released {
 				if o.Node == b.Node {
 					b.openFor = o.UID // a Node that was made anew meanwhile is for the next pass
 				}

@@ -14,7 +14,7 @@ import (
 
 func (h *history) isGoingFor(guard, node string) bool {
 	g, n := h.guards[guard], h.nodes[node]
-	return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
+	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
 }
 
 // isFor is true when a guard has to let a node go.
@@ -32,7 +32,7 @@ func (h *history) hasRoom(guard, node string, released bool) bool {
 	g := h.guards[guard]
 	all, sound := h.guarded(&h.cluster, g)
 	away := map[string]bool{}
-	for _, o := range g.Status.Going {
+	for _, o := range g.Status.Released {
 		away[o.Node] = true
 	}
 	if slices.Contains(sound, node) && !released {
@@ -160,7 +160,7 @@ func (h *history) waitsInOrder(guard, node string) bool {
 	if since.IsZero() {
 		return false
 	}
-	places, waits := len(h.guards[guard].Status.Going), false
+	places, waits := len(h.guards[guard].Status.Released), false
 	for _, other := range sorted(h.nodes) {
 		at := h.releasedSince(guard, other)
 		before := at.Before(since) || (at.Equal(since) && other < node)
@@ -181,7 +181,7 @@ func (h *history) keepsPlaces(guard, but string) bool {
 // releasedSince is when another guard has released a node; zero when none has.
 func (h *history) releasedSince(guard, node string) (since time.Time) {
 	for name, g := range h.guards {
-		for _, o := range g.Status.Going {
+		for _, o := range g.Status.Released {
 			if name != guard && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
 				since = o.Since.Time
 			}

@@ -208,7 +208,7 @@ func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []strin
 // limit is what maxUnavailable comes to. A node that was let go counts as one of the target's, whatever its labels are.
 func (h *history) limit(g *v1alpha1.NodeGuard) int {
 	all, _ := h.guarded(&h.cluster, g)
-	for _, o := range g.Status.Going {
+	for _, o := range g.Status.Released {
 		if n, there := h.nodes[o.Node]; there && n.UID == o.UID && !slices.Contains(all, o.Node) {
 			all = append(all, o.Node)
 		}
@@ -252,7 +252,7 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 		}
 		others := 0
 		for _, n := range all {
-			if n != m.Node && (!slices.Contains(sound, n) || slices.ContainsFunc(p.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == n })) {
+			if n != m.Node && (!slices.Contains(sound, n) || slices.ContainsFunc(p.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n })) {
 				others++
 			}
 		}
@@ -318,7 +318,7 @@ func (h *history) moved(name string, limit int, p *Plan) {
 			h.met["deadline"]++
 		}
 		h.say("%s lets %s go: %s", name, m.Node, m.Reason)
-		if slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.UID == m.UID && !o.Returning }) {
+		if slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
 			h.fail("%s lets %s go twice", name, m.Node)
 		}
 		key := fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)
@@ -334,13 +334,13 @@ func (h *history) moved(name string, limit int, p *Plan) {
 		}
 	}
 	glass := 0
-	for _, o := range p.Status.Going {
+	for _, o := range p.Status.Released {
 		if o.Reason == v1alpha1.ReasonBreakGlass {
 			glass++
 		}
 	}
-	if in > free && len(p.Status.Going)-glass > limit && !h.missing[g.Spec.Target.DaemonSet] {
-		h.fail("%s has let %d nodes go, of at most %d", name, len(p.Status.Going), limit)
+	if in > free && len(p.Status.Released)-glass > limit && !h.missing[g.Spec.Target.DaemonSet] {
+		h.fail("%s has let %d nodes go, of at most %d", name, len(p.Status.Released), limit)
 	}
 }
 
@@ -383,7 +383,7 @@ func (h *history) explained(in *Input, p *Plan) {
 			h.met[n.Reason]++
 		}
 	}
-	if len(p.Status.Held) > 10 || len(p.Status.Going) > 100 {
+	if len(p.Status.Held) > 10 || len(p.Status.Released) > 100 {
 		h.fail("a list of the status has no bound")
 	}
 	if !p.WakeAt.IsZero() && p.WakeAt.Before(in.Now) {
@@ -450,7 +450,7 @@ func (h *history) check() {
 			b.loose = true
 			h.budgets[name] = b
 		}
-		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
+		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
 			h.fail("the budget of %s for %s is open, and nobody has let it go", b.guard, b.Node)
 		}
 	}

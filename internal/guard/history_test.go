@@ -106,8 +106,8 @@ func TestTheHistoriesMeetWhatTheyAreFor(t *testing.T) {
 		"manager died", "slept", "woke", "drained", "companion replaced", "hurt node let go", "guard deleted", "two guards on one node", "three guards on one node", "let go by two", "drained while another is sick",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion refused", "check refused", "companion made after a refusal",
 		"check never ends", "pod never ends", "glass of the compromised node", "guard with a finalizer", "guard added", "skewed check",
-		v1alpha1.ReasonTooManyAway, v1alpha1.ReasonOtherGuardFirst, v1alpha1.ReasonOtherGuardHolds, v1alpha1.ReasonNoneMayGo, v1alpha1.ReasonCheckFailed,
-		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonNotItsTurn,
+		v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForOtherRelease, v1alpha1.ReasonHeldByOtherGuard, v1alpha1.ReasonReleasesDisabled, v1alpha1.ReasonCheckFailed,
+		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonWaitingForTurn,
 	} {
 		if met[what] == 0 {
 			t.Errorf("in no history there is: %s", what)
@@ -369,7 +369,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	}
 	for _, other := range sorted(c.guards) {
 		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
-			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Going})
+			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Released})
 		}
 	}
 	return in, true

@@ -243,7 +243,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 }
 
 func (h *history) wasReleased(g *v1alpha1.NodeGuard, node string) bool {
-	return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == node })
+	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node })
 }
 
 // allLeft : a NodeGuard that is being deleted holds nothing, and says what keeps it.
@@ -266,7 +266,7 @@ func (h *history) allLeft() {
 		in, _ := h.view(&h.cluster, name, true)
 		p := Next(in)
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonGuardDeleted {
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonTerminating {
 			h.fail("%s is deleted, and does not say so: %+v", name, p.Status.Conditions)
 		} else if want := "example.com/theirs"; !slices.Contains(g.Finalizers, want) || !strings.Contains(c.Message, want) {
 			h.fail("%s does not say what keeps it: %s", name, c.Message)

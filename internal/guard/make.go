@@ -156,7 +156,7 @@ func made(g *v1alpha1.NodeGuard, name string) metav1.ObjectMeta {
 }
 
 // Check is the pod that says by its exit code whether a node may go.
-func Check(g *v1alpha1.NodeGuard, node, name, askedSince string, opts task.Options) *corev1.Pod {
+func Check(g *v1alpha1.NodeGuard, node, name, requestedAt string, opts task.Options) *corev1.Pod {
 	spec := g.Spec.Release.Check
 	seconds := int32(DefaultCheckTimeoutSeconds)
 	if spec.TimeoutSeconds != nil {
@@ -173,7 +173,7 @@ func Check(g *v1alpha1.NodeGuard, node, name, askedSince string, opts task.Optio
 	pod.ObjectMeta = made(g, name)
 	maps.Copy(pod.Labels, MatchLabels(g.Name, node))
 	pod.Labels[v1alpha1.GuardRoleLabel] = v1alpha1.GuardRoleCheck
-	pod.Annotations[v1alpha1.AskedSinceAnnotation] = askedSince
+	pod.Annotations[v1alpha1.RequestedAtAnnotation] = requestedAt
 	pod.Spec.NodeName = node
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.ActiveDeadlineSeconds = &deadline
@@ -247,8 +247,8 @@ func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state Budg
 			b.Annotations[key] = value
 		}
 	}
-	set(v1alpha1.AskedSinceAnnotation, token(state.AskedSince))
-	set(v1alpha1.EndedAnnotation, state.Ended)
+	set(v1alpha1.RequestedAtAnnotation, token(state.AskedSince))
+	set(v1alpha1.EndedReleaseAnnotation, state.Ended)
 }
 
 // ReadBudget is what a budget of a NodeGuard says.
@@ -257,8 +257,8 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
 		Node: b.Annotations[v1alpha1.GuardedNodeAnnotation], Owner: owner(b),
 	}
-	budget.Ended = b.Annotations[v1alpha1.EndedAnnotation]
-	if since, err := time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.AskedSinceAnnotation]); err == nil {
+	budget.Ended = b.Annotations[v1alpha1.EndedReleaseAnnotation]
+	if since, err := time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]); err == nil {
 		budget.AskedSince = since
 	}
 	budget.Open = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == 0

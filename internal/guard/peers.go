@@ -43,7 +43,7 @@ func BreaksGlass(in Input) bool {
 // of these holds nothing yet. When it makes its first budget for the node, it sees who has released it, and follows.
 func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
 	return slices.ContainsFunc(nodes, func(n *Node) bool {
-		return slices.ContainsFunc(g.Status.Going, func(o v1alpha1.GoingNode) bool { return o.Node == n.Name }) ||
+		return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
 			(daemonSet != nil && attracts(daemonSet, n)) ||
 			hasBudget(BudgetName(g.Name, n.Name))
 	})
@@ -100,7 +100,7 @@ func (s *survey) stance(w *work) Stance {
 // saidYes is true when no check is waited for: it has said yes to this asking, or is not asked.
 func (s *survey) saidYes(w *work) bool {
 	pod := w.check
-	return !w.Ready || s.released(w) || (pod != nil && !pod.Leaving && pod.AskedSince == token(w.askedSince) && pod.Phase == corev1.PodSucceeded)
+	return !w.Ready || s.released(w) || (pod != nil && !pod.Leaving && pod.AskedSince == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
 }
 
 // heldElsewhere holds a node that another NodeGuard would not let go; nil when all would, or one has. The check of another
@@ -120,7 +120,7 @@ func (s *survey) heldElsewhere(w *work) *hold {
 	s.plan.wake(s.in.Now.Add(peerWait))
 	name, stance := s.in.Peers[i].Name, s.in.Peers[i].Stances[w.Name]
 	return &hold{
-		reason:  v1alpha1.ReasonOtherGuardHolds,
+		reason:  v1alpha1.ReasonHeldByOtherGuard,
 		message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", name, stance.Reason, stance.Message),
 		release: "NodeGuard " + name + " would let it go",
 	}
@@ -156,7 +156,7 @@ func (s *survey) queue() ([]*work, *begun) {
 		if begunA { // in an order that all NodeGuards see alike
 			return cmp.Or(sinceA.Compare(sinceB), strings.Compare(a.Name, b.Name))
 		}
-		return cmp.Or(a.askedSince.Compare(b.askedSince), strings.Compare(a.Name, b.Name))
+		return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.Name, b.Name))
 	})
 	// One that asks no more is first, too, until the other has noted that.
 	for _, w := range slices.Concat(queue, s.nodes) {

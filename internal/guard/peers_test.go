@@ -32,7 +32,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 	saying := func(node string, stance Stance) func(*Input) {
 		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{node: stance}}} }
 	}
-	full := Stance{Reason: v1alpha1.ReasonTooManyAway, Message: "1 node is away"}
+	full := Stance{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is away"}
 	unasked := Stance{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
 	tests := map[string]struct {
 		in   Input
@@ -42,32 +42,32 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		does []string
 	}{
 		"the other would":                 {scene(cordoned(0), saying("n1", Stance{})), "n1", "Going ConditionMet", nil},
-		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
+		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
 		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Going ConditionMet", nil},
-		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
+		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
 		"the other has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
-			in.Peers[0].Going = []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}
+			in.Peers[0].Going = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
 		}), "n1", "Going ConditionMet", nil},
 		"a third has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
-			in.Peers = append(in.Peers, Peer{Name: "ns/third", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}})
+			in.Peers = append(in.Peers, Peer{Name: "ns/third", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
 		}), "n1", "Going ConditionMet", nil},
 		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Going BreakGlass", nil},
 		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
-		}), "n1", "Held OtherGuardHolds", nil},
+		}), "n1", "Held HeldByOtherGuard", nil},
 		"one holds it, and another's check has not said yes": {scene(cordoned(0), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]Stance{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]Stance{"n1": full}}}
-		}), "n1", "Held OtherGuardHolds", nil},
+		}), "n1", "Held HeldByOtherGuard", nil},
 		"nobody has approved here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 		}), "n1", "Held AwaitingApproval", nil},
 		"both are to be checked: neither waits for the other": {scene(cordoned(0), checked("", 0), saying("n1", unasked)), "n1", "Held CheckRunning", []string{"make n1"}},
-		"no check runs for a node that another holds":         {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
-		"nor again":                                         {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held OtherGuardHolds", nil},
+		"no check runs for a node that another holds":         {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
+		"nor again":                                         {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
 		"a check that runs is waited for":                   {scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)), "n1", "Held CheckRunning", nil},
 		"what it has said is told":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
-		"the check here has said yes":                       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
-		"the check here said yes long ago":                  {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held OtherGuardHolds", nil},
+		"the check here has said yes":                       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
+		"the check here said yes long ago":                  {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
 		"it did, and the other would by now":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", Stance{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
 		"one that waits for another keeps no check waiting": {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
 		"nor that of one that has asked before": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
@@ -75,7 +75,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		}), "n2", "Held CheckRunning", []string{"make n2"}},
 		"of two, one after the other": {scene(cordoned(0, 1), saying("n1", Stance{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		}), "n2", "Held LettingGo", nil},
+		}), "n2", "Held Releasing", nil},
 		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", Stance{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Going ConditionMet", nil},
@@ -98,7 +98,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 			if !slices.Equal(does, tt.does) {
 				t.Errorf("it does %v, want %v", does, tt.does)
 			}
-			if strings.HasSuffix(tt.want, v1alpha1.ReasonOtherGuardHolds) && (p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
+			if strings.HasSuffix(tt.want, v1alpha1.ReasonHeldByOtherGuard) && (p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
 				t.Errorf("nobody looks again, or knows at whom: %s, %+v", p.WakeAt, p.Status.Held)
 			}
 		})
@@ -113,16 +113,16 @@ func TestWhatANodeGuardSaysByItself(t *testing.T) {
 	}{
 		"nobody asks":      {scene(), "map[]"},
 		"it would":         {scene(cordoned(0)), "map[n1:]"},
-		"somebody is away": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:TooManyAway]"},
+		"somebody is away": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:MaxUnavailableReached]"},
 		"of two, each":     {scene(cordoned(0, 1)), "map[n1: n2:]"},
-		"one was let go":   {scene(cordoned(0, 1), going(0, false)), "map[n2:TooManyAway]"},
+		"one was let go":   {scene(cordoned(0, 1), going(0, false)), "map[n2:MaxUnavailableReached]"},
 		"one was let go by another": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1"}}}}
-		}), "map[n2:TooManyAway]"},
+			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}}}
+		}), "map[n2:MaxUnavailableReached]"},
 		"what others say": {scene(cordoned(0), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{"n1": {Reason: "TooManyAway"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{"n1": {Reason: "MaxUnavailableReached"}}}}
 		}), "map[n1:]"},
-		"none may go":                       {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:NoneMayGo]"},
+		"none may go":                       {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:ReleasesDisabled]"},
 		"somebody else's budget":            {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
 		"nobody has approved":               {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
 		"somebody has approved":             {scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), "map[n1:]"},
@@ -163,19 +163,19 @@ func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
 	for range 3 { // each decides after the other
 		for _, pair := range [][2]*Input{{&sound, &sick}, {&sick, &sound}} {
 			in, other := pair[0], pair[1]
-			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Going: in.Guard.Status.Going}}
-			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Going: other.Guard.Status.Going, Stances: Stances(*other)}}
+			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Going: in.Guard.Status.Released}}
+			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Going: other.Guard.Status.Released, Stances: Stances(*other)}}
 			in.Guard.Status = Next(*in).Status
 		}
 	}
 	for _, in := range []*Input{&sound, &sick} {
-		if going := in.Guard.Status.Going; len(going) != 1 || going[0].Node != "n3" {
+		if going := in.Guard.Status.Released; len(going) != 1 || going[0].Node != "n3" {
 			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, going)
 		}
 	}
 	// n3 is mended, and back.
 	for _, in := range []*Input{&sound, &sick} {
-		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Going = false, true, nil
+		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Released = false, true, nil
 		in.Budgets[2].AskedSince = time.Time{}
 	}
 	sick.Peers, sound.Peers = nil, nil
@@ -214,7 +214,7 @@ func TestWhoCanGuardANode(t *testing.T) {
 	ssd := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "yes"}}
 	elsewhere := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "no"}}
 	released := guardOf("g")
-	released.Status.Going = []v1alpha1.GoingNode{{Node: "n1"}}
+	released.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1"}}
 	none, its := func(string) bool { return false }, func(name string) bool { return name == BudgetName("g", "n1") }
 	for name, tt := range map[string]struct {
 		guard     *v1alpha1.NodeGuard
@@ -244,7 +244,7 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 		t.Error("it is not seen who breaks the glass")
 	}
 	in.PeersUnasked = true
-	if got := states(Next(in)); got["n1"] != "Held LettingGo" || got["n2"] != "Going BreakGlass" {
+	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Going BreakGlass" {
 		t.Errorf("the nodes are %v", got)
 	}
 }
@@ -252,10 +252,10 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 // What another NodeGuard has released has its place here, also before this one has released it.
 func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
-		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
+		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
 	})
 	stance := Stances(in)["n1"]
-	if stance.Reason != v1alpha1.ReasonTooManyAway || !strings.Contains(stance.Message, "n2 (let go by another NodeGuard, not back)") {
+	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (let go by another NodeGuard, not back)") {
 		t.Errorf("of n1 it says %+v", stance)
 	}
 }
@@ -265,7 +265,7 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 	since := func(minutes int) metav1.Time { return metav1.NewTime(t0.Add(-time.Duration(minutes) * time.Minute)) }
 	begun := func(in *Input) {
 		in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.GoingNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
+		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
 	}
 	for name, tt := range map[string]struct {
 		in   Input
@@ -278,11 +278,11 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 		"the place of the first is all there is": {scene(cordoned(0, 1), begun, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
-		}), "Held OtherGuardFirst"},
+		}), "Held WaitingForOtherRelease"},
 		"the second is available": {scene(cordoned(0, 1), begun, func(in *Input) {
 			in.Nodes[2].Ready, in.Target.Pods = false, append(in.Target.Pods, TargetPod{})
 			in.Target.Template = nil
-		}), "Held OtherGuardFirst"},
+		}), "Held WaitingForOtherRelease"},
 	} {
 		if got := states(Next(tt.in))["n2"]; got != tt.want {
 			t.Errorf("%s: n2 is %s, want %s", name, got, tt.want)

@@ -46,11 +46,11 @@ func (s *survey) holds(w *work, first *begun) *hold {
 	case h != nil:
 		return h
 	case first != nil && w.Name != first.node && !s.mayFollow(w):
-		return &hold{reason: v1alpha1.ReasonOtherGuardFirst,
+		return &hold{reason: v1alpha1.ReasonWaitingForOtherRelease,
 			message: fmt.Sprintf("NodeGuard %s has let node %s go, which this one still holds: that comes first", first.guard, first.node),
 			release: "node " + first.node + " goes, or asks no more"}
 	case s.begins != "":
-		return &hold{reason: v1alpha1.ReasonLettingGo, message: "node " + s.begins + " is let go just now", release: "that is written, and other NodeGuards see it"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "node " + s.begins + " is let go just now", release: "that is written, and other NodeGuards see it"}
 	}
 	if h := s.tooManyAway(w); h != nil {
 		return h
@@ -74,9 +74,9 @@ func (s *survey) ruledOut() *hold {
 			message: fmt.Sprintf("PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two", s.blocked),
 			release: "that budget must select other pods, or spec.template other labels"}
 	case s.in.PeersUnasked:
-		return &hold{reason: v1alpha1.ReasonLettingGo, message: "another node breaks its glass, which comes first", release: "that is written"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node breaks its glass, which comes first", release: "that is written"}
 	case s.max == 0:
-		return &hold{reason: v1alpha1.ReasonNoneMayGo, message: "spec.maxUnavailable is 0, which lets no node go",
+		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, which lets no node go",
 			release: "raise spec.maxUnavailable, or annotate the node with " + v1alpha1.BreakGlassAnnotation}
 	}
 	return nil
@@ -111,11 +111,11 @@ func (s *survey) tooManyAway(w *work) *hold {
 	}
 	switch {
 	case n.gone+n.hurt >= limit:
-		return &hold{reason: v1alpha1.ReasonTooManyAway,
+		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
 			message: fmt.Sprintf("%s away, of at most %d: %s", count(n.gone+n.hurt), limit, s.namesAway(w, n.hurt > 0)),
 			release: "one of them is back with a ready companion and a ready pod of the target, or its Node is deleted"}
 	case n.gone+n.hurt+n.reserved >= limit:
-		return &hold{reason: v1alpha1.ReasonNotItsTurn, message: "another node is being checked", release: "that check says no, or that node has gone and is back"}
+		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "another node is being checked", release: "that check says no, or that node has gone and is back"}
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (s *survey) deadline(w *work) time.Time {
 	if seconds == nil {
 		return time.Time{}
 	}
-	return w.askedSince.Add(time.Duration(*seconds) * time.Second)
+	return w.requestedAt.Add(time.Duration(*seconds) * time.Second)
 }
 
 func (s *survey) late(w *work) bool {

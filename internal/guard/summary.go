@@ -29,17 +29,17 @@ func (s *survey) summarize() {
 	st.ObservedGeneration = s.in.Guard.Generation
 	st.Revision = s.in.Revision
 	st.NameSalt = cmp.Or(st.NameSalt, s.in.NewSalt)
-	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Going: int32(len(s.going))}
+	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Released: int32(len(s.going))}
 	for _, w := range s.nodes {
 		s.count(&st.Nodes, w)
 		s.plan.Nodes = append(s.plan.Nodes, s.explain(w))
 	}
 	st.Held = s.heldList()
-	st.Going = slices.SortedFunc(maps.Values(s.going), func(a, b v1alpha1.GoingNode) int {
+	st.Released = slices.SortedFunc(maps.Values(s.going), func(a, b v1alpha1.ReleasedNode) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Node, b.Node))
 	})
-	if len(st.Going) == 0 {
-		st.Going = nil
+	if len(st.Released) == 0 {
+		st.Released = nil
 	}
 	if len(s.in.Taken) > 0 {
 		s.plan.wake(s.in.Now.Add(takenAgain))
@@ -59,12 +59,12 @@ func (s *survey) count(n *v1alpha1.GuardCounts, w *work) {
 		n.Held++
 	}
 	if w.away() {
-		n.Away++
+		n.Unavailable++
 	}
 }
 
 func (s *survey) explain(w *work) NodeState {
-	state := NodeState{Name: w.Name, State: Guarded, Away: w.away(), Reason: v1alpha1.ReasonGuarding, Message: "it does not ask to go"}
+	state := NodeState{Name: w.Name, State: Guarded, Away: w.away(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it does not ask to go"}
 	switch g, going := s.going[w.Name]; {
 	case going && w.held == nil && (w.let || w.letNow):
 		state.State, state.Reason, state.Message = Going, g.Reason, "it was let go, and is not back"
@@ -82,10 +82,10 @@ func (s *survey) heldList() []v1alpha1.HeldNode {
 			continue
 		}
 		h := v1alpha1.HeldNode{
-			Node: w.Name, AskedSince: metav1.NewTime(w.askedSince), AskedBy: w.askedBy,
-			Reason: w.held.reason, Message: w.held.message, Release: w.held.release, DeadlinePassed: w.held.late,
+			Node: w.Name, RequestedAt: metav1.NewTime(w.requestedAt), RequestedBy: w.requestedBy,
+			Reason: w.held.reason, Message: w.held.message, ReleasedWhen: w.held.release, DeadlinePassed: w.held.late,
 		}
-		h.AskedSince = h.AskedSince.Rfc3339Copy()
+		h.RequestedAt = h.RequestedAt.Rfc3339Copy()
 		if deadline := s.deadline(w); !deadline.IsZero() {
 			h.Deadline = metav1.NewTime(deadline)
 			h.Deadline = h.Deadline.Rfc3339Copy()
@@ -97,7 +97,7 @@ func (s *survey) heldList() []v1alpha1.HeldNode {
 
 // Sentence is a held node in one sentence, the same in the event, and on the command line.
 func Sentence(guard string, h *v1alpha1.HeldNode) string {
-	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; it goes when: %s", guard, h.Node, h.AskedBy, h.Message, h.Release)
+	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; it goes when: %s", guard, h.Node, h.RequestedBy, h.Message, h.ReleasedWhen)
 }
 
 // conditions are Ready, Reconciling and Stalled, of which one is True.
@@ -160,7 +160,7 @@ func (s *survey) guarding() (kind, reason, message string) {
 	if names := s.lacking(); names != "" {
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "companions that are not ready and up to date: " + names
 	}
-	return v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, "each guarded node has a ready companion" + s.company()
+	return v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node has a ready companion" + s.company()
 }
 
 // strangers names pods of other owners that have the labels of companions, and says what to do; "" when there are none.

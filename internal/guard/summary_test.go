@@ -26,7 +26,7 @@ func TestConditions(t *testing.T) {
 		in                 Input
 		kind, reason, says string
 	}{
-		"all is there":             {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, "each guarded node"},
+		"all is there":             {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
 		"a companion is not ready": {scene(func(in *Input) { in.Companions[1].Ready = false }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2"},
 		"a companion waits":        {scene(func(in *Input) { in.Companions[1].Ready, in.Companions[1].Waiting = false, "ErrImagePull" }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2 (ErrImagePull)"},
 		"a budget is missing":      {scene(without), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
@@ -35,10 +35,10 @@ func TestConditions(t *testing.T) {
 		"the budget of a node that is not Ready is missing": {scene(without, func(in *Input) { in.Nodes[0].Ready = false }),
 			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
 		"a budget is refused":                     {scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }), v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, "quota"},
-		"a budget was refused, and all are there": {scene(func(in *Input) { in.BudgetRefused = "quota" }), v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, ""},
+		"a budget was refused, and all are there": {scene(func(in *Input) { in.BudgetRefused = "quota" }), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 		"the target is a Deployment's":            {scene(byPods("ReplicaSet")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(ReplicaSet)"},
 		"the target is anybody's":                 {scene(byPods("DaemonSet", "StatefulSet", "")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(StatefulSet, no owner)"},
-		"the target is a DaemonSet's, and static": {scene(byPods("DaemonSet", "Node")), v1alpha1.ConditionReady, v1alpha1.ReasonGuarding, ""},
+		"the target is a DaemonSet's, and static": {scene(byPods("DaemonSet", "Node")), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

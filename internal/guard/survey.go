@@ -23,7 +23,7 @@ type survey struct {
 	// all are the nodes that are not guarded, too.
 	all map[string]*work
 	// going is status.going as it will be, by node.
-	going map[string]v1alpha1.GoingNode
+	going map[string]v1alpha1.ReleasedNode
 	// unbound counts pods of the target that are on no node: they are away.
 	unbound int
 	max     int
@@ -48,10 +48,10 @@ type work struct {
 	// succeeds is true while one of them is the companion of an earlier NodeGuard of the same name, which leaves first.
 	surplus           []*Pod
 	crowded, succeeds bool
-	// askedBy is what it asks to go by; "" when it does not.
-	askedBy string
-	// askedSince is when it was first seen to.
-	askedSince time.Time
+	// requestedBy is what it asks to go by; "" when it does not.
+	requestedBy string
+	// requestedAt is when it was first seen to.
+	requestedAt time.Time
 	// let is true while it is in status.going as the API has it, and returning once it asks no more; letNow when it comes
 	// into it in this pass.
 	let, returning, letNow bool
@@ -78,17 +78,17 @@ func (w *work) away() bool { return w.let || w.letNow || w.hurt() }
 // active is true while its budget is to be open.
 func (w *work) active() bool { return w.let && !w.returning }
 
-func (w *work) asks() bool { return w.askedBy != "" }
+func (w *work) asks() bool { return w.requestedBy != "" }
 
 func newSurvey(in Input) *survey {
-	s := &survey{in: in, byName: map[string]*work{}, going: map[string]v1alpha1.GoingNode{}}
-	for _, g := range in.Guard.Status.Going {
+	s := &survey{in: in, byName: map[string]*work{}, going: map[string]v1alpha1.ReleasedNode{}}
+	for _, g := range in.Guard.Status.Released {
 		s.going[g.Node] = g
 	}
 	s.all = s.join()
 	for i := range in.Nodes {
 		w := s.all[in.Nodes[i].Name]
-		w.askedBy, w.askedSince = asking(w.Node, w.budget, in.Now)
+		w.requestedBy, w.requestedAt = asking(w.Node, w.budget, in.Now)
 		g, let := s.going[w.Name]
 		w.let = let && g.UID == w.UID
 		w.returning = w.let && g.Returning
@@ -208,14 +208,14 @@ func (s *survey) leave() Plan {
 	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
 		for i := range pods {
 			if !pods[i].Leaving {
-				s.plan.do(DeletePod{pods[i], v1alpha1.ReasonGuardDeleted})
+				s.plan.do(DeletePod{pods[i], v1alpha1.ReasonTerminating})
 			}
 		}
 	}
 	s.plan.Status = *s.in.Guard.Status.DeepCopy()
 	s.plan.Status.ObservedGeneration = s.in.Guard.Generation
 	s.plan.Status.Held = nil
-	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling, v1alpha1.ReasonGuardDeleted, s.leaving())
+	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling, v1alpha1.ReasonTerminating, s.leaving())
 	return s.plan
 }
 

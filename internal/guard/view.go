@@ -48,7 +48,7 @@ func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
 		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Leaving: !p.DeletionTimestamp.IsZero(),
-		AskedSince: p.Annotations[v1alpha1.AskedSinceAnnotation], Waiting: task.Waiting(p),
+		AskedSince: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
 	}
 	if view.ended() {
 		view.Ended, view.ExitCode, view.Message = ended(p)

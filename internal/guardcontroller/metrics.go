@@ -42,12 +42,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 func (m *Metrics) status(name client.ObjectKey, p *guard.Plan) {
 	n := p.Status.Nodes
-	for state, count := range map[string]int32{"guarded": n.Guarded, "held": n.Held, "going": n.Going, "away": n.Away} {
+	for state, count := range map[string]int32{"guarded": n.Guarded, "held": n.Held, "released": n.Released, "unavailable": n.Unavailable} {
 		m.nodes.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
 	}
 	var oldest float64
 	for i := range p.Status.Held {
-		if at := float64(p.Status.Held[i].AskedSince.Unix()); oldest == 0 || at < oldest {
+		if at := float64(p.Status.Held[i].RequestedAt.Unix()); oldest == 0 || at < oldest {
 			oldest = at
 		}
 	}

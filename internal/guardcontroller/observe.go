@@ -117,7 +117,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	for i := range what.guards {
 		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
 			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
-			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Going: o.Status.Going})
+			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Going: o.Status.Released})
 		}
 	}
 	return seen, nil

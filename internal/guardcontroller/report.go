@@ -104,7 +104,7 @@ func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1
 			r.tell(seen.guard, m.Node, m.UID, kind, v1alpha1.ReasonNodeReleased, actionRelease, note)
 			log.Info("node let go", "node", m.Node, "reason", m.Reason)
 		case guard.Back:
-			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeBack, actionRelease,
+			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeAvailable, actionRelease,
 				fmt.Sprintf("NodeGuard %s counts node %s as away no more: %s", name, m.Node, m.Note))
 		case guard.Returns: // nothing has ended yet
 		}
@@ -122,7 +122,7 @@ func (r *Reconciler) announceHolds(seen *observation, before, after *v1alpha1.No
 		h := &after.Held[i]
 		was := slices.IndexFunc(before.Held, func(o v1alpha1.HeldNode) bool { return o.Node == h.Node })
 		switch {
-		case h.Reason == v1alpha1.ReasonLettingGo:
+		case h.Reason == v1alpha1.ReasonReleasing:
 		case was < 0 || before.Held[was].Reason != h.Reason:
 			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeNormal, v1alpha1.ReasonNodeHeld, actionHold,
 				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))

@@ -109,7 +109,7 @@ func TestOtherNodeGuardsAreAsked(t *testing.T) {
 	for _, tt := range []struct {
 		asks        *v1alpha1.NodeGuard
 		other, says string
-	}{{a, "ns/b", v1alpha1.ReasonTooManyAway}, {b, "ns/a", ""}} {
+	}{{a, "ns/b", v1alpha1.ReasonMaxUnavailableReached}, {b, "ns/a", ""}} {
 		seen, err := r.observe(t.Context(), tt.asks, r.live())
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 // That a deadline has passed is told once, whatever the message says.
 func TestAPassedDeadlineIsToldOnce(t *testing.T) {
 	held := func(passed bool, message string) v1alpha1.NodeGuardStatus {
-		return v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonTooManyAway, Message: message, DeadlinePassed: passed}}}
+		return v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message, DeadlinePassed: passed}}}
 	}
 	for name, tt := range map[string]struct {
 		before, after v1alpha1.NodeGuardStatus

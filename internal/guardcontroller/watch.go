@@ -157,7 +157,7 @@ func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconci
 
 // goingChanged passes what of a NodeGuard matters to others.
 var goingChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.NodeGuard).Status.Going, e.ObjectNew.(*v1alpha1.NodeGuard).Status.Going)
+	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.NodeGuard).Status.Released, e.ObjectNew.(*v1alpha1.NodeGuard).Status.Released)
 }}
 
 // nodeChanges pass what the plan reads of a node: no heartbeat.

@@ -14,13 +14,13 @@ import (
 
 // troubles are the reasons for which the manager does not go on with single nodes.
 var troubles = []string{
-	v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodVanished, v1alpha1.ReasonRecordRefused, v1alpha1.ReasonRecordRemoved,
+	v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForceDeleted, v1alpha1.ReasonRecordRejected, v1alpha1.ReasonRecordRemoved,
 }
 
 const (
 	// troubleFor is how long a trouble is taken to last that the status tells of. The manager tries again within that time.
 	troubleFor = 15 * time.Second
-	// afterDeadline ends what the message of a failure with reason NoProgress begins with.
+	// afterDeadline ends what the message of a failure with reason ProgressDeadlineExceeded begins with.
 	afterDeadline = "(rollout.progressDeadlineSeconds): "
 )
 
@@ -66,12 +66,12 @@ func stuckOn(job *v1alpha1.NodeJob, node *plan.Node, now time.Time, found map[ty
 	}
 	for i := range job.Status.Failures {
 		f := &job.Status.Failures[i]
-		if f.Node != node.Name || f.Reason != v1alpha1.ReasonNoProgress {
+		if f.Node != node.Name || f.Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 			continue
 		}
 		t, told := found[node.UID]
 		if !told {
-			t = plan.Trouble{Reason: v1alpha1.ReasonNoProgress, Message: f.Message, RetryAt: now.Add(troubleFor)}
+			t = plan.Trouble{Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: f.Message, RetryAt: now.Add(troubleFor)}
 			if _, why, ok := strings.Cut(f.Message, afterDeadline); ok {
 				t.Message = why
 			}

@@ -21,16 +21,16 @@ func TestTroublesThatTheStatusTells(t *testing.T) {
 		return []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
 	}
 	told := func(message string) plan.Trouble {
-		return plan.Trouble{Reason: v1alpha1.ReasonRecordRefused, Message: message, Since: now, RetryAt: now.Add(troubleFor)}
+		return plan.Trouble{Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: now, RetryAt: now.Add(troubleFor)}
 	}
-	noProgress := v1alpha1.NodeFailure{Node: "a", Reason: v1alpha1.ReasonNoProgress, Message: "no progress for 60 s (rollout.progressDeadlineSeconds): pod x is another's"}
+	noProgress := v1alpha1.NodeFailure{Node: "a", Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "no progress for 60 s (rollout.progressDeadlineSeconds): pod x is another's"}
 	tests := map[string]struct {
 		status v1alpha1.NodeJobStatus
 		rec    *record.Record
 		want   map[types.UID]plan.Trouble
 	}{
 		"two nodes beside the progress": {
-			status: v1alpha1.NodeJobStatus{Conditions: stalled(v1alpha1.ReasonRecordRefused, "0 of 3 nodes are done; a: too long; make room; ab: no")},
+			status: v1alpha1.NodeJobStatus{Conditions: stalled(v1alpha1.ReasonRecordRejected, "0 of 3 nodes are done; a: too long; make room; ab: no")},
 			want:   map[types.UID]plan.Trouble{"uid-a": told("too long; make room"), "uid-ab": told("no")},
 		},
 		"a reason of all nodes": {
@@ -38,12 +38,12 @@ func TestTroublesThatTheStatusTells(t *testing.T) {
 			want:   map[types.UID]plan.Trouble{},
 		},
 		"a status that is older than the spec": {
-			status: v1alpha1.NodeJobStatus{ObservedGeneration: 7, Conditions: stalled(v1alpha1.ReasonRecordRefused, "a: no")},
+			status: v1alpha1.NodeJobStatus{ObservedGeneration: 7, Conditions: stalled(v1alpha1.ReasonRecordRejected, "a: no")},
 		},
 		"a node without progress": {
 			status: v1alpha1.NodeJobStatus{Failures: []v1alpha1.NodeFailure{noProgress}},
 			want: map[types.UID]plan.Trouble{"uid-a": {
-				Reason: v1alpha1.ReasonNoProgress, Message: "pod x is another's", Since: created, RetryAt: now.Add(troubleFor),
+				Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "pod x is another's", Since: created, RetryAt: now.Add(troubleFor),
 			}},
 		},
 		"a node without progress, after an attempt": {

@@ -18,7 +18,7 @@ func (s *survey) carryOver() {
 	if status.Rollout != nil && status.Revision == s.in.Revision {
 		s.rollout = *status.Rollout.DeepCopy()
 	}
-	s.provenAt = s.rollout.ProvenAt.Time
+	s.stableAt = s.rollout.StableAt.Time
 	s.current = max(s.indexOf(s.rollout.Step), 0)
 	s.countCasualties()
 }
@@ -29,8 +29,8 @@ func (s *survey) carryOver() {
 // node does.
 func (s *survey) joined(node *Node) bool {
 	rec := node.On.Record
-	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Again))
-	return s.in.Job.DeletionTimestamp.IsZero() && !s.provenAt.IsZero() && node.Created.After(s.provenAt) && !doneBefore && s.withoutWorkloads(node)
+	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.stableAt.IsZero() && node.Created.After(s.stableAt) && !doneBefore && s.withoutWorkloads(node)
 }
 
 // withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the node
@@ -49,7 +49,7 @@ func (s *survey) advance(p *Plan) {
 	if s.indexOf(s.rollout.Step) < 0 {
 		s.beginStep(0)
 	}
-	for s.provenAt.IsZero() {
+	for s.stableAt.IsZero() {
 		if s.stopped {
 			s.rollout.SoakingSince = metav1.Time{} // nobody watches it
 		}
@@ -58,8 +58,8 @@ func (s *survey) advance(p *Plan) {
 		}
 		switch {
 		case s.current == len(s.steps)-1:
-			s.rollout.ProvenAt = s.now()
-			if len(s.rollout.Casualties) > 0 || s.ceiling < s.current {
+			s.rollout.StableAt = s.now()
+			if len(s.rollout.UnrecordedFailures) > 0 || s.ceiling < s.current {
 				// They hold nothing any more: that is for the next pass, and no event comes of it.
 				p.wake(s.in.Now.Add(time.Second))
 			}
@@ -102,7 +102,7 @@ func (s *survey) passes(p *Plan) bool {
 		case soaks:
 			s.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak, p)
 		case s.waitedForReady(p):
-			s.failNotReady(sick, v1alpha1.ReasonNoProgress, p)
+			s.failNotReady(sick, v1alpha1.ReasonProgressDeadlineExceeded, p)
 		default:
 			s.unwell = p.Nodes[sick[0]].Name
 			return false
@@ -224,7 +224,7 @@ func (s *survey) heldBy(w *work) (reason, message string, until time.Time) {
 	if s.stopped {
 		return v1alpha1.ReasonMaxFailuresExceeded, "the rollout has stopped: " + s.budgetMessage(), until
 	}
-	if !s.provenAt.IsZero() || w.step <= min(s.current, s.ceiling) {
+	if !s.stableAt.IsZero() || w.step <= min(s.current, s.ceiling) {
 		return "", "", until
 	}
 	current, own := &s.steps[s.current], s.steps[w.step].name

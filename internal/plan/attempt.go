@@ -92,7 +92,7 @@ func onRecord(pod *Pod, node *Node) bool {
 
 // isRecorded reports whether the end of the pod is on its node, or was: a pod that is kept for its logs says so itself.
 func (s *survey) isRecorded(pod *Pod, node *Node) bool {
-	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.KeepPodsSeconds > 0)
+	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
 // judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
@@ -100,7 +100,7 @@ func (s *survey) isRecorded(pod *Pod, node *Node) bool {
 // took its node away has failed.
 func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict {
 	if node.lost() {
-		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeLost,
+		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
 			message: "the node was lost during the attempt and did not come back before its deadline"})
 	}
 	if pod.DeleteRequested.IsZero() {
@@ -263,7 +263,7 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 	}
 	prev := node.On.Record
 	if prev != nil {
-		r.Removed = prev.Removed
+		r.RemovedLabels = prev.RemovedLabels
 		r.Cordoned = prev.Cordoned && s.cordonedForUs(node) // until it succeeds
 	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
@@ -291,7 +291,7 @@ func (s *survey) firstStart(node *Node, revision string) time.Time {
 
 // noteDisruption makes of a record that of a disruption, one of several in a row maybe.
 func (s *survey) noteDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
-	r.Again, r.Attempts = s.isAgain(node, pod.Revision), failures
+	r.Rerun, r.Attempts = s.isAgain(node, pod.Revision), failures
 	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
 	prev := node.On.Record
 	if prev == nil || prev.Revision != pod.Revision || prev.Outcome != record.Disrupted {

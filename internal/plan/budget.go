@@ -26,10 +26,10 @@ func (s *survey) countCasualties() {
 	r := &s.rollout
 	if s.retry != "" && r.Retry != s.retry {
 		// Whoever asks for another try has seen them.
-		r.Casualties, r.AtRisk, r.Retry = nil, nil, s.retry
+		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, s.retry
 	}
-	if !s.provenAt.IsZero() {
-		r.Casualties, r.AtRisk = nil, nil
+	if !s.stableAt.IsZero() {
+		r.UnrecordedFailures, r.AtRisk = nil, nil
 		return
 	}
 	if len(r.AtRisk) == 0 {
@@ -44,9 +44,9 @@ func (s *survey) countCasualties() {
 		if machine, there := machines[n.UID]; there && !(onReplace(s.in.Job) && differ(machine, n.MachineID)) {
 			continue
 		}
-		reason := v1alpha1.ReasonDeletedNotReady
+		reason := v1alpha1.ReasonNotReadyNodeDeleted
 		if n.Failed {
-			reason = v1alpha1.ReasonDeletedFailed
+			reason = v1alpha1.ReasonFailedNodeDeleted
 		}
 		s.addCasualty(n.Node, n.UID, reason)
 	}
@@ -54,14 +54,14 @@ func (s *survey) countCasualties() {
 
 func (s *survey) addCasualty(node string, uid types.UID, reason string) {
 	r := &s.rollout
-	if s.isCasualty(uid) || len(r.Casualties) >= maxCasualties {
+	if s.isCasualty(uid) || len(r.UnrecordedFailures) >= maxCasualties {
 		return
 	}
-	r.Casualties = append(r.Casualties, v1alpha1.Casualty{Node: node, UID: uid, Reason: reason, At: s.now()})
+	r.UnrecordedFailures = append(r.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: node, UID: uid, Reason: reason, At: s.now()})
 }
 
 func (s *survey) isCasualty(uid types.UID) bool {
-	return slices.ContainsFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
+	return slices.ContainsFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
 // failInSoak makes a casualty of a node that turned NotReady in the soak of its step, or before it for too long.
@@ -78,7 +78,7 @@ func (s *survey) failCasualty(i int, st *NodeState, reason string) {
 // tellCasualty adds a node to the failures in the status, and returns why it is one.
 func (s *survey) tellCasualty(i int, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
-	if reason == v1alpha1.ReasonNoProgress {
+	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
 		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
 	}
 	f := v1alpha1.NodeFailure{Node: s.work[i].node.Name, Reason: reason, Message: message}
@@ -102,13 +102,13 @@ func (s *survey) countFailed(nodes []NodeState) {
 		}
 	}
 	s.mayFail = mayFail(s.in.Job.Spec.Rollout, matched)
-	s.stopped = s.failed > s.mayFail || len(s.rollout.Casualties) >= maxCasualties
+	s.stopped = s.failed > s.mayFail || len(s.rollout.UnrecordedFailures) >= maxCasualties
 }
 
 // reviewCasualties returns how many of them are gone, or excluded since. One that is still there and done counts as failed;
 // one that is not done any more counts by what becomes of it, since somebody has asked for another run.
 func (s *survey) reviewCasualties(nodes []NodeState) int {
-	if len(s.rollout.Casualties) == 0 {
+	if len(s.rollout.UnrecordedFailures) == 0 {
 		return 0
 	}
 	index := make(map[types.UID]int, len(s.work))
@@ -116,13 +116,13 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 		index[s.work[i].node.UID] = i
 	}
 	gone := 0
-	for k := range s.rollout.Casualties {
-		c := &s.rollout.Casualties[k]
+	for k := range s.rollout.UnrecordedFailures {
+		c := &s.rollout.UnrecordedFailures[k]
 		if i, there := index[c.UID]; isThere(c) && (!there || s.replaced(s.work[i].node)) {
-			c.Reason = v1alpha1.ReasonDeletedNotReady
+			c.Reason = v1alpha1.ReasonNotReadyNodeDeleted
 		}
 	}
-	s.rollout.Casualties = slices.DeleteFunc(s.rollout.Casualties, func(c v1alpha1.Casualty) bool {
+	s.rollout.UnrecordedFailures = slices.DeleteFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
 		i := index[c.UID]
 		switch {
 		case !isThere(&c):
@@ -141,8 +141,8 @@ func (s *survey) reviewCasualties(nodes []NodeState) int {
 }
 
 // isThere reports whether a casualty was a node that is still there, when it was noted.
-func isThere(c *v1alpha1.Casualty) bool {
-	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonNoProgress
+func isThere(c *v1alpha1.UnrecordedFailure) bool {
+	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonProgressDeadlineExceeded
 }
 
 // mayFail is how many of the matched nodes may fail.
@@ -170,7 +170,7 @@ func (s *survey) noteRisks() {
 		before[n.UID] = true
 	}
 	s.rollout.AtRisk = nil
-	if !s.rollout.ProvenAt.IsZero() {
+	if !s.rollout.StableAt.IsZero() {
 		return
 	}
 	var risks []v1alpha1.NodeAtRisk

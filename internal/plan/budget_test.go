@@ -47,8 +47,8 @@ func TestCasualties(t *testing.T) {
 	atRisk := func(name string, failed bool) v1alpha1.NodeAtRisk {
 		return v1alpha1.NodeAtRisk{Node: name, UID: types.UID(name + "-uid"), MachineID: name + "-machine", Failed: failed}
 	}
-	casualty := func(name, reason string) v1alpha1.Casualty {
-		return v1alpha1.Casualty{Node: name, UID: types.UID(name + "-uid"), Reason: reason, At: metav1.Time{Time: now}}
+	casualty := func(name, reason string) v1alpha1.UnrecordedFailure {
+		return v1alpha1.UnrecordedFailure{Node: name, UID: types.UID(name + "-uid"), Reason: reason, At: metav1.Time{Time: now}}
 	}
 	sick := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	going := func(key string) func(*Node) {
@@ -66,8 +66,8 @@ func TestCasualties(t *testing.T) {
 	risks := func(nodes ...v1alpha1.NodeAtRisk) func(*v1alpha1.RolloutStatus) {
 		return func(r *v1alpha1.RolloutStatus) { r.AtRisk = nodes }
 	}
-	casualties := func(nodes ...v1alpha1.Casualty) func(*v1alpha1.RolloutStatus) {
-		return func(r *v1alpha1.RolloutStatus) { r.Casualties = nodes }
+	casualties := func(nodes ...v1alpha1.UnrecordedFailure) func(*v1alpha1.RolloutStatus) {
+		return func(r *v1alpha1.RolloutStatus) { r.UnrecordedFailures = nodes }
 	}
 	tests := map[string]struct {
 		job            *v1alpha1.NodeJob
@@ -101,35 +101,35 @@ func TestCasualties(t *testing.T) {
 			wantCasualties: []string{"a NotReadyInSoak"},
 		},
 		"one that was deleted failed": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a DeletedFailed"},
+			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"one that was deleted not Ready": {
-			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a DeletedNotReady"},
+			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"one that was made anew under the same name": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", func(n *Node) { n.UID = "another" })}, wantCasualties: []string{"a DeletedFailed"},
+			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", func(n *Node) { n.UID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"one that another machine has taken the place of": {
-			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantCasualties: []string{"a DeletedFailed"},
+			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"one that does not say which machine it is": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "" })}, wantAtRisk: []string{"a failed"},
 		},
 		"it counts once": {
-			was:   was(risks(atRisk("a", true)), casualties(casualty("a", v1alpha1.ReasonDeletedFailed))),
-			nodes: []Node{newNode("b")}, wantCasualties: []string{"a DeletedFailed"},
+			was:   was(risks(atRisk("a", true)), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))),
+			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
 		"it is forgotten with another try": {
-			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonDeletedFailed))), nodes: []Node{newNode("b")},
+			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))), nodes: []Node{newNode("b")},
 		},
 		"it is forgotten when the revision is proven": {
-			was: was(provenSince(9), casualties(casualty("a", v1alpha1.ReasonDeletedFailed)), risks(atRisk("c", true))), nodes: []Node{newNode("b", done)},
+			was: was(provenSince(9), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), risks(atRisk("c", true))), nodes: []Node{newNode("b", done)},
 		},
 		"one in a soak that runs again counts by what comes of it": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a"), newNode("b")},
 		},
 		"one in a soak that is deleted": {
-			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a DeletedNotReady"},
+			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
 		"one in a soak that is still there": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a", done), newNode("b")}, wantCasualties: []string{"a NotReadyInSoak"},
@@ -143,7 +143,7 @@ func TestCasualties(t *testing.T) {
 			tt.job.Status.Revision, tt.job.Status.Rollout = rev, tt.was
 			r := Next(see(tt.job, tt.nodes)).Status.Rollout
 			var casualties, atRisk []string
-			for _, c := range r.Casualties {
+			for _, c := range r.UnrecordedFailures {
 				casualties = append(casualties, c.Node+" "+c.Reason)
 			}
 			for _, n := range r.AtRisk {
@@ -177,10 +177,10 @@ func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 		nodes = append(nodes, newNode(fmt.Sprintf("new-%d", i)))
 	}
 	p := Next(see(job, nodes))
-	if len(p.Actions) != 0 || len(p.Status.Rollout.Casualties) != maxCasualties {
-		t.Errorf("%d actions, %d casualties", len(p.Actions), len(p.Status.Rollout.Casualties))
+	if len(p.Actions) != 0 || len(p.Status.Rollout.UnrecordedFailures) != maxCasualties {
+		t.Errorf("%d actions, %d casualties", len(p.Actions), len(p.Status.Rollout.UnrecordedFailures))
 	}
-	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonMaxFailuresExceeded || !strings.Contains(c.Message, "gone-0: DeletedFailed") {
+	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonMaxFailuresExceeded || !strings.Contains(c.Message, "gone-0: FailedNodeDeleted") {
 		t.Errorf("condition %+v", c)
 	}
 }

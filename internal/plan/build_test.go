@@ -89,7 +89,7 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 		for _, change := range changes {
 			change(&r)
 		}
-		if r.Label == "" && (o == record.Succeeded || r.Again) {
+		if r.Label == "" && (o == record.Succeeded || r.Rerun) {
 			r.Label = r.Revision
 		}
 		node.On.Record, node.On.Present = &r, true

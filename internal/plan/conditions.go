@@ -117,8 +117,8 @@ func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState, moving int
 		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0:
 		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.waits(nodes, v1alpha1.ReasonWaitingForBudget) && len(s.stillSetAside()) > 0:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonWaitingForBudget, s.setAsideMessage()}
+	case s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) && len(s.stillSetAside()) > 0:
+		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.setAsideMessage()}
 	}
 	return s.goingOn(n, nodes, moving)
 }
@@ -137,7 +137,7 @@ func (s *survey) stillSetAside() []string {
 // setAsideMessage says that nodes of an earlier failure use up the budget, and what to do.
 func (s *survey) setAsideMessage() string {
 	nodes := s.stillSetAside()
-	return fmt.Sprintf("%d nodes are not Ready or cordoned, and disruption.maxUnavailable allows %d; on %s (%s) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise disruption.maxUnavailable",
+	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; on %s (%s) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
 		s.away, s.mayBeAway, plural(int32(len(nodes))), named(nodes))
 }
 
@@ -167,7 +167,7 @@ func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 // disrupted; "" when none do.
 func heldByOthers(nodes []NodeState) string {
 	var held []string
-	for _, reason := range []string{v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane} {
+	for _, reason := range []string{v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane} {
 		if i := slices.IndexFunc(nodes, func(st NodeState) bool { return st.Reason == reason }); i >= 0 {
 			held = append(held, nodes[i].Name+": "+nodes[i].Message)
 		}
@@ -178,7 +178,7 @@ func heldByOthers(nodes []NodeState) string {
 func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 	why := "spec.suspend"
 	if !s.in.Job.Spec.Suspend {
-		why = "the end of spec.startWithinSeconds"
+		why = "the end of spec.startingDeadlineSeconds"
 	}
 	is := situation{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, nodes)}
 	if n.Running > 0 {
@@ -207,7 +207,7 @@ func movable(nodes []NodeState) int32 {
 		}
 		switch nodes[i].Reason {
 		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded,
-			v1alpha1.ReasonWaitingForBudget, v1alpha1.ReasonWaitingForControlPlane:
+			v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane:
 		default:
 			n++
 		}
@@ -310,7 +310,7 @@ func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
 // stoppedMessage says why the rollout has stopped, and what to do.
 func (s *survey) stoppedMessage() string {
 	text := s.budgetMessage()
-	if len(s.rollout.Casualties) >= maxCasualties {
+	if len(s.rollout.UnrecordedFailures) >= maxCasualties {
 		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxCasualties)
 	}
 	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
@@ -332,7 +332,7 @@ func (s *survey) namedFailures() string {
 		}
 		named = append(named, text)
 	}
-	for _, c := range s.rollout.Casualties {
+	for _, c := range s.rollout.UnrecordedFailures {
 		if len(named) < maxNamed && !isThere(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}

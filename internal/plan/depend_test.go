@@ -55,7 +55,7 @@ func TestDependsOn(t *testing.T) {
 		"which does not matter to it":              {dep(carries(was("gone", "n-boot")), func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), true},
 		"it runs again after a reboot":             {dep(carries(was("n-machine", "before")), onReboot), newNode("n", label("d2")), false},
 		"it does not mind a reboot":                {dep(carries(was("n-machine", "before"))), newNode("n", label("d2")), true},
-		"a further run of it goes on":              {dep(carries(record.Record{Revision: "d2", Outcome: record.Disrupted, Again: true})), newNode("n", label("d2")), false},
+		"a further run of it goes on":              {dep(carries(record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true})), newNode("n", label("d2")), false},
 		"somebody skipped it after it failed":      {dep(carries(record.Record{Revision: "d2", Outcome: record.Failed})), newNode("n", label("d2")), true},
 		"its record is of another revision by now": {dep(carries(record.Record{Revision: "d3", Outcome: record.Disrupted})), newNode("n", label("d2")), true},
 	}

@@ -77,11 +77,11 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it waits for a node that is lost": {
 			node: newNode("n", lost),
-			want: state(Waiting, v1alpha1.ReasonNodeLost, "nothing is heard from the node (Ready=Unknown)", time.Time{}),
+			want: state(Waiting, v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node (Ready=Unknown)", time.Time{}),
 		},
 		"it begins on no node that is being deleted": {
 			node: newNode("n", func(n *Node) { n.Deleting = true }),
-			want: state(Waiting, v1alpha1.ReasonNodeDeleting, "the node is being deleted", time.Time{}),
+			want: state(Waiting, v1alpha1.ReasonNodeTerminating, "the node is being deleted", time.Time{}),
 		},
 		"it waits while it is suspended": {
 			job: newJob(suspend), node: newNode("n"),

@@ -197,11 +197,11 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 	if selector.Matches(labels.Set(node.Labels)) {
 		return true
 	}
-	if rec == nil || len(rec.Removed) == 0 {
+	if rec == nil || len(rec.RemovedLabels) == 0 {
 		return false
 	}
-	had := make(map[string]string, len(node.Labels)+len(rec.Removed))
-	for key, value := range rec.Removed {
+	had := make(map[string]string, len(node.Labels)+len(rec.RemovedLabels))
+	for key, value := range rec.RemovedLabels {
 		if slices.Contains(removeLabels, key) {
 			had[key] = value
 		}
@@ -214,7 +214,7 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 // another run; "" when there is none.
 func (s *survey) relabelled(node *Node) string {
 	for _, key := range s.in.Job.Spec.RemoveLabels {
-		_, was := node.On.Record.Removed[key]
+		_, was := node.On.Record.RemovedLabels[key]
 		if _, is := node.Labels[key]; is && was {
 			return key
 		}
@@ -226,7 +226,7 @@ func (s *survey) relabelled(node *Node) string {
 func (s *survey) removeLabels(node *Node, c *record.Change) {
 	removed := map[string]string{}
 	for _, key := range s.in.Job.Spec.RemoveLabels {
-		if value, ok := c.Record.Removed[key]; ok {
+		if value, ok := c.Record.RemovedLabels[key]; ok {
 			removed[key] = value
 		}
 		if value, ok := node.Labels[key]; ok {
@@ -235,6 +235,6 @@ func (s *survey) removeLabels(node *Node, c *record.Change) {
 		}
 	}
 	if len(removed) > 0 {
-		c.Record.Removed = removed
+		c.Record.RemovedLabels = removed
 	}
 }

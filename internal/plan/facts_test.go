@@ -162,14 +162,14 @@ func TestLabelsThatASuccessTakesOff(t *testing.T) {
 		j.Spec.NodeSelector = stageSelector()
 		j.Spec.NodeSelector.MatchLabels = map[string]string{needs: "setup"}
 	}
-	removed := func(r *record.Record) { r.Removed = map[string]string{needs: "setup"} }
+	removed := func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "setup"} }
 	t.Run("they go with the success, and are remembered", func(t *testing.T) {
 		node := newNode("n", has(needs, "setup", ""))
 		p := Next(see(newJob(job), []Node{node}, newPod(node, exited(0))))
 		if diff := cmp.Diff([]string{"record Succeeded on n: attempts 1, disruptions 0, without " + needs}, told(p)); diff != "" {
 			t.Fatalf("actions (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(map[string]string{needs: "setup"}, p.Actions[0].(Record).Record.Removed); diff != "" {
+		if diff := cmp.Diff(map[string]string{needs: "setup"}, p.Actions[0].(Record).Record.RemovedLabels); diff != "" {
 			t.Errorf("removed (-want +got):\n%s", diff)
 		}
 	})
@@ -180,7 +180,7 @@ func TestLabelsThatASuccessTakesOff(t *testing.T) {
 	}{
 		"a node that had it is one of the NodeJob's still": {job, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Done, Reason: v1alpha1.ReasonDone}},
 		"one that never had it is not":                     {job, newNode("n"), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"nor is one that had another value":                {job, newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Removed = map[string]string{needs: "no"} })), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
+		"nor is one that had another value":                {job, newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "no"} })), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
 		"nor when it is not to be removed any more":        {func(j *v1alpha1.NodeJob) { job(j); j.Spec.RemoveLabels = nil }, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
 		"a failure keeps that in mind":                     {job, newNode("n", recorded(record.Failed, attempts(2), removed)), NodeState{State: Failed, Reason: v1alpha1.ReasonRetriesExhausted}},
 		"setting it again asks for another run":            {job, newNode("n", recorded(record.Succeeded, removed), has(needs, "setup", "")), NodeState{State: Running, Reason: v1alpha1.ReasonStarting}},

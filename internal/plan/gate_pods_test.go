@@ -12,7 +12,7 @@ import (
 // TestANodeThatIsNotSelectedAnymoreIsNotClosed is about a run with a reboot, which goes on after the node's labels have
 // changed. Between two pods of the run the node has no pod.
 func TestANodeThatIsNotSelectedAnymoreIsNotClosed(t *testing.T) {
-	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Disruption.Reboot = v1alpha1.RebootAlways }
+	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways }
 	inOldBoot := func(r *record.Record) { r.Reboot.FromBootID = "n-boot" }
 	noExecute := v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}
 	tests := map[string]struct {

@@ -33,7 +33,7 @@ func (h *history) do(action Action) {
 		}
 	case Release:
 		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {
-			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodVanished, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
+			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodForceDeleted, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
 		}
 		h.release(a.Pod)
 	case Keep:
@@ -169,7 +169,7 @@ func (h *history) mark(a Mark) {
 	if !h.change(node, a.Change) {
 		return
 	}
-	h.untroubled(node.UID, v1alpha1.ReasonRecordRefused)
+	h.untroubled(node.UID, v1alpha1.ReasonRecordRejected)
 	h.say("%s", tell(a))
 	h.checkMark(node, a)
 	if a.Record != nil {

@@ -127,7 +127,7 @@ func (h *history) factEvent(what int, node *Node) {
 	case what == 3 && h.chance(2):
 		h.say("%s is labelled %s", node.Name, needsKey)
 		h.setLabel(node, needsKey, "setup")
-		if rec := node.On.Record; rec != nil && rec.Removed[needsKey] != "" {
+		if rec := node.On.Record; rec != nil && rec.RemovedLabels[needsKey] != "" {
 			h.forgetSuccess(node)
 		}
 	}

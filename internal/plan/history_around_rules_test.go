@@ -39,9 +39,9 @@ func (h *history) isDone(node *Node) bool {
 		return rec == nil || rec.MachineID == node.MachineID
 	}
 	_, needs := node.Labels[needsKey]
-	relabelled := needs && rec.Removed[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
+	relabelled := needs && rec.RemovedLabels[needsKey] != "" && len(h.job.Spec.RemoveLabels) > 0
 	rebooted := h.job.Spec.Rerun.OnReboot && rec.BootID != node.BootID
-	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Again || rec.Outcome == record.Failed) || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
+	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed) || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
 }
 
 // succeededBeside is true for a node that succeeded while a label skipped another revision there.

@@ -113,7 +113,7 @@ func (h *history) rerunMore() {
 }
 
 func (h *history) disruptMore() {
-	d := &h.job.Spec.Disruption
+	d := &h.job.Spec.Maintenance
 	d.Cordon = h.chance(3)
 	if h.chance(3) {
 		d.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(30 + h.more.Int31n(60))}
@@ -121,7 +121,7 @@ func (h *history) disruptMore() {
 	d.Reboot = []v1alpha1.RebootPolicy{"", v1alpha1.RebootAlways, v1alpha1.RebootIfRequested}[h.more.Intn(3)]
 	d.RebootTimeoutSeconds = new(int32(90))
 	if h.chance(2) {
-		d.ReadySeconds = new(h.more.Int31n(20))
+		d.MinReadySeconds = new(h.more.Int31n(20))
 	}
 	if h.chance(2) {
 		d.MaxUnavailable = new(intstr.FromInt32(1 + h.more.Int31n(2)))
@@ -162,9 +162,9 @@ func (h *history) tellMore() string {
 	if spec.Gate != nil {
 		parts = append(parts, fmt.Sprintf("gate %+v", *spec.Gate))
 	}
-	d := &spec.Disruption
+	d := &spec.Maintenance
 	parts = append(parts, fmt.Sprintf("publish %d, remove %v, cordon %v, drain %v, reboot %q, ready %s, maxUnavailable %v, verify %v, onReboot %v, every %d",
-		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, seconds32(d.ReadySeconds, 10), d.MaxUnavailable, spec.Verify != nil,
+		len(spec.Publish), spec.RemoveLabels, d.Cordon, d.Drain != nil, d.Reboot, seconds32(d.MinReadySeconds, 10), d.MaxUnavailable, spec.Verify != nil,
 		spec.Rerun.OnReboot, spec.Rerun.EverySeconds))
 	return strings.Join(parts, ", ")
 }
@@ -223,7 +223,7 @@ func (h *history) needed(node *Node) bool {
 	}
 	_, there := node.Labels[needsKey]
 	rec := node.On.Record
-	return there || rec != nil && rec.Removed[needsKey] != ""
+	return there || rec != nil && rec.RemovedLabels[needsKey] != ""
 }
 
 // addPeers tells the plan of other NodeJobs.

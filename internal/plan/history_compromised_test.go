@@ -103,7 +103,7 @@ func (h *history) isFull(node *Node) bool {
 	full := h.full && h.isBad(node)
 	if full {
 		h.say("%s has no room: too long", node.Name)
-		h.trouble(node.UID, v1alpha1.ReasonRecordRefused, "too long", time.Second, 15*time.Second)
+		h.trouble(node.UID, v1alpha1.ReasonRecordRejected, "too long", time.Second, 15*time.Second)
 	}
 	return full
 }
@@ -181,7 +181,7 @@ func (h *history) isStalled() bool {
 // inNumberedStep is true while the rollout is in a step that is for a number of nodes.
 func (h *history) inNumberedStep() bool {
 	r := h.last.Status.Rollout
-	return r != nil && r.ProvenAt.IsZero() && r.Step == "canary"
+	return r != nil && r.StableAt.IsZero() && r.Step == "canary"
 }
 
 // othersAreDone is true when all other nodes are done, or have failed, or the status says what is missing.

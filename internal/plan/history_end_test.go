@@ -89,7 +89,7 @@ func (h *history) stepIsEmpty() bool {
 // budgetIsUsedUp is true when nodes that were cordoned for earlier failures keep everything from going on.
 func (h *history) budgetIsUsedUp() bool {
 	return slices.ContainsFunc(h.job.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionStalled && c.Reason == v1alpha1.ReasonWaitingForBudget
+		return c.Type == v1alpha1.ConditionStalled && c.Reason == v1alpha1.ReasonMaxUnavailableReached
 	})
 }
 
@@ -106,7 +106,7 @@ func (h *history) checkCordonsAtRest() {
 	if !h.prepares() || h.broken != "" {
 		return
 	}
-	leave := h.job.Spec.OnFailure.Node == "" || h.job.Spec.OnFailure.Node == v1alpha1.FailedNodeLeave
+	leave := h.job.Spec.OnFailure.Node == "" || h.job.Spec.OnFailure.Node == v1alpha1.FailedNodeNone
 	for _, name := range sortedKeys(h.nodes) {
 		node := h.nodes[name]
 		rec := node.On.Record

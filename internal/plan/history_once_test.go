@@ -5,7 +5,7 @@ package plan
 // someOnce has the pods of every fifth history kept for a while, and no others, so that those stay as they are.
 func (h *history) someOnce(seed int64) {
 	if (seed%5+5)%5 == 4 {
-		h.job.Spec.KeepPodsSeconds = 30
+		h.job.Spec.RetainPodsSeconds = 30
 	}
 }
 
@@ -16,8 +16,8 @@ func (h *history) keep(pod Pod) {
 		return
 	}
 	h.checkRelease(pod)
-	if h.job.Spec.KeepPodsSeconds == 0 || !h.job.DeletionTimestamp.IsZero() {
-		h.break_("keepPodsSeconds", "pod %s is kept", pod.Name)
+	if h.job.Spec.RetainPodsSeconds == 0 || !h.job.DeletionTimestamp.IsZero() {
+		h.break_("retainPodsSeconds", "pod %s is kept", pod.Name)
 	}
 	h.say("pod %s is kept", pod.Name)
 	live.Finalized, live.Recorded, live.released = false, true, true

@@ -85,17 +85,17 @@ func (h *history) forgiven() {
 func (h *history) exhausted(node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
-		(node.On.Label != h.rev || rec.Again) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+		(node.On.Label != h.rev || rec.Rerun) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
 // down is true when the node has been lost since an attempt failed there, and none runs there now.
 func (h *history) down(node *Node, pods []Pod) bool {
+	rec := node.On.Record
 	if slices.ContainsFunc(pods, func(p Pod) bool {
-		return p.NodeName == node.Name && h.owed(&p)
+		return p.NodeName == node.Name && h.owed(&p) && (rec == nil || rec.PodUID != p.UID)
 	}) {
 		return false
 	}
-	rec := node.On.Record
 	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
@@ -112,7 +112,7 @@ func (h *history) ran(node *Node, pods []Pod) bool {
 
 // saw notes what a manager has seen, when its status was written.
 func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
-	if h.seenRevision != in.Revision || h.provenAt() != (time.Time{}) {
+	if h.seenRevision != in.Revision || h.stableAt() != (time.Time{}) {
 		h.seenRevision = in.Revision
 		h.forgiven()
 	}
@@ -127,7 +127,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		}
 	}
 	soaks := before.Rollout != nil && before.Revision == in.Revision && before.Rollout.Step == "canary" &&
-		!before.Rollout.SoakingSince.IsZero() && before.Rollout.ProvenAt.IsZero() && before.Rollout.Retry == h.job.Status.Rollout.Retry &&
+		!before.Rollout.SoakingSince.IsZero() && before.Rollout.StableAt.IsZero() && before.Rollout.Retry == h.job.Status.Rollout.Retry &&
 		!h.job.Status.Rollout.SoakingSince.IsZero() && h.onlyCanaries(in)
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
@@ -173,10 +173,10 @@ func (h *history) selected(node *Node) bool {
 	return node.Labels["pool"] == "a" && h.needed(node) && runsScripts(node)
 }
 
-// provenAt is when the revision was proven, by the status.
-func (h *history) provenAt() time.Time {
+// stableAt is when the revision was proven, by the status.
+func (h *history) stableAt() time.Time {
 	if r := h.job.Status.Rollout; r != nil && h.job.Status.Revision == h.rev {
-		return r.ProvenAt.Time
+		return r.StableAt.Time
 	}
 	return time.Time{}
 }
@@ -184,9 +184,9 @@ func (h *history) provenAt() time.Time {
 // exempt is true for a node that takes no slot: it was created after the revision was proven, was never done, and
 // cannot carry workloads. It has been closed by a gate since its creation, or it is not Ready and joins.
 func (h *history) exempt(node *Node) bool {
-	doneBefore := node.On.Label != "" || node.On.Record != nil && (node.On.Record.Outcome == record.Succeeded || node.On.Record.Again)
+	doneBefore := node.On.Label != "" || node.On.Record != nil && (node.On.Record.Outcome == record.Succeeded || node.On.Record.Rerun)
 	empty := !h.ungated[node.UID] || node.Ready != corev1.ConditionTrue && h.now.Before(node.Created.Add(joinTime))
-	return !h.deleting() && !h.provenAt().IsZero() && node.Created.After(h.provenAt()) && !doneBefore && empty
+	return !h.deleting() && !h.stableAt().IsZero() && node.Created.After(h.stableAt()) && !doneBefore && empty
 }
 
 // noteGates notes which nodes can carry workloads: those without a gate. The manager has seen them so.
@@ -228,7 +228,7 @@ func (h *history) soakIsOver() bool {
 func (h *history) replacedAsCanary(uid types.UID) bool {
 	r := h.job.Status.Rollout
 	return r != nil && h.job.Status.Revision == h.rev &&
-		slices.ContainsFunc(r.Casualties, func(c v1alpha1.Casualty) bool { return c.UID == uid })
+		slices.ContainsFunc(r.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
 // everPassed is true when the rollout is past its first step, by the status.

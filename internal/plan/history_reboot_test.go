@@ -16,11 +16,11 @@ import (
 // What must be true of what is done to a node around the task: cordon, drain, reboot.
 
 func (h *history) prepares() bool {
-	return h.job.Spec.Disruption.Cordon || h.job.Spec.Disruption.Drain != nil
+	return h.job.Spec.Maintenance.Cordon || h.job.Spec.Maintenance.Drain != nil
 }
 
 func (h *history) disrupts() bool {
-	reboot := h.job.Spec.Disruption.Reboot
+	reboot := h.job.Spec.Maintenance.Reboot
 	return h.prepares() || reboot == v1alpha1.RebootAlways || reboot == v1alpha1.RebootIfRequested
 }
 
@@ -36,7 +36,7 @@ func (h *history) rebootOverdue(rec *record.Record) bool {
 
 // settledDown is true for a node that is in another boot than the task ran in, and has been Ready long enough.
 func (h *history) settledDown(seen *Node) bool {
-	ready := seconds32(h.job.Spec.Disruption.ReadySeconds, 10)
+	ready := seconds32(h.job.Spec.Maintenance.MinReadySeconds, 10)
 	since := seen.ReadySince
 	if h.with(skewedClocks) {
 		since = h.backAt[seen.BootID].Add(-clockStep - time.Second) // its clock is wrong
@@ -81,8 +81,8 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 		h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") && k != key })
 		delete(h.succeeded, key)
 		h.checkNotDrained(&seen, r)
-		if r.Untried && h.tried[key] {
-			h.break_("truth", "the task has begun on %s, and is to be untried", node.Name)
+		if r.NeverStarted && h.tried[key] {
+			h.break_("truth", "the task has begun on %s, and is to be neverStarted", node.Name)
 		}
 	case was == nil || was.Outcome != record.Rebooting:
 		h.break_("reboot", "%s is recorded on %s, where no run goes on", r.Outcome, node.Name)
@@ -133,7 +133,7 @@ func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 }
 
 func (h *history) checkNotDrained(seen *Node, r *record.Record) {
-	drain := h.job.Spec.Disruption.Drain
+	drain := h.job.Spec.Maintenance.Drain
 	if drain == nil || h.now.Before(r.StartedAt.Add(time.Duration(*drain.TimeoutSeconds)*time.Second)) {
 		h.break_("disruption", "the drain of %s is given up early", seen.Name)
 	}
@@ -216,14 +216,14 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 	switch {
 	case h.prepares() && !node.Unschedulable && !slices.Contains(node.CordonedBy, ownKey):
 		h.break_("disruption", "%s is started and is not cordoned", node.Name)
-	case h.job.Spec.Disruption.Drain != nil && (!looked || len(pods) > 0):
+	case h.job.Spec.Maintenance.Drain != nil && (!looked || len(pods) > 0):
 		h.break_("disruption", "%s is started and is not drained", node.Name)
 	}
 }
 
 // checkAway holds that no more nodes are away by our doing than may be.
 func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
-	if m := in.Job.Spec.Disruption.MaxUnavailable; m != nil {
+	if m := in.Job.Spec.Maintenance.MaxUnavailable; m != nil {
 		limit = m.IntValue()
 	}
 	away, taken := 0, ""
@@ -266,7 +266,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	if _, drained := in.Drains[own.UID]; drained || slices.Contains(own.CordonedBy, ownKey) {
 		return // it had its slot before
 	}
-	if !h.provenAt().IsZero() {
+	if !h.stableAt().IsZero() {
 		return // then nodes may come and go, and run again, for ever
 	}
 	for i := range p.Nodes {

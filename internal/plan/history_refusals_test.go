@@ -186,7 +186,7 @@ func (h *history) untroubled(node types.UID, reasons ...string) {
 // noteEnd notes that the end of an attempt is on record.
 func (h *history) noteEnd(node types.UID, revision, retry string) {
 	h.lastEnds[node] = lastEnd{revision, retry, h.told}
-	h.untroubled(node, v1alpha1.ReasonRecordRefused, v1alpha1.ReasonPodVanished)
+	h.untroubled(node, v1alpha1.ReasonRecordRejected, v1alpha1.ReasonPodForceDeleted)
 }
 
 // begins notes a first attempt on a node without the end of the run before: it may have been removed again and again.
@@ -218,7 +218,7 @@ func (h *history) vanish(before map[string]Pod) {
 		if rec := node.On.Record; rec != nil && (rec.PodUID == pod.UID || rec.Rollback != nil && rec.Rollback.PodUID == pod.UID) {
 			continue
 		}
-		h.trouble(node.UID, v1alpha1.ReasonPodVanished, "pod "+name+" was removed by force", 10*time.Second, 300*time.Second)
+		h.trouble(node.UID, v1alpha1.ReasonPodForceDeleted, "pod "+name+" was removed by force", 10*time.Second, 300*time.Second)
 	}
 }
 

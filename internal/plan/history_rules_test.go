@@ -88,7 +88,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		return // how often it ran there is its own word
 	}
 	bad, successes, others := len(h.harmed), 0, 0
-	if !h.provenAt().IsZero() {
+	if !h.stableAt().IsZero() {
 		bad = 0
 	}
 	for i := range in.Nodes {
@@ -120,7 +120,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			if done {
 				successes++
 			}
-		case h.ran(other, in.Pods) && (!done || rec != nil && (rec.Outcome == record.Succeeded || rec.Again && rec.Outcome != record.Failed)):
+		case h.ran(other, in.Pods) && (!done || rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun && rec.Outcome != record.Failed)):
 			others++
 			if done {
 				successes++
@@ -130,7 +130,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	if bad > mayFail {
 		h.break_("rule 5", "%s is started although %d have failed and %d may (gone: %v, soaked: %v)", node.Name, bad, mayFail, h.harmed, h.soaked)
 	}
-	if !h.provenAt().IsZero() || h.ran(node, in.Pods) {
+	if !h.stableAt().IsZero() || h.ran(node, in.Pods) {
 		return // another try spreads it no further
 	}
 	specs := in.Job.Spec.Rollout.Steps
@@ -253,7 +253,7 @@ func (h *history) checkMark(node *Node, a Mark) {
 			h.break_("onFailure", "%s is cordoned", node.Name)
 		}
 	case v1alpha1.ReasonDraining:
-		undone := h.job.Spec.Rollback == nil || rec.Untried || silent(&seen) || seen.Deleting ||
+		undone := h.job.Spec.Rollback == nil || rec.NeverStarted || silent(&seen) || seen.Deleting ||
 			rec.Rollback != nil && (rec.Rollback.Outcome == record.Succeeded || rec.Rollback.Attempts > *h.job.Spec.Retry.Limit)
 		if policy != v1alpha1.FailedNodeDrain || !h.exhausted(&seen) || !undone {
 			h.break_("onFailure", "the drain of %s begins", node.Name)
@@ -294,7 +294,7 @@ func (h *history) checkCordon(node *Node, c *record.Cordon) {
 func (h *history) checkEvict(a Evict) {
 	node := h.cache.nodes[a.Node]
 	rec := node.On.Record
-	before := h.job.Spec.Disruption.Drain != nil && !h.exhausted(&node) && !h.job.Spec.Suspend && h.selected(&node) &&
+	before := h.job.Spec.Maintenance.Drain != nil && !h.exhausted(&node) && !h.job.Spec.Suspend && h.selected(&node) &&
 		(node.Unschedulable || slices.Contains(node.CordonedBy, ownKey))
 	switch {
 	case before:

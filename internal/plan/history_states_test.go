@@ -97,10 +97,10 @@ func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
 	if after.Rollout == nil || before.Rollout == nil || before.Revision != after.Revision {
 		return
 	}
-	if !before.Rollout.ProvenAt.IsZero() && !before.Rollout.ProvenAt.Equal(&after.Rollout.ProvenAt) {
+	if !before.Rollout.StableAt.IsZero() && !before.Rollout.StableAt.Equal(&after.Rollout.StableAt) {
 		h.break_("status", "a revision is not proven any more")
 	}
-	if len(after.Rollout.Casualties) > mostCasualties || len(after.Rollout.AtRisk) > mostCasualties {
-		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.Casualties), len(after.Rollout.AtRisk))
+	if len(after.Rollout.UnrecordedFailures) > mostCasualties || len(after.Rollout.AtRisk) > mostCasualties {
+		h.break_("status", "%d casualties, %d at risk", len(after.Rollout.UnrecordedFailures), len(after.Rollout.AtRisk))
 	}
 }

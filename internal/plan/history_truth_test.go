@@ -125,7 +125,7 @@ func (h *history) mayFailAtMost(in Input) int {
 
 // atMost is a number of nodes that a step is for, at most: a percentage of those that there are, rounded up.
 func (h *history) atMost(limit *intstr.IntOrString, in Input) int {
-	return stepSize(limit, in, h.selected)
+	return stepSize(limit, in, func(node *Node) bool { return h.selected(node) || h.hadPod(in, node) })
 }
 
 // atLeast is the same at least: nodes that have joined since the step began, and those with a taint, may not be among them.

@@ -96,7 +96,7 @@ func (h *history) checkWish(before, after *Node) {
 	case !asked:
 	case h.deleting() || before.On.Label != wish || wish != h.rev || before.On.Record != nil && before.On.Record.MachineID != after.MachineID:
 		delete(h.skip, after.UID)
-	case before.On.Record != nil && before.On.Record.Revision == wish && (before.On.Record.Outcome == record.Succeeded || before.On.Record.Again):
+	case before.On.Record != nil && before.On.Record.Revision == wish && (before.On.Record.Outcome == record.Succeeded || before.On.Record.Rerun):
 		// A user has had it run again, by taking the label off, and skipped that run: on the node it looks like a further
 		// run, of which a failure takes the label off.
 		delete(h.skip, after.UID)
@@ -151,7 +151,7 @@ func (h *history) allRan() bool {
 	for _, st := range h.last.Nodes {
 		failed[st.Name] = st.State == Failed // until a user asks for another try
 	}
-	return !h.provenAt().IsZero() && !slices.ContainsFunc(names, func(name string) bool {
+	return !h.stableAt().IsZero() && !slices.ContainsFunc(names, func(name string) bool {
 		node := h.nodes[name]
 		return h.selected(node) && !h.isBad(node) && !barred(node) && node.On.Label != h.rev && !failed[name]
 	})

@@ -42,7 +42,7 @@ func (s *survey) letGo() Plan {
 	}
 	for i := range s.in.Nodes {
 		node := &s.in.Nodes[i]
-		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRefused {
+		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
 			s.noteTrouble(node, t)
 			p.wake(t.RetryAt)
 		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
@@ -175,7 +175,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 func (s *survey) undoOn(leaving bool, w *work, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
 	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
-	if rec == nil || rec.Untried || s.replaced(w.node) || s.undoing(rec).done {
+	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.undoing(rec).done {
 		// It never ran here, or on another machine; or it is undone.
 		s.forget(w.node, p)
 		return

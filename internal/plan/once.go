@@ -12,9 +12,9 @@ import (
 
 // What a NodeJob needs that is to run once and then be gone, such as one of "kubectl everynode run".
 
-// closesAt is when spec.startWithinSeconds is over; zero when it never is.
+// closesAt is when spec.startingDeadlineSeconds is over; zero when it never is.
 func (s *survey) closesAt() time.Time {
-	within := s.in.Job.Spec.StartWithinSeconds
+	within := s.in.Job.Spec.StartingDeadlineSeconds
 	if within == nil {
 		return time.Time{}
 	}
@@ -30,12 +30,12 @@ func (s *survey) halted() string {
 	case at.IsZero() || s.in.Now.Before(at):
 		return ""
 	}
-	return "spec.startWithinSeconds is over"
+	return "spec.startingDeadlineSeconds is over"
 }
 
 // keptUntil is until when a pod is kept for its logs, whose end is on that record; zero when it is not.
 func (s *survey) keptUntil(pod *Pod, rec *record.Record) time.Time {
-	keep := s.in.Job.Spec.KeepPodsSeconds
+	keep := s.in.Job.Spec.RetainPodsSeconds
 	if keep == 0 || rec == nil || !pod.ended() || !pod.DeleteRequested.IsZero() || !s.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
@@ -85,7 +85,7 @@ func (s *survey) makeRoom(w *work, st *NodeState, p *Plan) {
 	w.start = nil
 	st.Message = "the pod of an earlier attempt has not left yet"
 	if st.State == Waiting {
-		st.Reason = v1alpha1.ReasonPodLeaving
+		st.Reason = v1alpha1.ReasonPodTerminating
 	}
 }
 

@@ -44,7 +44,7 @@ func TestNamedNodes(t *testing.T) {
 }
 
 func TestStartWithin(t *testing.T) {
-	within := func(j *v1alpha1.NodeJob) { j.Spec.StartWithinSeconds = new(int32(60)) }
+	within := func(j *v1alpha1.NodeJob) { j.Spec.StartingDeadlineSeconds = new(int32(60)) }
 	lost := newNode("lost", func(n *Node) { n.Ready = corev1.ConditionUnknown })
 	running := newNode("running")
 	tests := map[string]struct {
@@ -79,7 +79,7 @@ func TestStartWithin(t *testing.T) {
 }
 
 func TestPodsAreKept(t *testing.T) {
-	keeps := func(j *v1alpha1.NodeJob) { j.Spec.KeepPodsSeconds = 100 }
+	keeps := func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 100 }
 	node := newNode("a")
 	// by is the record of the pod's end, so many seconds ago.
 	by := func(pod Pod, o record.Outcome, seconds int) Node {

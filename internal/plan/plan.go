@@ -105,7 +105,7 @@ type Pod struct {
 	Machine string
 	// Runs is what of the NodeJob it runs.
 	Runs task.Phase
-	// Reboot is disruption.reboot when the pod was made; "" for Never.
+	// Reboot is maintenance.reboot when the pod was made; "" for Never.
 	Reboot   v1alpha1.RebootPolicy
 	Revision string
 	Attempt  int32
@@ -216,7 +216,7 @@ type NodeState struct {
 	Message string
 	// Until is when it changes by itself; zero when that is not known.
 	Until time.Time
-	// Unavailable is true for a node that uses disruption.maxUnavailable.
+	// Unavailable is true for a node that uses maintenance.maxUnavailable.
 	Unavailable bool
 }
 
@@ -252,7 +252,7 @@ type Record struct {
 	Pod Pod
 	// Final is true for a failure after which the attempt's phase is not tried again.
 	Final bool
-	// SetAside is true when the node was set aside for a failure before.
+	// Quarantine is true when the node was set aside for a failure before.
 	SetAside bool
 	// Keep is true when the pod stays there, for its logs.
 	Keep bool
@@ -334,7 +334,7 @@ func Next(in Input) Plan {
 	s.countDrains()
 	s.startWithinLimit(&p)
 	s.noteUnavailable(&p)
-	s.setAside(&p)
+	s.quarantine(&p)
 	s.tend(&p)
 	p.Status = s.status(&p)
 	s.expire(&p)

@@ -56,7 +56,7 @@ func (s *survey) waitingSince(w *work, standing standing, st *NodeState) (time.T
 	case !standing.touched || rec == nil || s.void(rec):
 	case rec.Outcome == record.Disrupted:
 		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case st.State == Waiting && away(st.Reason) && s.provenAt.IsZero():
+	case st.State == Waiting && away(st.Reason) && s.stableAt.IsZero():
 		return s.past(rec.EndedAt()), st.Message
 	}
 	return time.Time{}, ""
@@ -70,7 +70,7 @@ func (s *survey) heldSince(w *work, st *NodeState) (time.Time, string) {
 	if t, ok := s.in.Troubles[w.node.UID]; ok && !t.General {
 		return t.Since, t.Message
 	}
-	if st.Reason == v1alpha1.ReasonPodLeaving {
+	if st.Reason == v1alpha1.ReasonPodTerminating {
 		return w.leavingSince, st.Message
 	}
 	return time.Time{}, ""
@@ -80,12 +80,12 @@ func (s *survey) heldSince(w *work, st *NodeState) (time.Time, string) {
 func (s *survey) failProgress(w *work, why string, st *NodeState) {
 	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", s.progressDeadline()/time.Second, why)
 	w.failed, w.stuck = true, true
-	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonNoProgress, Message: message}
+	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}
 	if rec := w.node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
 	s.failures = append(s.failures, f)
 	if w.start == nil && st.State == Waiting {
-		st.set(Failed, v1alpha1.ReasonNoProgress, message)
+		st.set(Failed, v1alpha1.ReasonProgressDeadlineExceeded, message)
 	}
 }

@@ -39,9 +39,9 @@ func (s *survey) countDrains() {
 	}
 }
 
-// setAside does with failed nodes what onFailure.node says, and gives back the others. Where a node
+// quarantine does with failed nodes what onFailure.node says, and gives back the others. Where a node
 // stands is on the node, so a new manager goes on from there.
-func (s *survey) setAside(p *Plan) {
+func (s *survey) quarantine(p *Plan) {
 	for i := range p.Nodes {
 		if w := &s.work[i]; !w.written {
 			s.setAsideOrGiveBack(w, &p.Nodes[i], p)
@@ -55,7 +55,7 @@ func (s *survey) setAside(p *Plan) {
 
 func (s *survey) setAsideOrGiveBack(w *work, st *NodeState, p *Plan) {
 	policy := s.in.Job.Spec.OnFailure.Node
-	leave := policy == "" || policy == v1alpha1.FailedNodeLeave
+	leave := policy == "" || policy == v1alpha1.FailedNodeNone
 	switch {
 	case w.exhausted && !leave:
 		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)

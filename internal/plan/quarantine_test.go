@@ -283,7 +283,7 @@ func TestDrainStatus(t *testing.T) {
 	if e, ok := p.Actions[0].(Evict); !ok || *e.GracePeriodSeconds != 7 || len(e.Pods) != 4 {
 		t.Errorf("%+v, want the eviction of 4 pods with 7 seconds", p.Actions)
 	}
-	if got := p.Status.Failures[0].SetAside; got != v1alpha1.ReasonDraining {
+	if got := p.Status.Failures[0].Quarantine; got != v1alpha1.ReasonDraining {
 		t.Errorf("set aside: %q", got)
 	}
 }
@@ -332,7 +332,7 @@ func TestRollbackEnds(t *testing.T) {
 			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRolledBack,
 		},
 		"the user has taken the record away meanwhile": {
-			node: newNode("n"), pod: undo(exited(0)), want: []string{"release n-pod"}, wantState: Waiting, wantReason: v1alpha1.ReasonPodLeaving,
+			node: newNode("n"), pod: undo(exited(0)), want: []string{"release n-pod"}, wantState: Waiting, wantReason: v1alpha1.ReasonPodTerminating,
 		},
 		"the revision has changed meanwhile": {
 			node: newNode("n", recorded(record.Failed, attempts(2), func(r *record.Record) { r.Revision = "old" })),
@@ -341,7 +341,7 @@ func TestRollbackEnds(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			policy := v1alpha1.FailedNodeLeave
+			policy := v1alpha1.FailedNodeNone
 			if tt.node.CordonedBy != nil {
 				policy = v1alpha1.FailedNodeDrain
 			}

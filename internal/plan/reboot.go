@@ -17,11 +17,11 @@ import (
 // where it stands is on the node, by the boot ID:
 //
 //	task succeeds ──► Rebooting ──► pod reboots the node ──► another boot ──► Ready for a while ──► verify ──► Succeeded
-//	                      └─────────────── disruption.rebootTimeoutSeconds ──────────────┘
+//	                      └─────────────── maintenance.rebootTimeoutSeconds ──────────────┘
 //
 // The node has its slot all the time.
 
-const defaultReadySeconds = 10
+const defaultMinReadySeconds = 10
 
 // reboots is true when the node is to be rebooted after the task has succeeded in that pod.
 func reboots(pod *Pod) bool {
@@ -50,7 +50,7 @@ func (s *survey) rebooting(pod *Pod, node *Node, r record.Record) record.Record 
 		r.Message = "the node does not report which boot it is in, so nobody could tell that it has rebooted"
 		return r
 	}
-	r.Outcome, r.Again = record.Rebooting, s.isAgain(node, pod.Revision)
+	r.Outcome, r.Rerun = record.Rebooting, s.isAgain(node, pod.Revision)
 	r.Reboot = &record.Reboot{StartedAt: s.now().Time, FromBootID: from}
 	return r
 }
@@ -112,7 +112,7 @@ func (s *survey) givenUp(rec *record.Record) record.Record {
 	if !rec.Reboot.BackAt.IsZero() {
 		what = "the node came back in another boot and did not stay Ready, or was not checked,"
 	}
-	r.Message = fmt.Sprintf("%s within %d s of the end of the task (disruption.rebootTimeoutSeconds)", what, task.Timeout(s.in.Job, task.Reboot)/time.Second)
+	r.Message = fmt.Sprintf("%s within %d s of the end of the task (maintenance.rebootTimeoutSeconds)", what, task.Timeout(s.in.Job, task.Reboot)/time.Second)
 	r.Reboot = nil
 	return r
 }
@@ -150,7 +150,7 @@ func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
 
 // completed is the record of a run with a reboot that has succeeded in this boot.
 func (s *survey) completed(r record.Record, boot, message string) record.Record {
-	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Again = record.Succeeded, boot, nil, 0, false
+	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Rerun = record.Succeeded, boot, nil, 0, false
 	r.Message = firstOf(message, r.Message)
 	return r
 }
@@ -200,7 +200,7 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	case !isReady:
 		return
 	}
-	seconds := valueOr(s.in.Job.Spec.Disruption.ReadySeconds, defaultReadySeconds)
+	seconds := valueOr(s.in.Job.Spec.Maintenance.MinReadySeconds, defaultMinReadySeconds)
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case s.in.Now.Before(until):

@@ -16,7 +16,7 @@ import (
 // rebootingAs gives a NodeJob a policy, 300 seconds for a reboot and 20 for the node to be Ready.
 func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
-		j.Spec.Disruption = v1alpha1.DisruptionSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(300)), ReadySeconds: new(int32(20))}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(300)), MinReadySeconds: new(int32(20))}
 	}
 }
 
@@ -127,11 +127,11 @@ func TestReboot(t *testing.T) {
 		},
 		"it is not back in time": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
 		"and its pod has not ended": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
 		"it is back, and its pod is let go": {
 			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
@@ -170,10 +170,10 @@ func TestReboot(t *testing.T) {
 		},
 		"it does not stay Ready in time": {
 			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
-			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (disruption.rebootTimeoutSeconds)"},
+			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
 		"the check of a run that somebody has taken off the node is let go": {
-			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodLeaving, want: []string{"release n-pod"},
+			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodTerminating, want: []string{"release n-pod"},
 		},
 	}
 	for name, tt := range tests {

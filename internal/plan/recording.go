@@ -60,7 +60,7 @@ func (s *survey) dropsLabel(node *Node, r *record.Record) bool {
 		if s.replaced(node) {
 			return true
 		}
-		return !s.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Again)
+		return !s.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
 	case record.Disrupted, record.Rebooting:
 	}
 	return s.replaced(node)

@@ -79,7 +79,7 @@ func (s *survey) doneBesideSkip(node *Node) bool {
 
 // goesOnAgain is true for a further run that has not ended: the label is that of the run before. A failure takes the
 // label off, so one that is there after it is somebody's, who skips the node.
-func goesOnAgain(rec *record.Record) bool { return rec.Again && rec.Outcome != record.Failed }
+func goesOnAgain(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
 
 // runAgain says why and when a node that is done runs the task again without a change of it.
 func (s *survey) runAgain(node *Node, was *standing) {
@@ -122,7 +122,7 @@ func (s *survey) nextDue(node *Node, finished time.Time) time.Time {
 // rerun.onChange false, with any.
 func (s *survey) isAgain(node *Node, revision string) bool {
 	rec := node.On.Record
-	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Again || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.

@@ -177,7 +177,7 @@ func TestRunsAgain(t *testing.T) {
 		return func(r *record.Record) { r.FinishedAt = now.Add(-ago) }
 	}
 	rebooted := func(r *record.Record) { r.BootID = "before" }
-	again := func(r *record.Record) { r.Again = true }
+	again := func(r *record.Record) { r.Rerun = true }
 	tests := map[string]struct {
 		job  []func(*v1alpha1.NodeJob)
 		node Node
@@ -221,8 +221,8 @@ func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			a := Next(see(newJob(), []Node{node}, newPod(node, tt.pod))).Actions[0].(Record)
-			if a.Record.Again != tt.again || a.DropLabel != tt.dropLabel {
-				t.Errorf("again %v, the label is dropped %v; want %v and %v", a.Record.Again, a.DropLabel, tt.again, tt.dropLabel)
+			if a.Record.Rerun != tt.again || a.DropLabel != tt.dropLabel {
+				t.Errorf("again %v, the label is dropped %v; want %v and %v", a.Record.Rerun, a.DropLabel, tt.again, tt.dropLabel)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ func (s *survey) settleFailed(leaving bool, w *work, st *NodeState) {
 	w.failed, w.exhausted = true, true
 	f := s.failureOf(w.node, false)
 	st.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
-	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.Untried {
+	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
 		w.settled = true
 	} else {
 		s.settleRollback(leaving, w, st)

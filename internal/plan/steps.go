@@ -173,7 +173,7 @@ func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
 }
 
 // claim orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
-// taken away beside it: disruption.maxUnavailable may not allow both, and then nothing would ever go on.
+// taken away beside it: maintenance.maxUnavailable may not allow both, and then nothing would ever go on.
 func (s *survey) claim(i int, nodes []NodeState) int {
 	switch {
 	case s.countsAsDone(i, nodes) || !s.disrupts():
@@ -192,7 +192,7 @@ func startable(st *NodeState) bool {
 // away is true for the reasons of nodes that cannot run a task, and may never again.
 func away(reason string) bool {
 	switch reason {
-	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting:
+	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating:
 		return true
 	}
 	return false

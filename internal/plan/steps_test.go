@@ -308,7 +308,7 @@ func TestAdvance(t *testing.T) {
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
 		"one that was disrupted in a further run does not, either": {
-			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Again = true }), labelled(rev)), z},
+			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Rerun = true }), labelled(rev)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
 		"the revision is proven although a node is always due": {
@@ -344,8 +344,8 @@ func TestAdvance(t *testing.T) {
 			job.Status.Revision, job.Status.Rollout = rev, tt.was
 			p := Next(see(job, tt.nodes))
 			r := p.Status.Rollout
-			if r.Step != tt.wantStep || !r.SoakingSince.IsZero() != tt.wantSoak || !r.ProvenAt.IsZero() != tt.wantProof {
-				t.Errorf("step %q, soaking since %v, proven at %v", r.Step, r.SoakingSince, r.ProvenAt)
+			if r.Step != tt.wantStep || !r.SoakingSince.IsZero() != tt.wantSoak || !r.StableAt.IsZero() != tt.wantProof {
+				t.Errorf("step %q, soaking since %v, proven at %v", r.Step, r.SoakingSince, r.StableAt)
 			}
 			got := p.Nodes[len(p.Nodes)-1]
 			if got.Reason != tt.wantReason || got.Message != tt.wantMessage || !got.Until.Equal(tt.wantUntil) {
@@ -373,7 +373,7 @@ func everySeconds(seconds int32) func(*v1alpha1.NodeJob) {
 func oneAtOnce(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) }
 
 func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
-	return func(r *v1alpha1.RolloutStatus) { r.ProvenAt = metav1.Time{Time: ago(seconds)} }
+	return func(r *v1alpha1.RolloutStatus) { r.StableAt = metav1.Time{Time: ago(seconds)} }
 }
 
 // The choice of canaries does not wander: whoever joins or leaves, it is the same ones as long as they

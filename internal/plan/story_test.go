@@ -51,7 +51,7 @@ func TestFiveHundredNodes(t *testing.T) {
 		t.Errorf("%d attempts, want %d", rollout.starts, wantStarts)
 	}
 	wantRecords := map[string]int{
-		"Succeeded": 494, "Failed TaskFailed": 10 + 3*5, "Disrupted Disrupted": 5, "Failed NodeLost": 2,
+		"Succeeded": 494, "Failed TaskFailed": 10 + 3*5, "Disrupted Disrupted": 5, "Failed NodeUnreachable": 2,
 	}
 	if diff := cmp.Diff(wantRecords, rollout.records); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -65,7 +65,7 @@ func TestFiveHundredNodes(t *testing.T) {
 		named = append(named, fmt.Sprintf("%s %s %d %v", f.Node, f.Reason, f.Attempts, f.Retrying))
 	}
 	wantNamed := []string{
-		"n001 TaskFailed 3 false", "n003 NodeLost 1 false", "n101 TaskFailed 3 false", "n201 TaskFailed 3 false", "n301 TaskFailed 3 false", "n401 TaskFailed 3 false",
+		"n001 TaskFailed 3 false", "n003 NodeUnreachable 1 false", "n101 TaskFailed 3 false", "n201 TaskFailed 3 false", "n301 TaskFailed 3 false", "n401 TaskFailed 3 false",
 	}
 	if diff := cmp.Diff(wantNamed, named); diff != "" {
 		t.Errorf("failures (-want +got):\n%s", diff)

@@ -113,7 +113,7 @@ func (s *survey) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 		Reason:     outcome.Clean(r.Reason, 128),
 		Message:    outcome.Clean(r.Message, maxFailureMessage),
 		FinishedAt: metav1.NewTime(r.FinishedAt),
-		SetAside:   s.setAsideState(node),
+		Quarantine: s.setAsideState(node),
 	}
 }
 

@@ -103,7 +103,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"a canary that failed its soak is named also when it is tainted to be removed": {func() Input {
 			job := reached("first", time.Time{}, inSteps(soaked, rest), everySeconds(60))
-			job.Status.Rollout.Casualties = []v1alpha1.Casualty{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
+			job.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
 			a := due("a")
 			a.Taints = []corev1.Taint{busy}
 			return see(job, []Node{a, newNode("b")})
@@ -130,7 +130,7 @@ func TestConditions(t *testing.T) {
 			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}), []string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
-				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: DeletedNotReady). " + remedy,
+				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + remedy,
 			},
 		},
 		"none has failed to be rolled back": {see(newJob(withRollback), []Node{done("a")}), []string{
@@ -177,11 +177,11 @@ func TestConditions(t *testing.T) {
 		}},
 		"a node was lost and nothing else is known of it": {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
-				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeLost, "", nil
+				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeUnreachable, "", nil
 			}))}), []string{
 				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
-				"Stalled=True NodesFailed: 1 node failed (a: NodeLost). " +
+				"Stalled=True NodesFailed: 1 node failed (a: NodeUnreachable). " +
 					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
@@ -243,8 +243,8 @@ func TestConditions(t *testing.T) {
 		},
 		"a lost node does not hide that others failed": {
 			see(newJob(), []Node{failed("a"), newNode("b", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
-				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
-				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeLost (b)",
+				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
+				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Stalled=True NodesFailed: 1 node failed (a: TaskFailed, exit code 3: no space left). " +
 					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},

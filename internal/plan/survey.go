@@ -34,8 +34,8 @@ type survey struct {
 	work []work
 	// rollout is how far the revision has come, as this pass finds it.
 	rollout v1alpha1.RolloutStatus
-	// provenAt is when the revision was proven, by the status that was seen: zero when it was not.
-	provenAt time.Time
+	// stableAt is when the revision was proven, by the status that was seen: zero when it was not.
+	stableAt time.Time
 	// current and ceiling are indexes into steps.
 	current, ceiling int
 	// unwell is a node that must become Ready for the soak of the current step to begin.
@@ -145,7 +145,7 @@ func newSurvey(in Input) *survey {
 	for _, drain := range []struct {
 		field string
 		spec  *v1alpha1.DrainSpec
-	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.disruption.drain", in.Job.Spec.Disruption.Drain}} {
+	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.maintenance.drain", in.Job.Spec.Maintenance.Drain}} {
 		if drain.spec != nil {
 			s.selectorOf(drain.spec.PodSelector, drain.field+".podSelector")
 		}
@@ -248,7 +248,7 @@ func (s *survey) notePod(w *work, pod *Pod, v verdict, st *NodeState) {
 // writeEnd records the end of an attempt. Where the API server does not let the manager do so, it is tried from time to time,
 // and does not count as progress.
 func (s *survey) writeEnd(w *work, pod *Pod, v *verdict, st *NodeState, p *Plan) {
-	if t, ok := s.in.Troubles[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRefused {
+	if t, ok := s.in.Troubles[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
 		v.message = t.Message
 		s.unrecorded(w, pod, &t, st, p)
 		if s.in.Now.Before(t.RetryAt) {
@@ -313,7 +313,7 @@ func (s *survey) settleIdle(leaving bool, standing standing, w *work, st *NodeSt
 	case standing.failures > 0 && node.lost():
 		// The task may be what has taken the node away: until it is back it counts.
 		w.failed = true
-		st.set(Failed, v1alpha1.ReasonNodeLost, "nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back")
+		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back")
 		s.failures = append(s.failures, s.failureOf(node, false))
 		return
 	}
@@ -359,7 +359,7 @@ func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore 
 	case reason != "":
 		st.set(Waiting, reason, message)
 	case leaving:
-		st.set(Waiting, v1alpha1.ReasonPodLeaving, "the pod of an earlier attempt has not left yet")
+		st.set(Waiting, v1alpha1.ReasonPodTerminating, "the pod of an earlier attempt has not left yet")
 	case s.halted() != "" && s.in.Job.DeletionTimestamp.IsZero():
 		st.set(Waiting, v1alpha1.ReasonSuspended, s.halted())
 	case o != nil && (o.RetryAt.IsZero() || s.in.Now.Before(o.RetryAt)):
@@ -384,11 +384,11 @@ func (s *survey) mustWait(phase task.Phase, node *Node, leaving bool, notBefore 
 func absence(node *Node) (reason, message string) {
 	switch {
 	case node.Deleting:
-		return v1alpha1.ReasonNodeDeleting, "the node is being deleted"
+		return v1alpha1.ReasonNodeTerminating, "the node is being deleted"
 	case node.Ready == "":
 		return v1alpha1.ReasonNotReported, "the node has not reported its state yet"
 	case node.lost():
-		return v1alpha1.ReasonNodeLost, "nothing is heard from the node (Ready=Unknown)"
+		return v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node (Ready=Unknown)"
 	}
 	return "", ""
 }

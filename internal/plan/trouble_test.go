@@ -55,12 +55,12 @@ func TestTroubleOnANode(t *testing.T) {
 		"after the progress deadline it counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
 			in:     func(in *Input) { in.Troubles = nameTaken(3600, 5) },
-			reason: v1alpha1.ReasonNoProgress, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NoProgress: no progress for 3600 s",
+			reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s",
 		},
 		"and another takes its place, where one may fail": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
 			in:   func(in *Input) { in.Troubles = nameTaken(3600, 5) },
-			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonNoProgress,
+			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
 		"it loses its place also when it is prepared": {
 			change: []func(*v1alpha1.NodeJob){cordoning, oneAtOnce}, nodes: []Node{newNode("a", cordonedBy(jobKey)), newNode("b", byHand)},
@@ -100,13 +100,13 @@ func TestTroubleOnANode(t *testing.T) {
 		"and stops a rollout in which none may fail": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
 			nodes:  []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) })), newNode("b")},
-			in:     func(*Input) {}, reason: v1alpha1.ReasonMaxFailuresExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NoProgress: no progress for 3600 s (rollout.progressDeadlineSeconds): 40 attempts in a row were disrupted",
+			in:     func(*Input) {}, reason: v1alpha1.ReasonMaxFailuresExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s (rollout.progressDeadlineSeconds): 40 attempts in a row were disrupted",
 		},
 		"a canary that was lost after a disruption counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
 			nodes: []Node{newNode("a", made(9000), func(n *Node) { n.Ready = corev1.ConditionUnknown },
 				recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(4000), ago(4000) })), newNode("b")},
-			in: func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonNoProgress,
+			in: func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
 	}
 	for name, tt := range tests {
@@ -130,7 +130,7 @@ func TestTroubleOnANode(t *testing.T) {
 // The end of an attempt that cannot be recorded keeps its slot, but not forever.
 func TestAnEndThatCannotBeRecorded(t *testing.T) {
 	cannot := func(since int) map[types.UID]Trouble {
-		return map[types.UID]Trouble{"a-uid": {Reason: v1alpha1.ReasonRecordRefused, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)}}
+		return map[types.UID]Trouble{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)}}
 	}
 	nodes := []Node{newNode("a"), newNode("b")}
 	for name, tt := range map[string]struct {
@@ -139,7 +139,7 @@ func TestAnEndThatCannotBeRecorded(t *testing.T) {
 		reason  string
 	}{
 		"it holds its slot":           {created: 600, reason: v1alpha1.ReasonRunning},
-		"until the progress deadline": {created: 4000, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonNoProgress},
+		"until the progress deadline": {created: 4000, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(oneAtOnce, mayFailNodes(1)), nodes, newPod(nodes[0], exited(0), func(p *Pod) { p.Created = ago(tt.created) }))
@@ -166,10 +166,10 @@ func TestASoakThatDoesNotBegin(t *testing.T) {
 		t.Errorf("it waits since %v, wakes at %v, and does %v", p.Status.Rollout.WaitingForReadySince, p.WakeAt, told(p))
 	}
 	p := next(ago(3600))
-	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(p)); diff != "" || p.Nodes[0].Reason != v1alpha1.ReasonNoProgress {
+	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(p)); diff != "" || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 		t.Errorf("a is %+v; actions (-want +got):\n%s", p.Nodes[0], diff)
 	}
-	if c := p.Status.Rollout.Casualties; len(c) != 1 || c[0].Reason != v1alpha1.ReasonNoProgress {
+	if c := p.Status.Rollout.UnrecordedFailures; len(c) != 1 || c[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 		t.Errorf("casualties %+v, want a", c)
 	}
 }

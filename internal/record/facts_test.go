@@ -193,7 +193,7 @@ func TestRebootsOnRecord(t *testing.T) {
 		r := whole()
 		r.Outcome, r.Rollback, r.Drain = Rebooting, nil, nil
 		r.Reboot = &Reboot{StartedAt: began, FromBootID: "boot", BackAt: began.Add(time.Minute)}
-		r.Again, r.Untried, r.Removed = true, true, map[string]string{"example.com/needs": "setup", "plain": ""}
+		r.Rerun, r.NeverStarted, r.RemovedLabels = true, true, map[string]string{"example.com/needs": "setup", "plain": ""}
 		if change != nil {
 			change(&r)
 		}
@@ -214,7 +214,7 @@ func TestRebootsOnRecord(t *testing.T) {
 			removed[strings.Repeat(string(c), 60)+"."+strings.Repeat("d", 60)+"."+strings.Repeat("d", 60)+"/"+strings.Repeat("n", 63)] = strings.Repeat("v", 63)
 		}
 		r := reboots(func(r *Record) {
-			r.Removed, r.Results = removed, map[string]string{"quotes": strings.Repeat(`"`, 256)}
+			r.RemovedLabels, r.Results = removed, map[string]string{"quotes": strings.Repeat(`"`, 256)}
 			r.Message = strings.Repeat(`"`, 4096)
 			for i := range 31 {
 				r.Results[string(rune('a'+i%26))+strings.Repeat("k", i)] = strings.Repeat(`"`, 50)
@@ -228,8 +228,8 @@ func TestRebootsOnRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(r.Reboot, got.Reboot); diff != "" || !maps.Equal(removed, got.Removed) || !got.Again || !got.Untried {
-			t.Errorf("reboot (-want +got):\n%s\nremoved %v, again %v, untried %v", diff, got.Removed, got.Again, got.Untried)
+		if diff := cmp.Diff(r.Reboot, got.Reboot); diff != "" || !maps.Equal(removed, got.RemovedLabels) || !got.Rerun || !got.NeverStarted {
+			t.Errorf("reboot (-want +got):\n%s\nremoved %v, again %v, neverStarted %v", diff, got.RemovedLabels, got.Rerun, got.NeverStarted)
 		}
 	})
 	for name, tt := range map[string]struct {
@@ -237,13 +237,13 @@ func TestRebootsOnRecord(t *testing.T) {
 		want   func(*Record)
 	}{
 		"labels that are none are dropped": {
-			func(r *Record) { r.Removed = map[string]string{"a b": "x", "a": "b c", "ok": "yes"} },
-			func(r *Record) { r.Removed = map[string]string{"ok": "yes"} },
+			func(r *Record) { r.RemovedLabels = map[string]string{"a b": "x", "a": "b c", "ok": "yes"} },
+			func(r *Record) { r.RemovedLabels = map[string]string{"ok": "yes"} },
 		},
 		"of too many the first stay": {
-			func(r *Record) { r.Removed = labelsOf("abcdefghijkl") }, func(r *Record) { r.Removed = labelsOf("abcdefgh") },
+			func(r *Record) { r.RemovedLabels = labelsOf("abcdefghijkl") }, func(r *Record) { r.RemovedLabels = labelsOf("abcdefgh") },
 		},
-		"none of them is none": {func(r *Record) { r.Removed = map[string]string{"a b": ""} }, func(r *Record) { r.Removed = nil }},
+		"none of them is none": {func(r *Record) { r.RemovedLabels = map[string]string{"a b": ""} }, func(r *Record) { r.RemovedLabels = nil }},
 		"a boot ID is bounded": {
 			func(r *Record) { r.Reboot.FromBootID = strings.Repeat("b", 1000) }, func(r *Record) { r.Reboot.FromBootID = "…" + strings.Repeat("b", 125) },
 		},
@@ -264,8 +264,8 @@ func TestRebootsOnRecord(t *testing.T) {
 		"a reboot from no boot":         `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"2026-03-01T12:00:00Z"}}`,
 		"a rollback that reboots":       `{"revision":"r","outcome":"Failed","attempts":1,"rollback":{"outcome":"Rebooting","attempts":1}}`,
 		"a time that is none":           `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"soon","fromBootID":"b"}}`,
-		"labels that are not a map":     `{"revision":"r","outcome":"Failed","attempts":1,"removed":["a"]}`,
-		"again, which is true or false": `{"revision":"r","outcome":"Failed","attempts":1,"again":"yes"}`,
+		"labels that are not a map":     `{"revision":"r","outcome":"Failed","attempts":1,"removedLabels":["a"]}`,
+		"rerun, which is true or false": `{"revision":"r","outcome":"Failed","attempts":1,"rerun":"yes"}`,
 	} {
 		t.Run(name+" is no record", func(t *testing.T) {
 			if r, err := Decode(value); err == nil {

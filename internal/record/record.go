@@ -82,17 +82,17 @@ type Record struct {
 	// Retry is the hash of the NodeJob's retry annotation that the attempt ran under, "" when there was
 	// none. Failures under another one do not count any more.
 	Retry string `json:"retry,omitempty"`
-	// Again is true for a run on a node that was done with this revision already, as after a reboot: the label is
+	// Rerun is true for a run on a node that was done with this revision already, as after a reboot: the label is
 	// that of the run before.
-	Again bool `json:"again,omitempty"`
+	Rerun bool `json:"rerun,omitempty"`
 	// Label is the label that the manager has left on the node with this record. A label that differs is the user's.
 	Label string `json:"label,omitempty"`
-	// Untried is true for failures none of which has got as far as the task: there is nothing to be rolled back.
-	Untried bool `json:"untried,omitempty"`
+	// NeverStarted is true for failures none of which has got as far as the task: there is nothing to be rolled back.
+	NeverStarted bool `json:"neverStarted,omitempty"`
 	// Reboot is how far the reboot is that belongs to the run; nil when there is none.
 	Reboot *Reboot `json:"reboot,omitempty"`
-	// Removed are the labels that the success has taken off the node, with their values.
-	Removed map[string]string `json:"removed,omitempty"`
+	// RemovedLabels are the labels that the success has taken off the node, with their values.
+	RemovedLabels map[string]string `json:"removedLabels,omitempty"`
 	// Rollback is how the rollback ended; nil when none has.
 	Rollback *Rollback `json:"rollback,omitempty"`
 	// Cordoned is true once the node was cordoned for this failure. Somebody who uncordons it after that is
@@ -228,7 +228,7 @@ func (r Record) bounded() Record {
 		b.Reason, b.Message = outcome.Clean(b.Reason, 128), outcome.Clean(b.Message, maxRollbackMessage)
 		r.Rollback = &b
 	}
-	r.Removed = boundedRemoved(r.Removed)
+	r.RemovedLabels = boundedRemoved(r.RemovedLabels)
 	if r.Reboot != nil {
 		b := *r.Reboot
 		b.StartedAt, b.BackAt, b.ReadySince = wholeSeconds(b.StartedAt), wholeSeconds(b.BackAt), wholeSeconds(b.ReadySince)
@@ -268,7 +268,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Again: r.Again, Label: r.Label, Untried: r.Untried, Reboot: r.Reboot, Removed: r.Removed,
+		Rerun: r.Rerun, Label: r.Label, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

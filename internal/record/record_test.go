@@ -327,7 +327,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"revision":"r","outcome":"Disrupted","disruptions":2147483647,"message":"\u001b\ud800"}`)
 	f.Add(`{"revision":"r","outcome":"Failed","results":{"a":"<<<"},"finishedAt":"9999-12-31T23:59:59-23:59"}`)
 	f.Add(`{"REVISION":"r","outcome":"Failed","revision":null}`)
-	f.Add(`{"revision":"r","outcome":"Rebooting","reboot":{"startedAt":"0001-01-01T00:00:00Z","fromBootID":"\u202e"},"removed":{"a":"b","":""}}`)
+	f.Add(`{"revision":"r","outcome":"Rebooting","reboot":{"startedAt":"0001-01-01T00:00:00Z","fromBootID":"\u202e"},"removedLabels":{"a":"b","":""}}`)
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := Decode(value)
 		if err != nil {

@@ -17,7 +17,7 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 	src := Source{Script: "task $A", Verify: "verify", Rollback: "undo"}
 	rebootAs := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
-			j.Spec.Disruption = v1alpha1.DisruptionSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(77))}
+			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: policy, RebootTimeoutSeconds: new(int32(77))}
 		}
 	}
 	results := &record.Record{Results: map[string]string{"kernel": "6.8"}}
@@ -77,7 +77,7 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 // A template runs the task itself; what goes around it is the runner's.
 func TestTheRunnerRebootsForATemplate(t *testing.T) {
 	job := templateJob()
-	job.Spec.Disruption.Reboot = v1alpha1.RebootAlways
+	job.Spec.Maintenance.Reboot = v1alpha1.RebootAlways
 	a := attempt()
 	if got := Pod(job, Source{}, a, options); got.Annotations[v1alpha1.RebootAnnotation] != "Always" || got.Spec.Containers[0].Image == options.RunnerImage {
 		t.Errorf("the task runs %s, with %q as its policy", got.Spec.Containers[0].Image, got.Annotations[v1alpha1.RebootAnnotation])

@@ -27,7 +27,7 @@ const (
 	// DefaultTimeoutSeconds is task.timeoutSeconds when omitted.
 	DefaultTimeoutSeconds = 600
 
-	// DefaultRebootTimeoutSeconds is disruption.rebootTimeoutSeconds when omitted.
+	// DefaultRebootTimeoutSeconds is maintenance.rebootTimeoutSeconds when omitted.
 	DefaultRebootTimeoutSeconds = 900
 
 	// KubeletSlack is how long after the attempt's time limit the kubelet itself ends the pod. It is
@@ -110,7 +110,7 @@ func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 	seconds, otherwise := job.Spec.Task.TimeoutSeconds, int32(DefaultTimeoutSeconds)
 	switch {
 	case phase == Reboot:
-		seconds, otherwise = job.Spec.Disruption.RebootTimeoutSeconds, DefaultRebootTimeoutSeconds
+		seconds, otherwise = job.Spec.Maintenance.RebootTimeoutSeconds, DefaultRebootTimeoutSeconds
 	case phase == Rollback && job.Spec.Rollback != nil:
 		seconds = job.Spec.Rollback.TimeoutSeconds
 	case phase == Rollback:
@@ -271,12 +271,12 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	}
 }
 
-// RebootPolicy is disruption.reboot of a NodeJob.
+// RebootPolicy is maintenance.reboot of a NodeJob.
 func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
-	if job.Spec.Disruption.Reboot == "" {
+	if job.Spec.Maintenance.Reboot == "" {
 		return v1alpha1.RebootNever
 	}
-	return job.Spec.Disruption.Reboot
+	return job.Spec.Maintenance.Reboot
 }
 
 // scriptEnv is the runner's contract (docs/runner.md).

@@ -59,7 +59,7 @@ func TestRevision(t *testing.T) {
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeNames = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
-			s.TTLSecondsAfterFinished, s.StartWithinSeconds, s.KeepPodsSeconds = &seconds, &seconds, 5
+			s.TTLSecondsAfterFinished, s.StartingDeadlineSeconds, s.RetainPodsSeconds = &seconds, &seconds, 5
 		}, false},
 		"the time limit does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.TimeoutSeconds = &seconds }, false},
 		"resources do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {

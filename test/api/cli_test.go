@@ -377,7 +377,7 @@ spec:
   rollout:
     promoteTo: canary
     steps: [{name: canary, nodes: 1, soakSeconds: 600}, {name: all}]
-  disruption: {reboot: Always, drain: {}}
+  maintenance: {reboot: Always, drain: {}}
 ---
 apiVersion: v1
 kind: Service

@@ -23,7 +23,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	g.cordon("explained-1", true)
 	g.evicted("explained-1")
 	g.cordon("explained-2", true)
-	g.held("explained-2", v1alpha1.ReasonTooManyAway)
+	g.held("explained-2", v1alpha1.ReasonMaxUnavailableReached)
 
 	config := g.kubeconfigOf(viewer(t)...)
 	got := g.everynode(config, "explain", "explained-2")
@@ -42,18 +42,18 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	w.node("budget-2")
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "budget-1"}}, mergePatch(`{"spec":{"unschedulable":true}}`)))
 	w.job("held", func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, MaxUnavailable: number(1)}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MaxUnavailable: number(1)}
 		s.Rollout.MaxConcurrent = percent("100%")
 	})
 	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing holds its turn up
 	w.done("held", "budget-1")
 	config := w.kubeconfigOf(viewer(t)...)
 	got := w.everynode(config, "explain", "held", "budget-2")
-	wantTold(t, "explain", told{0, `NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and disruption.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
+	wantTold(t, "explain", told{0, `NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and maintenance.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
 
-State     Waiting, WaitingForBudget, step all
+State     Waiting, MaxUnavailableReached, step all
 Budget    budget-1: it is cordoned, and not by Everynode
-Next      it starts automatically when fewer nodes are unavailable. What may help: kubectl uncordon budget-1, when its maintenance is over; a higher spec.disruption.maxUnavailable
+Next      it starts automatically when fewer nodes are unavailable. What may help: kubectl uncordon budget-1, when its maintenance is over; a higher spec.maintenance.maxUnavailable
 `, ""}, got)
 }
 

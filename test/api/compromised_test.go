@@ -66,7 +66,7 @@ func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NodeJobSpec){
 		"the check after a reboot": func(s *v1alpha1.NodeJobSpec) {
 			s.Verify = &v1alpha1.VerifySpec{Script: "check"}
-			s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(0))}
+			s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}
 		},
 		"the rollback at deletion": func(s *v1alpha1.NodeJobSpec) {
 			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollBack
@@ -209,7 +209,7 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	w.end(pod, 0, "")
 	w.end(w.podOf(other.Name, task.Task), 0, "")
 	w.done("full", other.Name)
-	c := w.condition("full", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRecordRefused)
+	c := w.condition("full", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRecordRejected)
 	wantText(t, c.Message, evil.Name+": recording on node "+evil.Name, "may not be more than 262144 bytes", "Make room in the annotations of the node")
 
 	must(t, kubelet.Patch(w.ctx, evil, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key))))
@@ -241,7 +241,7 @@ func TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt(t *testing.T) {
 			must(t, kubelet.Status().Patch(w.ctx, pod, mergePatch(`{"metadata":`+metadata+`}`)))
 			removed := time.Now()
 			must(t, kubelet.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
-			c := w.condition("vanishes", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodVanished)
+			c := w.condition("vanishes", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodForceDeleted)
 			wantText(t, c.Message, evil.Name+": pod "+w.namespace+"/"+pod.Name+" was removed by force")
 			w.end(w.podOf(other.Name, task.Task), 0, "")
 			w.done("vanishes", other.Name)

@@ -311,7 +311,7 @@ func TestTheNextStepBeginsOnceAfterTheOneBefore(t *testing.T) {
 	}
 	w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	w.eventually("the revision is proven", func() error {
-		if w.live("steps").Status.Rollout.ProvenAt.IsZero() {
+		if w.live("steps").Status.Rollout.StableAt.IsZero() {
 			return errors.New("it is not")
 		}
 		return nil

@@ -159,7 +159,7 @@ func playRollout(t *testing.T, c *cut) {
 	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Gate.Scope = v1alpha1.GateAll
-		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(0)),
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0)),
 			MaxUnavailable: number(4)} // the failed node must hold nobody up
 		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
 		s.Retry.Limit = new(int32(1))
@@ -170,10 +170,10 @@ func playRollout(t *testing.T, c *cut) {
 
 	var proven time.Time
 	k.await(t, "the revision is proven", func() error {
-		if k.job == nil || k.job.Status.Rollout == nil || k.job.Status.Rollout.ProvenAt.IsZero() {
+		if k.job == nil || k.job.Status.Rollout == nil || k.job.Status.Rollout.StableAt.IsZero() {
 			return fmt.Errorf("it is not: %+v", k.job)
 		}
-		proven = k.job.Status.Rollout.ProvenAt.Time
+		proven = k.job.Status.Rollout.StableAt.Time
 		return nil
 	})
 	k.await(t, "web is evicted", func() error { return k.noPod("web") })
@@ -236,10 +236,10 @@ func settled(job *v1alpha1.NodeJob) error {
 		return fmt.Errorf("the counts are %+v", s.Nodes)
 	case !maps.Equal(conditions, want):
 		return fmt.Errorf("the conditions are %v", conditions)
-	case s.Rollout.Step != "all" || !slices.Equal(s.Rollout.Steps, steps) || len(s.Rollout.Casualties) > 0 || len(s.Drains) > 0:
+	case s.Rollout.Step != "all" || !slices.Equal(s.Rollout.Steps, steps) || len(s.Rollout.UnrecordedFailures) > 0 || len(s.Drains) > 0:
 		return fmt.Errorf("the rollout is %+v", s.Rollout)
 	case len(s.Failures) != 1 || role(s.Failures[0].Node) != fails || s.Failures[0].Attempts != 2 ||
-		s.Failures[0].Rollback != v1alpha1.ReasonRolledBack || s.Failures[0].SetAside != v1alpha1.ReasonDrained:
+		s.Failures[0].Rollback != v1alpha1.ReasonRolledBack || s.Failures[0].Quarantine != v1alpha1.ReasonDrained:
 		return fmt.Errorf("the failures are %+v", s.Failures)
 	}
 	return nil

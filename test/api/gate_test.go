@@ -63,7 +63,7 @@ func TestASuccessOpensTheGateInTheWriteThatRecordsIt(t *testing.T) {
 	if got := strings.Join(slices.Compact(states), ", then "); got != "taint wanted, then done label note owner record" {
 		t.Errorf("the node showed %s", got)
 	}
-	if rec.Removed["x.test/wanted"] != "yes" || rec.Results["note"] != "two words" {
+	if rec.RemovedLabels["x.test/wanted"] != "yes" || rec.Results["note"] != "two words" {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.eventually("no node is counted as closed", func() error {

@@ -100,7 +100,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g.cordon("foreign-1", true)
 	g.evicted("foreign-1")
 	g.cordon("foreign-3", true)
-	g.held("foreign-3", v1alpha1.ReasonTooManyAway)
+	g.held("foreign-3", v1alpha1.ReasonMaxUnavailableReached)
 	second := g.mirrorPod("static-2-foreign-1", "foreign-1", guard.MatchLabels("storage", "foreign-3"))
 	stays("foreign-3")
 
@@ -203,7 +203,7 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	must(t, admin.Delete(g.ctx, g.live()))
 	g.eventually("the status says what keeps it", func() error {
 		c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReconciling)
-		if c == nil || c.Reason != v1alpha1.ReasonGuardDeleted || c.Status != metav1.ConditionTrue {
+		if c == nil || c.Reason != v1alpha1.ReasonTerminating || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		wantText(t, c.Message, "example.com/theirs")
@@ -267,7 +267,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	g.eventually("a NodeGuard of the node has released it", func() error {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
-		if !slices.ContainsFunc(all.Items, func(o v1alpha1.NodeGuard) bool { return len(o.Status.Going) > 0 }) {
+		if !slices.ContainsFunc(all.Items, func(o v1alpha1.NodeGuard) bool { return len(o.Status.Released) > 0 }) {
 			return errors.New("none has")
 		}
 		took = time.Since(began)
@@ -279,7 +279,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
 		n := 0
 		for i := range all.Items {
-			n += len(all.Items[i].Status.Going)
+			n += len(all.Items[i].Status.Released)
 		}
 		if n != sharing+1 {
 			return fmt.Errorf("%d have", n)

@@ -261,7 +261,7 @@ func (g *guarded) live() *v1alpha1.NodeGuard {
 func (g *guarded) ready(n int32) {
 	g.t.Helper()
 	g.eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
-		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Away != 0 || nodes.Going != 0 {
+		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Unavailable != 0 || nodes.Released != 0 {
 			return fmt.Errorf("the status is %+v", g.live().Status)
 		}
 		return nil

@@ -60,13 +60,13 @@ func TestTwoNodeGuardsOfWhichOneTargetIsSick(t *testing.T) {
 	g.ready(3)
 	g.eventually("the other one sees what is sick", func() error {
 		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(second), second))
-		if n := second.Status.Nodes; n.Ready != 3 || n.Away != 1 {
+		if n := second.Status.Nodes; n.Ready != 3 || n.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", second.Status)
 		}
 		return nil
 	})
 	g.cordon("sick-1", true)
-	held := g.held("sick-1", v1alpha1.ReasonOtherGuardHolds)
+	held := g.held("sick-1", v1alpha1.ReasonHeldByOtherGuard)
 	wantText(t, held.Message, "NodeGuard "+g.namespace+"/other holds it", "sick-3 (no ready pod of the target)")
 	g.cordon("sick-3", true)
 	g.emptied("sick-3")

@@ -87,7 +87,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	g.cordon("one-2", true)
 	g.evicted("one-2")
 	g.cordon("one-1", true)
-	held := g.held("one-1", v1alpha1.ReasonTooManyAway)
+	held := g.held("one-1", v1alpha1.ReasonMaxUnavailableReached)
 	wantText(t, held.Message, "one-2", "let go")
 	if err := g.evict("one-1"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the companion of a node that is held may be evicted: %v", err)
@@ -188,7 +188,7 @@ func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
 		step := func(what string, done func() error) {
 			t.Helper()
 			g.eventually(what, func() error {
-				if len(g.live().Status.Going) > 1 {
+				if len(g.live().Status.Released) > 1 {
 					t.Fatal("two nodes are let go")
 				}
 				if c.cut > 0 && c.total.Load() >= c.cut {
@@ -203,7 +203,7 @@ func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
 		g.cordon(b, true)
 		g.cordon(a, false)
 		step("it is back", func() error {
-			if s := g.live().Status; len(s.Going) > 0 {
+			if s := g.live().Status; len(s.Released) > 0 {
 				return fmt.Errorf("the status is %+v", s)
 			}
 			return nil

@@ -319,7 +319,7 @@ func (k *kubelet) seeJob(event watch.EventType, job *v1alpha1.NodeJob) {
 		return
 	}
 	was, is := before.Status.Rollout, job.Status.Rollout
-	if is == nil || (was.Step == "all" && is.Step != "all") || (!was.ProvenAt.IsZero() && !is.ProvenAt.Equal(&was.ProvenAt)) {
+	if is == nil || (was.Step == "all" && is.Step != "all") || (!was.StableAt.IsZero() && !is.StableAt.Equal(&was.StableAt)) {
 		k.never("the rollout went back from %+v to %+v", was, is)
 	}
 }

@@ -353,7 +353,7 @@ func TestANodeJobMadeAnewWaitsForThePodOfTheEarlierOne(t *testing.T) {
 	w.job("anew-job", nil)
 	w.eventually("the new NodeJob waits for it", func() error {
 		c := w.condition("anew-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
-		if !strings.Contains(c.Message, "1 PodLeaving (anew-job-1)") {
+		if !strings.Contains(c.Message, "1 PodTerminating (anew-job-1)") {
 			return errors.New(c.Message)
 		}
 		return nil

@@ -20,7 +20,7 @@ func TestARunForOnce(t *testing.T) {
 	w.node("once-2")
 	job := w.job("once", func(s *v1alpha1.NodeJobSpec) {
 		s.NodeNames = []string{"once-1"}
-		s.KeepPodsSeconds = 600
+		s.RetainPodsSeconds = 600
 		s.TTLSecondsAfterFinished = new(int32(3))
 	})
 	pod := w.podOn("once-1")
@@ -51,7 +51,7 @@ func TestAPodThatIsKept(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("kept-1")
-	w.job("kept", func(s *v1alpha1.NodeJobSpec) { s.KeepPodsSeconds = 600 })
+	w.job("kept", func(s *v1alpha1.NodeJobSpec) { s.RetainPodsSeconds = 600 })
 	first := w.podOn("kept-1")
 	w.end(first, 0, `{"exitCode":0}`)
 	w.done("kept", "kept-1")
@@ -75,14 +75,14 @@ func TestNothingStartsLate(t *testing.T) {
 	node := w.node("late-1")
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	must(t, admin.Status().Update(w.ctx, node))
-	job := w.job("late", func(s *v1alpha1.NodeJobSpec) { s.StartWithinSeconds = new(int32(1)) })
+	job := w.job("late", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
 	w.condition("late", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	must(t, admin.Status().Update(w.ctx, node))
 	w.eventually("the node that is back is known to be suspended", func() error {
 		var live v1alpha1.NodeJob
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(job), &live))
-		if c := live.Status.Conditions[0].Message; c != "the end of spec.startWithinSeconds keeps new attempts from starting; 0 of 1 node is done; waiting: 1 Suspended (late-1)" {
+		if c := live.Status.Conditions[0].Message; c != "the end of spec.startingDeadlineSeconds keeps new attempts from starting; 0 of 1 node is done; waiting: 1 Suspended (late-1)" {
 			return errors.New(c)
 		}
 		return nil
@@ -90,7 +90,7 @@ func TestNothingStartsLate(t *testing.T) {
 	if pods := w.pods(); len(pods) > 0 {
 		t.Errorf("pod %s was started late", pods[0].Name)
 	}
-	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"startWithinSeconds":null}}`)))
+	must(t, admin.Patch(w.ctx, job, mergePatch(`{"spec":{"startingDeadlineSeconds":null}}`)))
 	w.podOn("late-1")
 }
 

@@ -52,7 +52,7 @@ func TestARunWithARebootGoesOnInTheNextBoot(t *testing.T) {
 	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
 		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
-		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}
 	})
 	w.gateIsSeen("boots")
 	key := v1alpha1.GateKey(job)
@@ -101,7 +101,7 @@ func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
 		w.node(node)
 	}
 	w.job("asks", func(s *v1alpha1.NodeJobSpec) {
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootIfRequested, ReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}
 	})
 	w.end(w.podOf("asks-1", task.Task), 0, "")
 	w.done("asks", "asks-1")
@@ -122,7 +122,7 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
 		s.Verify = &v1alpha1.VerifySpec{Script: "check"}
 		s.Retry.Limit = new(int32(0))
-		s.Disruption = v1alpha1.DisruptionSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, ReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))}
 	})
 	w.end(w.podOf("bad-boot-1", task.Task), 0, "")
 	reboots := w.podOf("bad-boot-1", task.Reboot)
@@ -145,7 +145,7 @@ func TestANodeThatNeverComesBackIsGivenUp(t *testing.T) {
 	w.node("lost-boot-1")
 	w.job("lost", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, RebootTimeoutSeconds: new(int32(10)), ReadySeconds: new(int32(0))}
+		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, RebootTimeoutSeconds: new(int32(10)), MinReadySeconds: new(int32(0))}
 	})
 	w.end(w.podOf("lost-boot-1", task.Task), 0, "")
 	pod := w.podOf("lost-boot-1", task.Reboot)

@@ -100,7 +100,7 @@ func TestAPercentageOfNoNodesWaitsForThem(t *testing.T) {
 	})
 	w.condition("none", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
 	w.stepsAre("none", v1alpha1.StepStatus{Name: "half"}, v1alpha1.StepStatus{Name: "rest"})
-	if r := w.live("none").Status.Rollout; r.Step != "half" || !r.ProvenAt.IsZero() {
+	if r := w.live("none").Status.Rollout; r.Step != "half" || !r.StableAt.IsZero() {
 		t.Errorf("with no node the rollout is %+v", r)
 	}
 	w.node("half-1")
@@ -232,7 +232,7 @@ func TestACordonIsGivenBack(t *testing.T) {
 			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
 		},
 		"when failed nodes are to be left": func(w *world, job *v1alpha1.NodeJob, _ string) {
-			w.change(job, `{"onFailure":{"node":"Leave"}}`)
+			w.change(job, `{"onFailure":{"node":"None"}}`)
 		},
 		"when the node is not selected any more": func(w *world, _ *v1alpha1.NodeJob, node string) {
 			w.label(node, "selected", "")

@@ -87,7 +87,7 @@ func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
 	wantTold(t, "promote", told{0, "nodejob steps: promoted: spec.rollout.promoteTo canary -> quarter\n", commit + "quarter\n"}, w.everynode(config, "promote", "steps"))
 	wantTold(t, "promote again", told{0, "nodejob steps: nothing to change: it may reach step quarter already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps"))
 	wantTold(t, "promote to a step that is not there", told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"}, w.everynode(config, "promote", "steps", "--to", "nowhere"))
-	wantTold(t, "promote backwards", told{2, "", "error: it may reach step quarter already, and promote does not go back. To hold it: kubectl everynode pause steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
+	wantTold(t, "promote backwards", told{2, "", "error: it may reach step quarter already, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
 	wantTold(t, "promote in full", told{0, "nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
 		"The next revision goes through all steps without a halt. To have it halt, set promoteTo: quarter in the change that makes it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
 	wantTold(t, "promote in full again", told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps", "--full"))
@@ -99,9 +99,9 @@ func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
-	w.job("paused", func(s *v1alpha1.NodeJobSpec) { s.StartWithinSeconds = new(int32(1)) })
-	wantTold(t, "pause", told{0, "nodejob paused: paused: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "pause", "paused"))
-	wantTold(t, "pause again", told{0, "nodejob paused: nothing to change: it is paused already\n", ""}, w.everynode(config, "pause", "paused"))
+	w.job("paused", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
+	wantTold(t, "suspend", told{0, "nodejob paused: suspended: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "suspend", "paused"))
+	wantTold(t, "suspend again", told{0, "nodejob paused: nothing to change: it is already suspended\n", ""}, w.everynode(config, "suspend", "paused"))
 	w.eventually("its time is over", func() error {
 		if time.Since(w.live("paused").CreationTimestamp.Time) < time.Second {
 			return fmt.Errorf("it is not")
@@ -109,11 +109,11 @@ func TestPauseAndResume(t *testing.T) {
 		return nil
 	})
 	got := w.everynode(config, "resume", "paused")
-	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob paused: resumed: spec.suspend true -> false, spec.startWithinSeconds 1 -> 36") {
+	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob paused: resumed: spec.suspend true -> false, spec.startingDeadlineSeconds 1 -> 36") {
 		t.Errorf("resume: %+v", got)
 	}
-	wantTold(t, "resume again", told{0, "nodejob paused: nothing to change: it is not paused\n", ""}, w.everynode(config, "resume", "paused"))
-	if live := w.live("paused"); live.Spec.Suspend || *live.Spec.StartWithinSeconds < 3600 {
+	wantTold(t, "resume again", told{0, "nodejob paused: nothing to change: it is not suspended\n", ""}, w.everynode(config, "resume", "paused"))
+	if live := w.live("paused"); live.Spec.Suspend || *live.Spec.StartingDeadlineSeconds < 3600 {
 		t.Errorf("it is %+v", live.Spec)
 	}
 }
@@ -125,8 +125,8 @@ func TestWhoKeepsANodeJobIsNamed(t *testing.T) {
 	job := w.draft("kept")
 	job.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "nodes", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	must(t, admin.Create(w.ctx, job))
-	wantTold(t, "pause", told{0, "nodejob kept: paused: spec.suspend false -> true\n",
-		"note: this NodeJob is kept by Flux (Kustomization flux-system/nodes), which may set it back. Commit: spec.suspend: true\n"}, w.everynode(config, "pause", "kept"))
+	wantTold(t, "suspend", told{0, "nodejob kept: suspended: spec.suspend false -> true\n",
+		"note: this NodeJob is kept by Flux (Kustomization flux-system/nodes), which may set it back. Commit: spec.suspend: true\n"}, w.everynode(config, "suspend", "kept"))
 }
 
 func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
@@ -269,7 +269,7 @@ func TestAVerbDecidesAnewWhenSomethingHasChanged(t *testing.T) {
 		}
 	})
 	for range 10 {
-		for _, verb := range []string{"pause", "resume"} {
+		for _, verb := range []string{"suspend", "resume"} {
 			if got := w.everynode(config, verb, "busy"); got.code != 0 || strings.Contains(got.out, "nothing to change") {
 				t.Errorf("%s: %+v", verb, got)
 			}
@@ -286,7 +286,7 @@ func TestVerbsSayWhatTheyLack(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}})
 	w.job("seen", threeSteps)
 	w.node("seen-1")
-	for _, args := range [][]string{{"promote", "seen"}, {"pause", "seen"}} {
+	for _, args := range [][]string{{"promote", "seen"}, {"suspend", "seen"}} {
 		got := w.everynode(viewer, args...)
 		if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
 			t.Errorf("%v: %+v", args, got)
@@ -299,7 +299,7 @@ func TestVerbsSayWhatTheyLack(t *testing.T) {
 	if live := w.live("seen"); live.Spec.Suspend || live.Spec.Rollout.PromoteTo != "canary" {
 		t.Errorf("something was changed: %+v", live.Spec)
 	}
-	for _, verb := range [][]string{{"promote", "no"}, {"pause", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
+	for _, verb := range [][]string{{"promote", "no"}, {"suspend", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
 		if got := w.everynode(viewer, verb...); got.code != cli.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
 			t.Errorf("%v: %+v", verb, got)
 		}

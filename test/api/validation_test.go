@@ -33,10 +33,10 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"no node names":                                {spec: `{task: {script: "true"}, nodeNames: []}`, wantMessage: "nodeNames"},
 		"an empty node name":                           {spec: `{task: {script: "true"}, nodeNames: [""]}`, wantMessage: "nodeNames[0]"},
 		"a gate for named nodes":                       {spec: `{task: {script: "true"}, nodeNames: [a], gate: {}}`, wantMessage: "use nodeSelector with a gate"},
-		"a start within no time":                       {spec: `{task: {script: "true"}, startWithinSeconds: 0}`, wantMessage: "greater than or equal to 1"},
+		"a start within no time":                       {spec: `{task: {script: "true"}, startingDeadlineSeconds: 0}`, wantMessage: "greater than or equal to 1"},
 		"a time to live below zero":                    {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: -1}`, wantMessage: "greater than or equal to 0"},
 		"a time to live and a schedule":                {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: 1, rerun: {everySeconds: 60}}`, wantMessage: "gone after its first run"},
-		"pods that are kept for more than a day":       {spec: `{task: {script: "true"}, keepPodsSeconds: 86401}`, wantMessage: "less than or equal to 86400"},
+		"pods that are kept for more than a day":       {spec: `{task: {script: "true"}, retainPodsSeconds: 86401}`, wantMessage: "less than or equal to 86400"},
 		"a scriptFrom without a name":                  {spec: `task: {scriptFrom: {configMapKeyRef: {key: b}}}`, wantMessage: "configMapKeyRef.name: Required value"},
 		"an empty interpreter":                         {spec: `task: {script: "true", interpreter: []}`, wantMessage: "task.interpreter"},
 		"an interpreter for a template":                {spec: `task: {interpreter: [sh], template: {spec: {containers: [{name: a, image: b}]}}}`, wantMessage: "set command in the template's container"},
@@ -97,11 +97,11 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a drain of nodes that are left alone":         {spec: `{task: {script: "true"}, onFailure: {drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
 		"a drain of nodes that are cordoned only":      {spec: `{task: {script: "true"}, onFailure: {node: Cordon, drain: {}}}`, wantMessage: "set node to Drain, or leave drain out"},
 		"a drain that takes no time":                   {spec: `{task: {script: "true"}, onFailure: {node: Drain, drain: {timeoutSeconds: 0}}}`, wantMessage: "greater than or equal to 1"},
-		"something else to do with failed nodes":       {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "Leave", "Cordon", "Drain"`},
+		"something else to do with failed nodes":       {spec: `{task: {script: "true"}, onFailure: {node: Reboot}}`, wantMessage: `supported values: "None", "Cordon", "Drain"`},
 		"a name that does not fit into a node's label": {name: strings.Repeat("n", 64), spec: `task: {script: "true"}`, wantMessage: "at most 63 characters"},
 
-		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and disruption.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
-		"a reboot of Windows":   {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, disruption: {reboot: Always}}`, wantMessage: "work on Linux nodes only"},
+		"a rollback on Windows": {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}}`, wantMessage: "rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"},
+		"a reboot of Windows":   {spec: `{task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}, maintenance: {reboot: Always}}`, wantMessage: "work on Linux nodes only"},
 
 		"resources for a template":                   {spec: `task: {resources: {}, template: {spec: {containers: [{name: a, image: b}]}}}`, wantMessage: "with task.template, set resources in the template's containers"},
 		"a limit of a device":                        {spec: `task: {script: "true", resources: {limits: {vendor.example/gpu: 1}}}`, wantMessage: "task.resources.limits takes cpu, memory and ephemeral-storage: for other resources use task.template"},
@@ -144,7 +144,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a gate of a Kubernetes project":               {spec: withTask(`gate: {key: a.k8s.io/b}`), wantMessage: "use a prefix of your own, or leave it out"},
 		"a gate of Karpenter's own":                    {spec: withTask(`gate: {key: karpenter.sh/unregistered}`), wantMessage: "or karpenter.sh"},
 		"a gate with a key that has no prefix":         {spec: withTask(`gate: {key: dedicated}`), wantMessage: "gate.key must have a prefix"},
-		"a reboot that could never be in time":         {spec: withTask(`disruption: {reboot: Always, readySeconds: 900}`), wantMessage: "raise rebootTimeoutSeconds"},
+		"a reboot that could never be in time":         {spec: withTask(`maintenance: {reboot: Always, minReadySeconds: 900}`), wantMessage: "raise rebootTimeoutSeconds"},
 		"a gate with another NodeJob's key":            {spec: withTask(`gate: {key: node-setup.everynode.dev/other}`), wantMessage: "or leave it out"},
 		"a gate that only looks like a startup taint":  {spec: withTask(`gate: {key: my.startup-taint.cluster-autoscaler.kubernetes.io/a}`), wantMessage: "gate.key must not be"},
 		"a gate with a key that is none":               {spec: withTask(`gate: {key: a/b/c}`), wantMessage: "spec.gate.key in body should match"},
@@ -155,16 +155,16 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a gate after a reboot that runs nothing":      {spec: withTask(`gate: {onReboot: true}`), wantMessage: "needs rerun.onReboot: set it to true, or leave gate.onReboot out"},
 		"a gate after a reboot that is to run nothing": {spec: withTask(`gate: {onReboot: true}, rerun: {onReboot: false}`), wantMessage: "needs rerun.onReboot"},
 
-		"zero nodes away at once":               {spec: withTask(`disruption: {cordon: true, maxUnavailable: 0}`), wantMessage: `disruption.maxUnavailable must be a number of nodes of at least 1, or a percentage from "1%" to "100%"`},
-		"zero percent of the nodes away":        {spec: withTask(`disruption: {maxUnavailable: "0%"}`), wantMessage: "disruption.maxUnavailable must be"},
-		"more than all nodes away":              {spec: withTask(`disruption: {maxUnavailable: "101%"}`), wantMessage: "disruption.maxUnavailable must be"},
-		"a number of nodes away that is a text": {spec: withTask(`disruption: {maxUnavailable: "3"}`), wantMessage: "disruption.maxUnavailable must be"},
-		"a reboot now and then":                 {spec: withTask(`disruption: {reboot: Sometimes}`), wantMessage: `supported values: "Never", "IfRequested", "Always"`},
-		"a reboot that takes no time":           {spec: withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 9}`), wantMessage: "greater than or equal to 10"},
-		"a reboot that takes more than a day":   {spec: withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 86401}`), wantMessage: "less than or equal to 86400"},
-		"a node Ready for less than no time":    {spec: withTask(`disruption: {reboot: Always, readySeconds: -1}`), wantMessage: "greater than or equal to 0"},
-		"a node Ready for more than an hour":    {spec: withTask(`disruption: {reboot: Always, readySeconds: 3601}`), wantMessage: "less than or equal to 3600"},
-		"a drain before the task in no time":    {spec: withTask(`disruption: {drain: {timeoutSeconds: 0}}`), wantMessage: "greater than or equal to 1"},
+		"zero nodes away at once":               {spec: withTask(`maintenance: {cordon: true, maxUnavailable: 0}`), wantMessage: `maintenance.maxUnavailable must be a number of nodes of at least 1, or a percentage from "1%" to "100%"`},
+		"zero percent of the nodes away":        {spec: withTask(`maintenance: {maxUnavailable: "0%"}`), wantMessage: "maintenance.maxUnavailable must be"},
+		"more than all nodes away":              {spec: withTask(`maintenance: {maxUnavailable: "101%"}`), wantMessage: "maintenance.maxUnavailable must be"},
+		"a number of nodes away that is a text": {spec: withTask(`maintenance: {maxUnavailable: "3"}`), wantMessage: "maintenance.maxUnavailable must be"},
+		"a reboot now and then":                 {spec: withTask(`maintenance: {reboot: Sometimes}`), wantMessage: `supported values: "Never", "IfRequested", "Always"`},
+		"a reboot that takes no time":           {spec: withTask(`maintenance: {reboot: Always, rebootTimeoutSeconds: 9}`), wantMessage: "greater than or equal to 10"},
+		"a reboot that takes more than a day":   {spec: withTask(`maintenance: {reboot: Always, rebootTimeoutSeconds: 86401}`), wantMessage: "less than or equal to 86400"},
+		"a node Ready for less than no time":    {spec: withTask(`maintenance: {reboot: Always, minReadySeconds: -1}`), wantMessage: "greater than or equal to 0"},
+		"a node Ready for more than an hour":    {spec: withTask(`maintenance: {reboot: Always, minReadySeconds: 3601}`), wantMessage: "less than or equal to 3600"},
+		"a drain before the task in no time":    {spec: withTask(`maintenance: {drain: {timeoutSeconds: 0}}`), wantMessage: "greater than or equal to 1"},
 
 		"a run every 5 seconds":                     {spec: withTask(`rerun: {everySeconds: 5}`), wantMessage: "rerun.everySeconds must be 0, for never, or at least 10"},
 		"a run before the last":                     {spec: withTask(`rerun: {everySeconds: -1}`), wantMessage: "greater than or equal to 0"},
@@ -228,9 +228,9 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a gate that the autoscaler knows":        withTask(`gate: {key: startup-taint.cluster-autoscaler.kubernetes.io/setup}`),
 		"a gate that the autoscaler knew":         withTask(`gate: {key: ignore-taint.cluster-autoscaler.kubernetes.io/setup}`),
 		"a gate that closes after a reboot":       withTask(`gate: {onReboot: true}, rerun: {onReboot: true}`),
-		"all nodes away at once":                  withTask(`disruption: {maxUnavailable: "100%"}`),
-		"a number of nodes away":                  withTask(`disruption: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: IfRequested, maxUnavailable: 3}`),
-		"a reboot as slow as allowed":             withTask(`disruption: {reboot: Always, rebootTimeoutSeconds: 86400, readySeconds: 3600}`),
+		"all nodes away at once":                  withTask(`maintenance: {maxUnavailable: "100%"}`),
+		"a number of nodes away":                  withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: IfRequested, maxUnavailable: 3}`),
+		"a reboot as slow as allowed":             withTask(`maintenance: {reboot: Always, rebootTimeoutSeconds: 86400, minReadySeconds: 3600}`),
 		"a run every 10 seconds":                  withTask(`rerun: {everySeconds: 10}`),
 		"a run never":                             withTask(`rerun: {everySeconds: 0}`),
 		"a run once a year":                       withTask(`rerun: {everySeconds: 31536000}`),
@@ -239,7 +239,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"a request as high as its limit":          `task: {command: ["true"], resources: {requests: {memory: "1024Mi"}, limits: {memory: 1Gi}}}`,
 		"an output that is not kept":              `task: {output: None, template: {spec: {containers: [{name: a, image: b}]}}}`,
 		"a template for Windows":                  `task: {template: {spec: {os: {name: windows}, containers: [{name: a, image: b}]}}}`,
-		"a template for Linux with a rollback":    `{task: {template: {spec: {os: {name: linux}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}, disruption: {reboot: Always}}`,
+		"a template for Linux with a rollback":    `{task: {template: {spec: {os: {name: linux}, containers: [{name: a, image: b}]}}}, rollback: {script: "true"}, maintenance: {reboot: Always}}`,
 		"a NodeJob that waits for others":         withTask(`dependsOn: [` + list("n%d", 16) + `]`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,15 +257,15 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	got, err := yaml.Marshal(spec)
 	must(t, err)
 	want := `deletionPolicy: Forget
-disruption:
-  readySeconds: 10
+maintenance:
+  minReadySeconds: 10
   reboot: Never
   rebootTimeoutSeconds: 900
 gate:
   effect: NoSchedule
   scope: Joining
 onFailure:
-  node: Leave
+  node: None
 rerun:
   onChange: true
   onReplace: true

@@ -61,7 +61,7 @@ var guardMutants = map[string]mutant{
 		"going.go", "	w.letNow = true\n	if !s.in.Live {", "	w.letNow = true\n	if false {",
 	},
 	"a view that is behind takes nodes back": {
-		"going.go", "func (s *survey) drop(g v1alpha1.GoingNode, note string) bool {\n	if !s.in.Live {", "func (s *survey) drop(g v1alpha1.GoingNode, note string) bool {\n	if false {",
+		"going.go", "func (s *survey) drop(g v1alpha1.ReleasedNode, note string) bool {\n\tif !s.in.Live {", "func (s *survey) drop(g v1alpha1.ReleasedNode, note string) bool {\n\tif false {",
 	},
 	"a budget may be opened again after its letting-go": {
 		"going.go", "return !b.Open && b.Ended == releaseID(g)", "return !b.Open",
@@ -79,7 +79,7 @@ var guardMutants = map[string]mutant{
 		"release.go", "		return s.unapproved(w)\n", "		return nil\n",
 	},
 	"a check for an earlier asking counts": {
-		"check.go", "pod == nil, pod.Leaving, pod.AskedSince != token(w.askedSince), w.active():", "pod == nil, pod.Leaving, w.active():",
+		"check.go", "pod == nil, pod.Leaving, pod.AskedSince != token(w.requestedAt), w.active():", "pod == nil, pod.Leaving, w.active():",
 	},
 	"a check that says no lets a node go": {
 		"check.go", "	case w.reserved && pod.ended():\n", "	case pod != nil && pod.ended():\n",
@@ -88,7 +88,7 @@ var guardMutants = map[string]mutant{
 		"release.go", "case s.blocked != \"\":", "case false:",
 	},
 	"budgets open for nobody": {
-		"budget.go", "	want := BudgetState{AskedSince: w.askedSince}", "	want := BudgetState{Open: w.asks(), AskedSince: w.askedSince}",
+		"budget.go", "	want := BudgetState{AskedSince: w.requestedAt}", "	want := BudgetState{Open: w.asks(), AskedSince: w.requestedAt}",
 	},
 	"the companion of a held node is replaced": {
 		"companion.go", "!c.ended() && !w.asks() && (s.in.Obstacle", "!c.ended() && (s.in.Obstacle",

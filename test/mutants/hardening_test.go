@@ -12,10 +12,10 @@ var hardening = map[string]mutant{
 		"gate.go", "return s.gate.holds(&t) && t.TimeAdded == nil })", "return s.gate.holds(&t) })",
 	},
 	"control plane nodes are taken side by side": {
-		"disruption.go", "	case other != \"\":\n", "	case false:\n",
+		"maintenance.go", "	case other != \"\":\n", "	case false:\n",
 	},
 	"a cordoned control plane node is no reason to wait": {
-		"disruption.go", "w.leaving || s.cordonedElse(w.node) ||", "w.leaving ||",
+		"maintenance.go", "w.leaving || s.cordonedElse(w.node) ||", "w.leaving ||",
 	},
 	"nodes that only run etcd are not of the control plane": {
 		"steps.go", "return runsControlPlane || runsEtcd", "return runsControlPlane || runsEtcd && false",

@@ -32,7 +32,7 @@ var mutants = map[string]mutant{
 		"rollout.go", "if !s.joined(s.work[i].node) {\n			taken++", "if false {\n			taken++",
 	},
 	"every node counts as joined after the proof": {
-		"advance.go", "!s.provenAt.IsZero() && node.Created.After(s.provenAt)", "!s.provenAt.IsZero()",
+		"advance.go", "!s.stableAt.IsZero() && node.Created.After(s.stableAt)", "!s.stableAt.IsZero()",
 	},
 	"one more retry than the limit": {
 		"survey.go", "case standing.failures > s.retryLimit():", "case standing.failures > s.retryLimit()+1:",
@@ -83,7 +83,7 @@ var mutants = map[string]mutant{
 		"survey.go", "case s.halted() != \"\" && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
 	},
 	"a pod that is kept is recorded again": {
-		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.KeepPodsSeconds > 0)", "return onRecord(pod, node)",
+		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)", "return onRecord(pod, node)",
 	},
 	"a pod that is kept is in the way of the next": {
 		"once.go", "if w.start == nil || len(w.kept) == 0 {", "if true {",
@@ -125,7 +125,7 @@ var mutants = map[string]mutant{
 		"rollback.go", "case is.failures > s.retryLimit():", "case false:",
 	},
 	"a deleted NodeJob forgets what it should undo": {
-		"leave.go", "if rec == nil || rec.Untried", "if true || rec.Untried",
+		"leave.go", "if rec == nil || rec.NeverStarted", "if true || rec.NeverStarted",
 	},
 	"a rolled back node is never forgotten": {
 		"leave.go", "s.forget(w.node, p)\n		return", "return",
@@ -188,7 +188,7 @@ var mutants = map[string]mutant{
 		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",
 	},
 	"a disrupted further run counts as done": {
-		"rerun.go", "return rec.Again && rec.Outcome != record.Failed", "return false",
+		"rerun.go", "return rec.Rerun && rec.Outcome != record.Failed", "return false",
 	},
 	"a failed node that is skipped is tried again": {
 		"attempt.go", "	if e.outcome == record.Disrupted {\n", "	r.Again = s.isAgain(node, pod.Revision)\n	if e.outcome == record.Disrupted {\n",
@@ -224,39 +224,39 @@ var mutants = map[string]mutant{
 		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
 	},
 	"maxUnavailable is not heeded": {
-		"disruption.go", "case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):", "case false:",
+		"maintenance.go", "case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):", "case false:",
 	},
 	"nodes that are not Ready do not count as away": {
-		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
+		"maintenance.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
 	},
 	"nodes that are cordoned do not count as away": {
-		"disruption.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Ready != corev1.ConditionTrue",
+		"maintenance.go", "w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.away = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
-		"disruption.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
+		"maintenance.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
 	},
 	"a node is not cordoned before the task": {
-		"disruption.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
+		"maintenance.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
 	},
 	"the node of the manager does not wait for the others": {
-		"disruption.go", "case s.comesLast(w):", "case false:",
+		"maintenance.go", "case s.comesLast(w):", "case false:",
 	},
 	"a cordon before the task stays when it does not come to run": {
 		"quarantine.go", "st.State == Excluded, s.wasPrepared(w.node):", "st.State == Excluded:",
 	},
 	"a cordon before the task stays after the node has failed": {
-		"disruption.go", "return !w.settled // what", "return true // what",
+		"maintenance.go", "return !w.settled // what", "return true // what",
 	},
 	"a task that was disrupted counts as never begun": {
-		"disruption.go", "r.Untried = prev.Untried // ", "// ",
+		"maintenance.go", "r.NeverStarted = prev.NeverStarted // ", "// ",
 	},
 	"a drain in vain forgets the rollback": {
-		"disruption.go", "		r.Rollback = prev.Rollback\n	} else", "	} else",
+		"maintenance.go", "		r.Rollback = prev.Rollback\n	} else", "	} else",
 	},
 	"a dependency is not waited for": {
 		"survey.go", "if before := s.awaits(node); before != \"\" {", "if before := s.awaits(node); false {",
 	},
 	"a budget that is used up is no reason to say so": {
-		"conditions.go", "s.waits(nodes, v1alpha1.ReasonWaitingForBudget) &&", "false &&",
+		"conditions.go", "s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) &&", "false &&",
 	},
 }

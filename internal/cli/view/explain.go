@@ -26,7 +26,7 @@ type Explain struct {
 	// Events are what the cluster keeps of attempts there, the oldest first; EventsUnknown is why they cannot be read.
 	Events        []Event
 	EventsUnknown string
-	// Budget are the nodes that use disruption.maxUnavailable, where the node waits for it.
+	// Budget are the nodes that use maintenance.maxUnavailable, where the node waits for it.
 	Budget []BudgetUser
 	Now    time.Time
 	// Width is how many columns there are; 0 for as many as it takes.
@@ -168,7 +168,7 @@ func (e Explain) holder() string {
 }
 
 // ownMessage are the reasons of a failed node that say more than how its last attempt failed.
-var ownMessage = []string{v1alpha1.ReasonNodeLost, v1alpha1.ReasonNoProgress}
+var ownMessage = []string{v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonProgressDeadlineExceeded}
 
 // undone says what became of the rollback after a failure.
 func (e Explain) undone(rec *record.Record) string {

@@ -116,7 +116,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"a-pod-that-cannot-start":    {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(true)}},
 		"whose-events-are-forbidden": {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
 		"whose-events-are-gone":      {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
-		"whose-record-was-taken-off": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.KeepPodsSeconds = 600 }), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
+		"whose-record-was-taken-off": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 }), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
 	}
 	told := map[string]func(*Explain){
 		"failed-and-rolled-back": func(e *Explain) {

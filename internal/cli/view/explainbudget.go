@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// BudgetUser is a node that uses disruption.maxUnavailable.
+// BudgetUser is a node that uses maintenance.maxUnavailable.
 type BudgetUser struct {
 	Node string
 	// Why the node is unavailable.
@@ -29,7 +29,7 @@ const (
 	maxBudgetRemedies = 3
 )
 
-// BudgetUsers are the nodes that use disruption.maxUnavailable in a plan for a NodeJob, those that need help first.
+// BudgetUsers are the nodes that use maintenance.maxUnavailable in a plan for a NodeJob, those that need help first.
 func BudgetUsers(job *v1alpha1.NodeJob, nodes []plan.Node, states []plan.NodeState) []BudgetUser {
 	var users []BudgetUser
 	for i := range states {
@@ -75,7 +75,7 @@ func cordonedFor(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) 
 	switch {
 	case state.State == plan.Failed:
 		return "it is cordoned since this NodeJob failed there", fmt.Sprintf("kubectl everynode -n %s retry %s %s", job.Namespace, job.Name, node.Name)
-	case state.Reason == v1alpha1.ReasonBackingOff || state.Reason == v1alpha1.ReasonPodLeaving:
+	case state.Reason == v1alpha1.ReasonBackingOff || state.Reason == v1alpha1.ReasonPodTerminating:
 		return "it stays cordoned until this NodeJob's next attempt there", ""
 	}
 	return "it is cordoned since this NodeJob failed there earlier", "kubectl uncordon " + node.Name
@@ -137,5 +137,5 @@ func (e Explain) makeRoom() string {
 	if len(remedies) == 0 {
 		return "no action needed: it starts automatically when fewer nodes are unavailable"
 	}
-	return "it starts automatically when fewer nodes are unavailable. What may help: " + strings.Join(remedies, "; ") + "; a higher spec.disruption.maxUnavailable"
+	return "it starts automatically when fewer nodes are unavailable. What may help: " + strings.Join(remedies, "; ") + "; a higher spec.maintenance.maxUnavailable"
 }

@@ -40,9 +40,9 @@ func (e Explain) verb(verb string) string {
 func (e Explain) afterFailure(on string) string {
 	again := "retry it: " + e.verb("retry") + on + "; or leave the node out: " + e.verb("skip") + on
 	switch e.State.Reason {
-	case v1alpha1.ReasonNoProgress:
+	case v1alpha1.ReasonProgressDeadlineExceeded:
 		return "it runs automatically when that is fixed. To leave the node out: " + e.verb("skip") + on
-	case v1alpha1.ReasonNodeLost:
+	case v1alpha1.ReasonNodeUnreachable:
 		return "see why the node does not report: kubectl describe node" + on + ". The task is retried when the node is back"
 	case v1alpha1.ReasonRollingBack, v1alpha1.ReasonRollbackPending:
 		return "no action needed for the rollback. To run the task again: " + e.verb("retry") + on
@@ -78,11 +78,11 @@ func (e Explain) turn(on string) string {
 // waitsFor says what goes on when something else has happened, and how to see why it has not.
 func (e Explain) waitsFor(on string) string {
 	switch e.State.Reason {
-	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported:
+	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported:
 		return "it runs automatically when the node reports again. To see why it does not: kubectl describe node" + on
-	case v1alpha1.ReasonNodeDeleting:
+	case v1alpha1.ReasonNodeTerminating:
 		return "no action needed: a new node of this name runs it"
-	case v1alpha1.ReasonWaitingForBudget:
+	case v1alpha1.ReasonMaxUnavailableReached:
 		return e.makeRoom()
 	case v1alpha1.ReasonWaitingForControlPlane:
 		return "it starts automatically when that node is available. To see why it is not: kubectl get nodes -l node-role.kubernetes.io/control-plane"
@@ -100,7 +100,7 @@ func (e Explain) waitsFor(on string) string {
 
 // ownTurn are the reasons that pass by themselves.
 var ownTurn = []string{
-	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodLeaving, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
+	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
 }
 
 // again is what makes a node that is done run it once more.

@@ -20,14 +20,14 @@ import (
 // disrupts has a NodeJob reboot its nodes, one unavailable at a time.
 func disrupts(j *v1alpha1.NodeJob) {
 	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
-	j.Spec.Disruption = v1alpha1.DisruptionSpec{Reboot: v1alpha1.RebootAlways, MaxUnavailable: new(intstr.FromInt32(1))}
+	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MaxUnavailable: new(intstr.FromInt32(1))}
 	j.Spec.OnFailure.Node, j.Spec.Rollout.MaxFailures = v1alpha1.FailedNodeCordon, new(intstr.FromInt32(9))
 }
 
 func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
-	const cordoned = "node-setup/somaxconn has not run on node-1 yet: 1 node is not Ready, cordoned or at work (node-2), and disruption.maxUnavailable allows 1: "
+	const cordoned = "node-setup/somaxconn has not run on node-1 yet: 1 node is not Ready, cordoned or at work (node-2), and maintenance.maxUnavailable allows 1: "
 	const makeRoom = "it starts automatically when fewer nodes are unavailable. What may help: "
-	const raise = "; a higher spec.disruption.maxUnavailable"
+	const raise = "; a higher spec.maintenance.maxUnavailable"
 	tests := map[string]struct {
 		second         func(*plan.Node)
 		pod            bool

@@ -36,8 +36,8 @@ func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string 
 			sentences = append(sentences, guard.Sentence(name, held)+askedFor(held, now)+".")
 		}
 	}
-	for k := range g.Status.Going {
-		if going := &g.Status.Going[k]; going.Node == node {
+	for k := range g.Status.Released {
+		if going := &g.Status.Released[k]; going.Node == node {
 			sentences = append(sentences, letGo(name, going, now))
 		}
 	}
@@ -58,8 +58,8 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 
 func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	since := ""
-	if !h.AskedSince.IsZero() {
-		since = "; it asked " + ago(now, h.AskedSince.Time) + " ago"
+	if !h.RequestedAt.IsZero() {
+		since = "; it asked " + ago(now, h.RequestedAt.Time) + " ago"
 	}
 	switch {
 	case h.Deadline.IsZero():
@@ -71,7 +71,7 @@ func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	return since
 }
 
-func letGo(name string, g *v1alpha1.GoingNode, now time.Time) string {
+func letGo(name string, g *v1alpha1.ReleasedNode, now time.Time) string {
 	sentence := fmt.Sprintf("NodeGuard %s has let node %s go %s ago (%s)", name, g.Node, ago(now, g.Since.Time), g.Reason)
 	if g.Message != "" {
 		sentence += ": " + g.Message

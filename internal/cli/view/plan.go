@@ -159,7 +159,7 @@ func (p Plan) nodeWord(s *plan.NodeState) string {
 	case plan.Waiting, plan.Excluded:
 	}
 	switch s.Reason {
-	case v1alpha1.ReasonNodeLost, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeDeleting, v1alpha1.ReasonWaitingForDependency, v1alpha1.ReasonBackingOff:
+	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating, v1alpha1.ReasonWaitingForDependency, v1alpha1.ReasonBackingOff:
 		return s.Name + " (" + words(s.Reason) + ")"
 	}
 	return s.Name
@@ -236,10 +236,10 @@ func (p Plan) disruption() []text.Line {
 		holds bool
 		words string
 	}{
-		{spec.Disruption.Drain != nil, "each node is cordoned and drained before the task"},
-		{spec.Disruption.Drain == nil && spec.Disruption.Cordon, "each node is cordoned before the task, and uncordoned after it"},
-		{spec.Disruption.Reboot == v1alpha1.RebootAlways, "each node is rebooted after the task"},
-		{spec.Disruption.Reboot == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
+		{spec.Maintenance.Drain != nil, "each node is cordoned and drained before the task"},
+		{spec.Maintenance.Drain == nil && spec.Maintenance.Cordon, "each node is cordoned before the task, and uncordoned after it"},
+		{spec.Maintenance.Reboot == v1alpha1.RebootAlways, "each node is rebooted after the task"},
+		{spec.Maintenance.Reboot == v1alpha1.RebootIfRequested, "a node is rebooted after the task if that asks for it"},
 		{spec.OnFailure.Node == v1alpha1.FailedNodeCordon, "a node on which every attempt failed is cordoned"},
 		{spec.OnFailure.Node == v1alpha1.FailedNodeDrain, "a node on which every attempt failed is cordoned and drained"},
 		{spec.Rollback != nil, "a node on which every attempt failed is rolled back"},

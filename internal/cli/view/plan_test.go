@@ -21,7 +21,7 @@ func withReboots() Plan {
 	reboots := job(func(j *v1alpha1.NodeJob) {
 		j.Spec.Rollout.PromoteTo, j.Spec.NodeSelector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
-		j.Spec.Disruption = v1alpha1.DisruptionSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
+		j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootAlways}
 	})
 	small := nodesOf(5, func(i int, n *plan.Node) {
 		switch i {
@@ -113,8 +113,8 @@ func TestThePlanForPrograms(t *testing.T) {
     {
       "node": "node-1",
       "state": "Waiting",
-      "reason": "WaitingForBudget",
-      "message": "1 node is not Ready, cordoned or at work (node-5), and disruption.maxUnavailable allows 1",
+      "reason": "MaxUnavailableReached",
+      "message": "1 node is not Ready, cordoned or at work (node-5), and maintenance.maxUnavailable allows 1",
       "step": "canary"
     },
     {
@@ -139,7 +139,7 @@ func TestThePlanForPrograms(t *testing.T) {
     {
       "node": "node-5",
       "state": "Waiting",
-      "reason": "NodeLost",
+      "reason": "NodeUnreachable",
       "message": "nothing is heard from the node (Ready=Unknown)",
       "step": "all"
     }

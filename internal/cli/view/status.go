@@ -109,9 +109,9 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	case !job.DeletionTimestamp.IsZero():
 		return text.Warn, reasonDeleting, deleting(job)
 	case complete == nil:
-		return text.Warn, "NotSeen", "no manager has looked at it yet. Does one run? kubectl -n everynode-system get deployment everynode-manager"
+		return text.Warn, "NotObserved", "no manager has looked at it yet. Does one run? kubectl -n everynode-system get deployment everynode-manager"
 	case job.Status.ObservedGeneration != job.Generation:
-		return text.Warn, "NotSeen", "no manager has looked at the last change of its spec yet; what follows is older"
+		return text.Warn, "NotObserved", "no manager has looked at the last change of its spec yet; what follows is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // of which at most one is True
@@ -258,7 +258,7 @@ func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 		said = append(said, fmt.Sprintf("exit code %d", *f.ExitCode))
 	}
 	said = append(said, plural(f.Attempts, "attempt"), ago(s.Now, f.FinishedAt.Time)+" ago", next)
-	for _, more := range []string{f.Rollback, f.SetAside} {
+	for _, more := range []string{f.Rollback, f.Quarantine} {
 		if more != "" {
 			said = append(said, more)
 		}
@@ -292,7 +292,7 @@ func (s Status) casualties() []text.Line {
 		return nil
 	}
 	var lines []text.Line
-	for _, c := range s.Job.Status.Rollout.Casualties {
+	for _, c := range s.Job.Status.Rollout.UnrecordedFailures {
 		lines = append(lines, text.Of("  ").Tone(text.Bad, c.Node).With(fmt.Sprintf("  counts as failed: %s, %s ago", c.Reason, ago(s.Now, c.At.Time))))
 	}
 	return lines

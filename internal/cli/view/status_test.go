@@ -47,7 +47,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
 			rollout(j, "all", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1, Done: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
-			j.Status.Rollout.ProvenAt = at(time.Hour)
+			j.Status.Rollout.StableAt = at(time.Hour)
 		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
@@ -65,7 +65,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				Message: "the rollback failed as well on 1 node (node-1). See what state they are in"})
 			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
 			j.Status.Failures = []v1alpha1.NodeFailure{{
-				Node: "node-1", Attempts: 4, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(2 * time.Minute), Rollback: "RollbackFailed", SetAside: "Drained",
+				Node: "node-1", Attempts: 4, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(2 * time.Minute), Rollback: "RollbackFailed", Quarantine: "Drained",
 				Message:         "first\nwriting\x1b[2J\x1b[H all is well\rReally\ttrue\n\u202egnp.exe\u202c\u200b " + strings.Repeat("wide 漢字 ", 30) + "\n",
 				RollbackMessage: "sysctl: cannot stat /proc/sys/net\n",
 			}}
@@ -120,7 +120,7 @@ func thousands() Status {
 			j.Status.Failures = append(j.Status.Failures, v1alpha1.NodeFailure{Node: fmt.Sprintf("ip-10-0-7-%d.eu-west-1.compute.internal", i), Attempts: 4, ExitCode: new(int32(3)),
 				Retrying: i > 7, Reason: "VerifyFailed", FinishedAt: at(time.Duration(i) * time.Minute), Rollback: "RolledBack", Message: fmt.Sprintf("expected 4096\ngot %d\n", i)})
 		}
-		j.Status.Rollout.Casualties = []v1alpha1.Casualty{{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonDeletedNotReady, At: at(time.Hour)}}
+		j.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "ip-10-0-9-9.eu-west-1.compute.internal", Reason: v1alpha1.ReasonNotReadyNodeDeleted, At: at(time.Hour)}}
 	})}
 	for i := range 300 {
 		s.Running = append(s.Running, Attempt{Node: fmt.Sprintf("ip-10-0-5-%d.eu-west-1.compute.internal", i), Number: 1, Created: before(time.Duration(300-i) * time.Second), Started: before(time.Second)})

@@ -70,7 +70,7 @@ func stepCounts(step v1alpha1.StepStatus) string {
 func (s Status) stepState(i, current int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
 	switch {
-	case i < current, !rollout.ProvenAt.IsZero() && i < len(rollout.Steps):
+	case i < current, !rollout.StableAt.IsZero() && i < len(rollout.Steps):
 		return text.Good, s.passed(i)
 	case i > current:
 		return text.Dim, s.later(i)
@@ -89,8 +89,8 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 // passed says of a step that is passed since when the revision is proven, where that is known.
 func (s Status) passed(i int) string {
 	rollout := s.Job.Status.Rollout
-	if i == len(rollout.Steps)-1 && !rollout.ProvenAt.IsZero() {
-		return "passed " + clock(s.Now, rollout.ProvenAt.Time)
+	if i == len(rollout.Steps)-1 && !rollout.StableAt.IsZero() {
+		return "passed " + clock(s.Now, rollout.StableAt.Time)
 	}
 	return "passed"
 }

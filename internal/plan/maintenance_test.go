@@ -14,11 +14,11 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-func cordoning(j *v1alpha1.NodeJob) { j.Spec.Disruption.Cordon = true }
+func cordoning(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true }
 
 // draining drains before the task, within 60 seconds.
 func draining(j *v1alpha1.NodeJob) {
-	j.Spec.Disruption.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60)), GracePeriodSeconds: new(int32(7))}
+	j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60)), GracePeriodSeconds: new(int32(7))}
 }
 
 // drainsSince says in the status that the node is being drained.
@@ -108,20 +108,20 @@ func TestBeforeTheTask(t *testing.T) {
 func TestWhatADrainInVainSays(t *testing.T) {
 	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
 	tests := map[string]struct {
-		node     func(*Node)
-		untried  bool
-		rollback *record.Rollback
+		node         func(*Node)
+		neverStarted bool
+		rollback     *record.Rollback
 	}{
-		"the first of a run is untried":                      {node: func(*Node) {}, untried: true},
-		"and so is the second":                               {node: recorded(record.Failed, func(r *record.Record) { r.Untried = true }), untried: true},
+		"the first of a run is neverStarted":                 {node: func(*Node) {}, neverStarted: true},
+		"and so is the second":                               {node: recorded(record.Failed, func(r *record.Record) { r.NeverStarted = true }), neverStarted: true},
 		"not after a failure of the task":                    {node: recorded(record.Failed)},
 		"nor after a disruption, which may have done things": {node: recorded(record.Disrupted)},
 		"after a success of before it is": {node: func(n *Node) {
 			recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n)
 			n.On.Label = "old"
-		}, untried: true},
-		"after a failure of another revision, too":      {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), untried: true},
-		"after a failure on another machine, too":       {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), untried: true},
+		}, neverStarted: true},
+		"after a failure of another revision, too":      {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
+		"after a failure on another machine, too":       {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
 		"what was rolled back is not rolled back again": {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
 	}
 	for name, tt := range tests {
@@ -130,8 +130,8 @@ func TestWhatADrainInVainSays(t *testing.T) {
 			in := see(newJob(draining, askAgain, drainsSince("n", 60)), []Node{node})
 			in.Drains = map[types.UID][]DrainPod{node.UID: {{Name: "a", UID: "a"}}}
 			r := Next(in).Actions[0].(Record)
-			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.Untried != tt.untried || r.ResourceVersion != node.ResourceVersion {
-				t.Errorf("recorded %+v, want untried %v", r.Record, tt.untried)
+			if r.Record.Reason != v1alpha1.ReasonDrainTimedOut || r.Record.NeverStarted != tt.neverStarted || r.ResourceVersion != node.ResourceVersion {
+				t.Errorf("recorded %+v, want neverStarted %v", r.Record, tt.neverStarted)
 			}
 			if diff := cmp.Diff(tt.rollback, r.Record.Rollback); diff != "" {
 				t.Errorf("rollback (-want +got):\n%s", diff)
@@ -148,7 +148,7 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 	rebooting := rebootingAs(v1alpha1.RebootAlways)
 	atMost := func(n intstr.IntOrString) func(*v1alpha1.NodeJob) {
-		return func(j *v1alpha1.NodeJob) { j.Spec.Disruption.MaxUnavailable = &n }
+		return func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = &n }
 	}
 	tests := map[string]struct {
 		job   []func(*v1alpha1.NodeJob)
@@ -206,7 +206,7 @@ func TestMaxUnavailable(t *testing.T) {
 func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
 	one := intstr.FromInt32(1)
 	job := newJob(cordoning, inSteps(poolB(0), rest), func(j *v1alpha1.NodeJob) {
-		j.Spec.OnFailure.Node, j.Spec.Disruption.MaxUnavailable = v1alpha1.FailedNodeCordon, &one
+		j.Spec.OnFailure.Node, j.Spec.Maintenance.MaxUnavailable = v1alpha1.FailedNodeCordon, &one
 	})
 	aside := newNode("aside", cordonedBy(jobKey), recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true }))
 	p := Next(see(job, []Node{aside, newNode("b", inPool("b"))}))
@@ -214,8 +214,8 @@ func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
 		t.Fatalf("actions %v, want none", told(p))
 	}
 	c := p.Status.Conditions[2]
-	want := "1 nodes are not Ready or cordoned, and disruption.maxUnavailable allows 1; on 1 node (aside) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise disruption.maxUnavailable"
-	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonWaitingForBudget || c.Message != want {
+	want := "1 nodes are not Ready or cordoned, and maintenance.maxUnavailable allows 1; on 1 node (aside) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable"
+	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonMaxUnavailableReached || c.Message != want {
 		t.Errorf("condition %+v, want Stalled: %s", c, want)
 	}
 	if p.WakeAt.After(now.Add(-time.Second)) {

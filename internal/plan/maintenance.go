@@ -16,7 +16,7 @@ import (
 
 // prepares is true when a node is cordoned or drained before the task.
 func (s *survey) prepares() bool {
-	d := &s.in.Job.Spec.Disruption
+	d := &s.in.Job.Spec.Maintenance
 	return d.Cordon || d.Drain != nil
 }
 
@@ -63,14 +63,14 @@ func (s *survey) prepare(i int, p *Plan) bool {
 			mark := s.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
 			mark.Cordon, mark.Before = c, w.start
 			s.mark(w, mark, p)
-			if s.in.Job.Spec.Disruption.Drain != nil {
+			if s.in.Job.Spec.Maintenance.Drain != nil {
 				s.toDrain++
 			}
 			s.preparing(w, st, "it is cordoned before the task")
 			return false
 		}
 	}
-	if s.in.Job.Spec.Disruption.Drain == nil {
+	if s.in.Job.Spec.Maintenance.Drain == nil {
 		return true
 	}
 	return s.drainBefore(w, st, p)
@@ -86,7 +86,7 @@ func (s *survey) preparing(w *work, st *NodeState, message string) {
 
 // drainBefore is true when the pods have left the node.
 func (s *survey) drainBefore(w *work, st *NodeState, p *Plan) bool {
-	node, spec := w.node, s.in.Job.Spec.Disruption.Drain
+	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
 	since, known := s.drainingSince(node)
 	if !known {
 		if s.draining >= maxDrains {
@@ -116,17 +116,17 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 	r := record.Record{
 		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: s.retry,
-		Untried: true, FirstStartedAt: s.firstStart(w.node, s.in.Revision),
+		NeverStarted: true, FirstStartedAt: s.firstStart(w.node, s.in.Revision),
 	}
 	if prev == nil {
 		return r
 	}
-	r.Removed, r.Again = prev.Removed, s.isAgain(w.node, s.in.Revision)
+	r.RemovedLabels, r.Rerun = prev.RemovedLabels, s.isAgain(w.node, s.in.Revision)
 	if s.replaced(w.node) || prev.Outcome == record.Succeeded {
 		return r
 	}
 	if prev.Revision == s.in.Revision {
-		r.Untried = prev.Untried // what was disrupted may have done something as well
+		r.NeverStarted = prev.NeverStarted // what was disrupted may have done something as well
 		r.Rollback = prev.Rollback
 	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
 		r.Rollback = prev.Rollback // it has not run since
@@ -167,7 +167,7 @@ func (s *survey) waitsForRetry(node *Node, st *NodeState) bool {
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
-	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodLeaving || away(st.Reason)
+	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodTerminating || away(st.Reason)
 }
 
 // countAway counts the nodes that are not there for others: those that are not Ready, that are cordoned by
@@ -194,7 +194,7 @@ func (s *survey) countAway(nodes []NodeState) {
 	s.mayBeAway = s.maxUnavailable(matched)
 }
 
-// budgetUsed says which nodes use disruption.maxUnavailable.
+// budgetUsed says which nodes use maintenance.maxUnavailable.
 func (s *survey) budgetUsed() string {
 	if s.unavailable == "" {
 		var names []string
@@ -208,7 +208,7 @@ func (s *survey) budgetUsed() string {
 			s.unavailable += ", …"
 		}
 	}
-	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and disruption.maxUnavailable allows %d", areNodes(int32(s.away)), s.unavailable, s.mayBeAway)
+	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.away)), s.unavailable, s.mayBeAway)
 }
 
 // noteUnavailable notes which nodes use maxUnavailable, so that the command line can name them.
@@ -220,7 +220,7 @@ func (s *survey) noteUnavailable(p *Plan) {
 
 // maxUnavailable is how many of the matched nodes may be away at once.
 func (s *survey) maxUnavailable(matched int) int {
-	value := s.in.Job.Spec.Disruption.MaxUnavailable
+	value := s.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
 		return maxConcurrent(s.in.Job.Spec.Rollout, matched)
 	}
@@ -250,7 +250,7 @@ func (s *survey) mustNotDisrupt(w *work) (reason, message string) {
 	case s.comesLast(w):
 		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
 	case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):
-		return v1alpha1.ReasonWaitingForBudget, s.budgetUsed()
+		return v1alpha1.ReasonMaxUnavailableReached, s.budgetUsed()
 	case s.tooManyDrains():
 		return v1alpha1.ReasonWaitingForSlot, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)
 	}
@@ -268,7 +268,7 @@ func (s *survey) mustNotRollBack(w *work) (reason, message string) {
 // comesLast reports whether a node must wait since the manager runs on it, and the task runs, or may start, on another
 // node for the first time.
 func (s *survey) comesLast(own *work) bool {
-	if s.in.OwnNode != own.node.Name || !s.provenAt.IsZero() {
+	if s.in.OwnNode != own.node.Name || !s.stableAt.IsZero() {
 		return false
 	}
 	for i := range s.work {
@@ -282,7 +282,7 @@ func (s *survey) comesLast(own *work) bool {
 
 // tooManyDrains reports whether a node that is cordoned now could not be drained next.
 func (s *survey) tooManyDrains() bool {
-	return s.in.Job.Spec.Disruption.Drain != nil && s.draining+s.toDrain >= maxDrains
+	return s.in.Job.Spec.Maintenance.Drain != nil && s.draining+s.toDrain >= maxDrains
 }
 
 // cordonedElse reports whether a node is cordoned for anything but an earlier failure of this NodeJob.
