@@ -223,7 +223,7 @@ func (w *world) node(name string) corev1.Node {
 	return live
 }
 
-func (w *world) on(job, node string) record.OnNode {
+func (w *world) on(job, node string) record.NodeRecord {
 	w.t.Helper()
 	live := w.node(node)
 	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))

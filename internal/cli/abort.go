@@ -43,7 +43,7 @@ every node that the task has run on, and takes the records away. The NodeJob is 
 	return cmd
 }
 
-func (s *steering) abort(ctx context.Context) error {
+func (s *mutation) abort(ctx context.Context) error {
 	if err := s.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
 		d, err := suspend(job)
 		d.then = "" // what runs is ended now
@@ -60,8 +60,8 @@ const (
 	heedTries = 50
 )
 
-// heeded waits until the manager has looked at the NodeJob as it is: a pass that had begun before may still start something.
-func (s *steering) heeded(ctx context.Context) (*v1alpha1.NodeJob, error) {
+// waitObserved waits until the manager has looked at the NodeJob as it is: a pass that had begun before may still start something.
+func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	for range heedTries {
 		job, err := GetJob(ctx, s.client, s.key)
 		if err != nil || job.Status.ObservedGeneration == job.Generation {
@@ -78,8 +78,8 @@ func (s *steering) heeded(ctx context.Context) (*v1alpha1.NodeJob, error) {
 }
 
 // endAttempts deletes the pods of tasks that run.
-func (s *steering) endAttempts(ctx context.Context) error {
-	job, err := s.heeded(ctx)
+func (s *mutation) endAttempts(ctx context.Context) error {
+	job, err := s.waitObserved(ctx)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (s *steering) endAttempts(ctx context.Context) error {
 	return nil
 }
 
-func (s *steering) abortAndRollBack(ctx context.Context, yes bool) error {
+func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 	job, err := GetJob(ctx, s.client, s.key)
 	switch {
 	case err != nil:

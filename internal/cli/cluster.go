@@ -55,12 +55,12 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 	}
 	in := seen.Input(job, pods)
 	p := plan.Next(in)
-	if len(p.Looks) == 0 {
+	if len(p.DrainPodRequests) == 0 {
 		return in, p, nil
 	}
 	in.Drains = map[types.UID][]plan.DrainPod{}
-	for _, look := range p.Looks {
-		leaving, err := podsToLeave(ctx, c, look.Node, look.Drain)
+	for _, look := range p.DrainPodRequests {
+		leaving, err := podsToEvict(ctx, c, look.Node, look.Drain)
 		if err != nil {
 			return in, p, err
 		}
@@ -78,14 +78,14 @@ func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]c
 	return all, err
 }
 
-// podsToLeave reads the pods that a drain of a node would wait for.
-func podsToLeave(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
+// podsToEvict reads the pods that a drain of a node would wait for.
+func podsToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
 	var found []plan.DrainPod
-	err := eachLeaving(ctx, c, node, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
+	err := eachPodToEvict(ctx, c, node, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
 	return found, err
 }
 
-func eachLeaving(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec, do func(*corev1.Pod, plan.DrainPod)) error {
+func eachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec, do func(*corev1.Pod, plan.DrainPod)) error {
 	selector, deleteEmptyDirData, err := observe.Drain(spec)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func eachLeaving(ctx context.Context, c client.Reader, node string, spec *v1alph
 	var page corev1.PodList
 	return eachPage(ctx, c, &page, func() {
 		for i := range page.Items {
-			if pod := &page.Items[i]; observe.Leaves(pod) && selector.Matches(labels.Set(pod.Labels)) {
+			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && selector.Matches(labels.Set(pod.Labels)) {
 				do(pod, observe.DrainPod(pod, deleteEmptyDirData))
 			}
 		}
@@ -118,7 +118,7 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 // errUnseen is for a NodeJob that no manager has looked at.
 var errUnseen = errors.New("no manager has looked at it yet, so nothing of it runs anywhere: kubectl -n everynode-system get deployment everynode-manager")
 
-// unseen is true for a NodeJob that cannot be explained, since no manager has looked at it.
-func unseen(job *v1alpha1.NodeJob) bool {
+// notObserved is true for a NodeJob that cannot be explained, since no manager has looked at it.
+func notObserved(job *v1alpha1.NodeJob) bool {
 	return job.Status.Revision == "" && observe.ToldObstacle(job) == nil && job.DeletionTimestamp.IsZero()
 }

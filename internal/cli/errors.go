@@ -33,8 +33,8 @@ func Explain(err error) error {
 		return Failf(ExitNotFound, "%w", err)
 	case clientcmd.IsEmptyConfig(err):
 		return Failf(ExitUsage, "%s", noCluster)
-	case unreachable(err):
-		return Failf(ExitUnreachable, "the API server does not answer: %w", err)
+	case apiServerDown(err):
+		return Failf(ExitNoAnswer, "the API server does not answer: %w", err)
 	}
 	return err
 }
@@ -56,7 +56,7 @@ func uninstalled(err error) string {
 	return "this cluster does not know NodeJobs: Everynode is not installed there. " + install
 }
 
-func unreachable(err error) bool {
+func apiServerDown(err error) bool {
 	var netErr net.Error
 	var urlErr *url.Error
 	return errors.As(err, &urlErr) || errors.As(err, &netErr) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||

@@ -51,7 +51,7 @@ func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "list", guards, "", "404 page not found", 0, true), ExitNotInstalled,
 			"this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. Apply its config/default (see Install it in the README), or choose another cluster with --context",
 		},
-		"an answer that takes too long": {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitUnreachable, "the API server does not answer: asking: context deadline exceeded"},
+		"an answer that takes too long": {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitNoAnswer, "the API server does not answer: asking: context deadline exceeded"},
 		"one with a code of its own":    {Failf(ExitTimedOut, "too late"), ExitTimedOut, "too late"},
 		"anything else":                 {errors.New("odd"), ExitError, "odd"},
 	}

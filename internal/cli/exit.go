@@ -19,8 +19,8 @@ const (
 	ExitForbidden = 4
 	// ExitNotInstalled : the cluster does not know NodeJobs.
 	ExitNotInstalled = 5
-	// ExitUnreachable : the API server does not answer.
-	ExitUnreachable = 6
+	// ExitNoAnswer : the API server does not answer.
+	ExitNoAnswer = 6
 	// ExitDeclined : somebody was asked and said no; nothing was done.
 	ExitDeclined = 7
 	// ExitNodesFailed : the task has failed on a node, or the NodeJob cannot go on.

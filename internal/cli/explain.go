@@ -98,7 +98,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 
 // explain is what there is to say of a NodeJob on the i-th node.
 func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
-	if unseen(job) {
+	if notObserved(job) {
 		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
@@ -132,7 +132,7 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	var lines []text.Line
 	for _, job := range jobs {
 		sentence := job.Namespace + "/" + job.Name + ": " + errUnseen.Error()
-		if !unseen(job) {
+		if !notObserved(job) {
 			e, err := o.explain(ctx, seen, job, i)
 			switch {
 			case CodeOf(err) == ExitForbidden:

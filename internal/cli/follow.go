@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Sight is what is seen of a NodeJob that is followed.
-type Sight struct {
+// Observation is what is seen of a NodeJob that is followed.
+type Observation struct {
 	// Job is its newest version; nil when only something else has changed.
 	Job *v1alpha1.NodeJob
 	// Gone is true when it was deleted, also when there is another of its name by now. Nothing follows.
@@ -30,13 +30,13 @@ const followPause = time.Second
 // Follow sends what is seen of a NodeJob from now on, until it is gone or the context ends. An API server that goes
 // away comes back: until then, the last that was seen is all there is. A watch that the user may not have becomes a
 // question now and then.
-func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Sight {
-	sights := make(chan Sight)
+func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Observation {
+	observations := make(chan Observation)
 	go func() {
-		defer close(sights)
+		defer close(observations)
 		for {
-			gone, err := followOnce(ctx, c, client.ObjectKeyFromObject(job), job.UID, sights)
-			if gone || ctx.Err() != nil || !send(ctx, sights, Sight{Err: err}) {
+			gone, err := followOnce(ctx, c, client.ObjectKeyFromObject(job), job.UID, observations)
+			if gone || ctx.Err() != nil || !send(ctx, observations, Observation{Err: err}) {
 				return
 			}
 			select {
@@ -46,12 +46,12 @@ func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.
 			}
 		}
 	}()
-	return sights
+	return observations
 }
 
-func send(ctx context.Context, sights chan<- Sight, s Sight) bool {
+func send(ctx context.Context, observations chan<- Observation, s Observation) bool {
 	select {
-	case sights <- s:
+	case observations <- s:
 		return true
 	case <-ctx.Done():
 		return false
@@ -62,16 +62,16 @@ func send(ctx context.Context, sights chan<- Sight, s Sight) bool {
 var errWatchEnded = errors.New("the API server has ended the watch")
 
 // followOnce sends what there is, and what comes as long as the watch lasts.
-func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, uid types.UID, sights chan<- Sight) (gone bool, err error) {
+func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, uid types.UID, observations chan<- Observation) (gone bool, err error) {
 	var job v1alpha1.NodeJob
 	err = c.Get(ctx, key, &job)
 	switch {
 	case apierrors.IsNotFound(err) && !notInstalled(err), err == nil && job.UID != uid:
-		return send(ctx, sights, Sight{Gone: true}), nil
+		return send(ctx, observations, Observation{Gone: true}), nil
 	case err != nil:
 		return false, err
 	}
-	if !send(ctx, sights, Sight{Job: job.DeepCopy()}) {
+	if !send(ctx, observations, Observation{Job: job.DeepCopy()}) {
 		return false, ctx.Err()
 	}
 	w, err := c.Watch(ctx, &v1alpha1.NodeJobList{}, &client.ListOptions{
@@ -83,7 +83,7 @@ func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, u
 	}
 	defer w.Stop()
 	for event := range w.ResultChan() {
-		if gone, err := pass(ctx, event, uid, sights); gone || err != nil {
+		if gone, err := pass(ctx, event, uid, observations); gone || err != nil {
 			return gone, err
 		}
 	}
@@ -91,7 +91,7 @@ func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, u
 }
 
 // pass sends what an event tells.
-func pass(ctx context.Context, event watch.Event, uid types.UID, sights chan<- Sight) (gone bool, err error) {
+func pass(ctx context.Context, event watch.Event, uid types.UID, observations chan<- Observation) (gone bool, err error) {
 	job, ok := event.Object.(*v1alpha1.NodeJob)
 	switch {
 	case event.Type == watch.Error:
@@ -99,8 +99,8 @@ func pass(ctx context.Context, event watch.Event, uid types.UID, sights chan<- S
 	case !ok:
 		return false, nil
 	case event.Type == watch.Deleted || job.UID != uid:
-		return send(ctx, sights, Sight{Gone: true}), nil
-	case !send(ctx, sights, Sight{Job: job}):
+		return send(ctx, observations, Observation{Gone: true}), nil
+	case !send(ctx, observations, Observation{Job: job}):
 		return false, ctx.Err()
 	}
 	return false, nil

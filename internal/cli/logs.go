@@ -99,7 +99,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pods = o.thatFailed(pods, records)
+	pods = o.failedPods(pods, records)
 	seen := map[types.UID]bool{}
 	for i := range pods {
 		seen[pods[i].UID] = true
@@ -129,8 +129,8 @@ func (o *logsOptions) wanted(ctx context.Context, job *v1alpha1.NodeJob) ([]core
 	return pods, err
 }
 
-// thatFailed are those of pods that --failed means; all without it.
-func (o *logsOptions) thatFailed(pods []corev1.Pod, records map[string]record.OnNode) []corev1.Pod {
+// failedPods are those of pods that --failed means; all without it.
+func (o *logsOptions) failedPods(pods []corev1.Pod, records map[string]record.NodeRecord) []corev1.Pod {
 	if !o.failed {
 		return pods
 	}
@@ -147,9 +147,9 @@ func hasFailed(pod *corev1.Pod, rec *record.Record) bool {
 }
 
 // records are what the nodes carry, by their names. A node that was asked for by name and is not there is an error.
-func (o *logsOptions) records(ctx context.Context) (map[string]record.OnNode, error) {
+func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord, error) {
 	key := v1alpha1.RecordKey(o.key.Namespace, o.key.Name)
-	found, names := map[string]record.OnNode{}, []string{}
+	found, names := map[string]record.NodeRecord{}, []string{}
 	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
 	err := eachPage(ctx, o.client, page, func() {
 		for i := range page.Items {
@@ -172,7 +172,7 @@ func (o *logsOptions) records(ctx context.Context) (map[string]record.OnNode, er
 }
 
 // recorded prints the last lines of attempts whose pods are gone, and returns of how many.
-func (o *logsOptions) recorded(records map[string]record.OnNode, there map[types.UID]bool) int {
+func (o *logsOptions) recorded(records map[string]record.NodeRecord, there map[types.UID]bool) int {
 	var gone []string
 	for name, on := range records {
 		rec := on.Record
@@ -241,7 +241,7 @@ func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
 	}
 	stream, err := o.pods.GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		if code := CodeOf(Explain(err)); code == ExitForbidden || code == ExitUnreachable {
+		if code := CodeOf(Explain(err)); code == ExitForbidden || code == ExitNoAnswer {
 			return Explain(err)
 		}
 		o.tellUnread(pod, err)

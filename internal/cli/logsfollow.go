@@ -47,7 +47,7 @@ func (o *logsOptions) stream(ctx context.Context, job *v1alpha1.NodeJob, pods []
 		case <-ctx.Done():
 			return group.Wait()
 		}
-		if pods, err = o.selected(ctx, job); err != nil && CodeOf(err) != ExitUnreachable {
+		if pods, err = o.selected(ctx, job); err != nil && CodeOf(err) != ExitNoAnswer {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed 
 	switch code := CodeOf(err); {
 	case code == ExitNotFound:
 		return true, nil
-	case code == ExitUnreachable:
+	case code == ExitNoAnswer:
 		return false, nil
 	case err != nil:
 		return false, err
@@ -94,7 +94,7 @@ func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]co
 	if err != nil {
 		return nil, err
 	}
-	return o.thatFailed(pods, records), nil
+	return o.failedPods(pods, records), nil
 }
 
 // follower prints the log of a pod as it comes.
@@ -145,7 +145,7 @@ func (f *follower) finish(err error) error {
 	var answer apierrors.APIStatus
 	switch code := CodeOf(Explain(err)); {
 	case err == nil:
-	case code == ExitForbidden, code == ExitUnreachable && !errors.As(err, &answer):
+	case code == ExitForbidden, code == ExitNoAnswer && !errors.As(err, &answer):
 		return Explain(err)
 	default:
 		f.tellUnread(f.pod, err)

@@ -84,7 +84,7 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 // drained is what a drain of a node would evict now.
 func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainedNode, error) {
 	node := view.DrainedNode{Node: name}
-	err := eachLeaving(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
+	err := eachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
 		full := pod.Namespace + "/" + pod.Name
 		if why := blockedPod(pod, drain, budgets); why != "" {
 			node.Blocked = append(node.Blocked, view.BlockedPod{Pod: full, Why: why})
@@ -110,8 +110,8 @@ func toDrain(v *view.Plan) []string {
 
 // blockedPod is why a pod could not be evicted now; "" when it could.
 func blockedPod(pod *corev1.Pod, drain plan.DrainPod, budgets []policyv1.PodDisruptionBudget) string {
-	if drain.Held != "" {
-		return drain.Held
+	if drain.EvictionRefused != "" {
+		return drain.EvictionRefused
 	}
 	var covers []*policyv1.PodDisruptionBudget
 	for i := range budgets {

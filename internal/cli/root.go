@@ -61,11 +61,11 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 	f.Config.AddFlags(root.PersistentFlags())
 	hideRareFlags(root)
 	root.AddGroup(&cobra.Group{ID: groupRead, Title: "See how it is:"}, &cobra.Group{ID: groupDo, Title: "Do something:"})
-	for _, verb := range readingVerbs(f) {
+	for _, verb := range readOnlyCommands(f) {
 		verb.GroupID = groupRead
 		root.AddCommand(verb)
 	}
-	for _, verb := range doingVerbs(f) {
+	for _, verb := range mutatingCommands(f) {
 		verb.GroupID = groupDo
 		root.AddCommand(verb)
 	}
@@ -78,8 +78,8 @@ const (
 	groupDo   = "do"
 )
 
-// readingVerbs change nothing.
-func readingVerbs(f *Factory) []*cobra.Command {
+// readOnlyCommands change nothing.
+func readOnlyCommands(f *Factory) []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
 }
 

@@ -37,7 +37,7 @@ type runOptions struct {
 
 	name                              string
 	maxConcurrent, maxFailures        string
-	timeout, startWithin, keep        time.Duration
+	timeout, startingDeadline, ttl    time.Duration
 	canary, fold, remove, yes, dryRun bool
 	output                            string
 
@@ -105,8 +105,8 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.maxFailures, "max-failures", "100%", "how many nodes may fail before nothing new starts: a number or a percentage")
 	flags.BoolVar(&o.canary, "canary", false, "one node first; the others when it has succeeded there")
 	flags.DurationVar(&o.timeout, "timeout", task.DefaultTimeoutSeconds*time.Second, "time limit on each node")
-	flags.DurationVar(&o.startWithin, "starting-deadline", time.Hour, "a node whose turn has not come by then is left out")
-	flags.DurationVar(&o.keep, "ttl", time.Hour, "how long the NodeJob is kept when it is over")
+	flags.DurationVar(&o.startingDeadline, "starting-deadline", time.Hour, "a node whose turn has not come by then is left out")
+	flags.DurationVar(&o.ttl, "ttl", time.Hour, "how long the NodeJob is kept when it is over")
 	flags.StringVar(&o.name, "name", "", "name of the NodeJob; run- and five characters when left out")
 	flags.BoolVar(&o.fold, "fold", false, "wait for all nodes, and show what is the same once")
 	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C: what runs then is stopped")
@@ -182,7 +182,7 @@ func (o *runOptions) validateTimes() error {
 		flag  string
 		value time.Duration
 		least time.Duration
-	}{{"--timeout", o.timeout, time.Second}, {"--starting-deadline", o.startWithin, time.Second}, {"--ttl", o.keep, time.Minute}} {
+	}{{"--timeout", o.timeout, time.Second}, {"--starting-deadline", o.startingDeadline, time.Second}, {"--ttl", o.ttl, time.Minute}} {
 		if t.value < t.least || t.value > maxRunTime || t.value%time.Second != 0 {
 			return Failf(ExitUsage, "%s %s: give whole seconds, from %s to %s", t.flag, t.value, t.least, maxRunTime)
 		}

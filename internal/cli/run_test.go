@@ -100,7 +100,7 @@ func TestWhoKeepsANodeJob(t *testing.T) {
 		"Flux (HelmRelease a/b)":   {Labels: map[string]string{"helm.toolkit.fluxcd.io/namespace": "a", "helm.toolkit.fluxcd.io/name": "b"}},
 		"Helm (release r)":         {Annotations: map[string]string{"meta.helm.sh/release-name": "r"}},
 	} {
-		if got := keptBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
+		if got := managedBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
 			t.Errorf("it is kept by %q, want %q", got, want)
 		}
 	}

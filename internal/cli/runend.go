@@ -142,7 +142,7 @@ func (r *running) settle(ctx context.Context, how ending) {
 	}
 	for i := range r.view.Nodes {
 		if n := &r.view.Nodes[i]; !n.State.Final() {
-			n.State, n.Said = view.RunLeftOut, why
+			n.State, n.Said = view.RunNotRun, why
 		}
 	}
 }
@@ -234,7 +234,7 @@ type runNodeResult struct {
 
 var runOutcomes = map[view.RunState]string{
 	view.RunWaiting: "Waiting", view.RunRunning: "Running", view.RunSucceeded: "Succeeded", view.RunFailed: "Failed",
-	view.RunUnreachable: "Unreachable", view.RunDeleted: "Deleted", view.RunLeftOut: "NotRun",
+	view.RunUnreachable: "Unreachable", view.RunDeleted: "Deleted", view.RunNotRun: "NotRun",
 }
 
 // show writes what is shown at the end only.
@@ -333,17 +333,17 @@ func (r *running) whatIsLeft(how ending) string {
 		return fmt.Sprintf("Nothing new starts, and what runs goes on without this command. %s To let the rest run: kubectl everynode resume %s. To end what runs: kubectl everynode abort %s. %s", look, where, where, remove)
 	case how == endDetached, how == endTimedOut:
 		return fmt.Sprintf("The run goes on without this command. %s To stop it: kubectl everynode abort %s. %s", look, where, remove)
-	case r.count(view.RunLeftOut) > 0 && r.suspended:
-		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.keep, where, remove)
+	case r.count(view.RunNotRun) > 0 && r.suspended:
+		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.ttl, where, remove)
 	}
-	return fmt.Sprintf("NodeJob %s is kept for %s: kubectl everynode status %s", r.job.Name, r.keep, where)
+	return fmt.Sprintf("NodeJob %s is kept for %s: kubectl everynode status %s", r.job.Name, r.ttl, where)
 }
 
 func (r *running) tellEnd(after string) {
 	r.view.Now = r.Now()
 	r.Tell(r.view.End()...)
 	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue &&
-		r.count(view.RunLeftOut) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
+		r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
 		r.tellLong(text.Toned(text.Bad, c.Reason+": "), c.Message)
 	}
 	if after != "" {

@@ -45,8 +45,8 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
 			// A machine that is made anew meanwhile is another one.
 			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
-			StartingDeadlineSeconds: seconds(o.startWithin),
-			TTLSecondsAfterFinished: seconds(o.keep),
+			StartingDeadlineSeconds: seconds(o.startingDeadline),
+			TTLSecondsAfterFinished: seconds(o.ttl),
 			RetainPodsSeconds:       *seconds(runKeepPods),
 			DeletionPolicy:          v1alpha1.DeletionForget,
 		},

@@ -53,9 +53,9 @@ type running struct {
 	// away is why the API server does not answer; "" when it does. logsForbidden is why no logs can be read.
 	away          string
 	logsForbidden error
-	// resting is true while nothing of it goes on by itself; rest tells when that has been so for long enough, logsOver
+	// runFinished is true while nothing of it goes on by itself; rest tells when that has been so for long enough, logsOver
 	// when logs have been waited for for long enough. quiet counts the looks at which all that is left was away.
-	resting        bool
+	runFinished    bool
 	rest, logsOver <-chan time.Time
 	quiet          int
 	// patience bounds each request.
@@ -137,21 +137,21 @@ const (
 //
 //nolint:cyclop // a case for each thing that may happen, and nothing else
 func (r *running) loop(ctx context.Context) ending {
-	sights := r.Follow(ctx, r.client, r.job)
+	observations := r.Follow(ctx, r.client, r.job)
 	podChanges := r.watchPods(ctx, r.client, r.job)
 	nodeChanges := r.watchNodes(ctx, r.client, r.names())
 	tick, look := r.After(runTick), r.After(lookAway)
-	deadline := r.After(r.startWithin + r.timeout + runSlack)
+	deadline := r.After(r.startingDeadline + r.timeout + runSlack)
 	for {
 		if r.overNow() {
 			return endOver
 		}
 		select {
-		case sight := <-sights:
-			if sight.Gone {
+		case observation := <-observations:
+			if observation.Gone {
 				return r.goneAs()
 			}
-			r.seeJob(sight)
+			r.seeJob(observation)
 		case c := <-podChanges:
 			r.seePods(ctx, c)
 		case c := <-nodeChanges:
@@ -197,11 +197,11 @@ func (r *running) overNow() bool {
 		return true
 	case finished && r.logsOver == nil:
 		r.logsOver = r.After(logsFor)
-	case r.resting && r.rest == nil && r.suspended:
+	case r.runFinished && r.rest == nil && r.suspended:
 		r.rest = r.After(runSay) // no obstacle will go, and nobody waits for one
-	case r.resting && r.rest == nil:
+	case r.runFinished && r.rest == nil:
 		r.rest = r.After(restFor)
-	case !r.resting:
+	case !r.runFinished:
 		r.rest = nil
 	}
 	return false
@@ -235,15 +235,15 @@ func (r *running) allRead() bool {
 }
 
 // seeJob takes in what is seen of the NodeJob.
-func (r *running) seeJob(sight Sight) {
-	if sight.Err != nil {
-		r.away = Explain(sight.Err).Error()
+func (r *running) seeJob(observation Observation) {
+	if observation.Err != nil {
+		r.away = Explain(observation.Err).Error()
 		return
 	}
 	r.away = ""
-	r.job = sight.Job
-	r.seen = r.seen || slices.Contains(sight.Job.Finalizers, v1alpha1.NodeJobFinalizer)
-	r.resting = r.atRest()
+	r.job = observation.Job
+	r.seen = r.seen || slices.Contains(observation.Job.Finalizers, v1alpha1.NodeJobFinalizer)
+	r.runFinished = r.atRest()
 }
 
 // atRest is true when nothing of the NodeJob goes on by itself, as its manager says.

@@ -158,8 +158,8 @@ func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &steering{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
-			if _, err := s.heeded(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
+			s := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
+			if _, err := s.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
 				t.Errorf("it has looked %d times (%v), and says %q", gets, err, errs)
 			}
 		})

@@ -48,7 +48,7 @@ func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 		return
 	}
 	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, attemptOf(pod).Waiting
-	r.resting = false
+	r.runFinished = false
 }
 
 // seeNodes takes in what nodes have on record.
@@ -100,7 +100,7 @@ func (r *running) seeNode(node client.Object, deleted bool) {
 		}
 	case record.Rebooting:
 	}
-	r.resting = r.atRest()
+	r.runFinished = r.atRest()
 }
 
 // lastLine is the last line of a message that has text.

@@ -29,7 +29,7 @@ func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return Failf(ExitUnreachable, "creating the NodeJob: %w. Nobody knows whether it was made: kubectl everynode list -n %s", Explain(err), o.namespace)
+		return Failf(ExitNoAnswer, "creating the NodeJob: %w. Nobody knows whether it was made: kubectl everynode list -n %s", Explain(err), o.namespace)
 	}
 	return fmt.Errorf("creating the NodeJob: %w", Explain(err))
 }
@@ -46,7 +46,7 @@ func (r *running) suspend(ctx context.Context) {
 	}
 	r.suspended = true
 	r.job = changed
-	r.resting = r.atRest()
+	r.runFinished = r.atRest()
 }
 
 // deleteJob deletes the NodeJob. That it is gone already is no error.

@@ -55,7 +55,7 @@ func aRun(t *testing.T, server http.Handler) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &runOptions{Factory: f, namespace: "ns", client: c, remove: true, keep: time.Hour}
+	o := &runOptions{Factory: f, namespace: "ns", client: c, remove: true, ttl: time.Hour}
 	return newRunning(o, aJob("j"), targets{names: []string{"node-1", "node-2"}})
 }
 
@@ -96,7 +96,7 @@ func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	over := make(chan string)
 	go func() {
 		r.suspend(t.Context())
-		if _, err := r.whyAway(t.Context()); CodeOf(err) != ExitUnreachable {
+		if _, err := r.whyAway(t.Context()); CodeOf(err) != ExitNoAnswer {
 			t.Errorf("looking at nodes: %v", err)
 		}
 		r.lookAtNodes(t.Context())
@@ -104,7 +104,7 @@ func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	}()
 	select {
 	case said := <-over:
-		if r.suspended || CodeOf(r.stopErr) != ExitUnreachable {
+		if r.suspended || CodeOf(r.stopErr) != ExitNoAnswer {
 			t.Errorf("it is suspended: %v (%v)", r.suspended, r.stopErr)
 		}
 		if want := "NodeJob j could not be deleted: the API server does not answer: "; !strings.HasPrefix(said, want) {

@@ -100,7 +100,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // nodes is the table of all nodes that the NodeJob is for.
 func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
-	if unseen(job) {
+	if notObserved(job) {
 		return nil, nil
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)

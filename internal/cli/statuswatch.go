@@ -39,12 +39,12 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 	if o.timeout > 0 {
 		deadline = o.After(o.timeout)
 	}
-	sights := o.Follow(ctx, o.client, job)
+	observations := o.Follow(ctx, o.client, job)
 	for {
 		end, err := false, error(nil)
 		select {
-		case sight := <-sights:
-			end, err = w.see(ctx, sight)
+		case observation := <-observations:
+			end, err = w.see(ctx, observation)
 		case <-w.tick():
 			err = w.draw()
 		case <-deadline:
@@ -67,21 +67,21 @@ func (w *watching) tick() <-chan time.Time {
 }
 
 // see shows what is seen, and is true when there is nothing more to come.
-func (w *watching) see(ctx context.Context, sight Sight) (end bool, err error) {
+func (w *watching) see(ctx context.Context, observation Observation) (end bool, err error) {
 	switch {
-	case sight.Gone:
+	case observation.Gone:
 		return true, Failf(ExitGone, "NodeJob %s was deleted", w.key)
-	case sight.Err != nil:
-		return false, w.lost(sight.Err)
+	case observation.Err != nil:
+		return false, w.lost(observation.Err)
 	}
 	w.away, w.why = time.Time{}, nil
 	if w.forPrograms() {
-		err = w.PrintObject(w.output, sight.Job)
+		err = w.PrintObject(w.output, observation.Job)
 	} else {
-		w.last = w.look(ctx, sight.Job)
+		w.last = w.look(ctx, observation.Job)
 		err = w.draw()
 	}
-	code := verdict(sight.Job)
+	code := verdict(observation.Job)
 	if err != nil || code == goesOn {
 		return false, err
 	}
@@ -145,7 +145,7 @@ func (w *watching) draw() error {
 		lines = w.last.Lines()
 	}
 	if w.why != nil {
-		lines = append(lines, nil, view.Away(w.last.Now, w.away, w.why.Error()))
+		lines = append(lines, nil, view.Disconnected(w.last.Now, w.away, w.why.Error()))
 	}
 	return w.screen.Draw(lines)
 }

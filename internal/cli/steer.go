@@ -19,14 +19,14 @@ import (
 // The steering verbs change what a user could change with kubectl, under the resource version of what they have seen,
 // and say what they have changed. What is so already is left alone: a verb that is repeated does no more.
 
-// steering is a verb at work on a NodeJob.
-type steering struct {
+// mutation is a verb at work on a NodeJob.
+type mutation struct {
 	*Factory
 	client client.WithWatch
 	key    client.ObjectKey
 }
 
-func (f *Factory) steer(name string) (*steering, error) {
+func (f *Factory) steer(name string) (*mutation, error) {
 	namespace, err := f.Namespace()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (f *Factory) steer(name string) (*steering, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &steering{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
+	return &mutation{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
 }
 
 // maxSteerTries is how often a change is decided anew because something has changed meanwhile. A NodeJob's status is
@@ -53,7 +53,7 @@ type decision struct {
 }
 
 // change changes the NodeJob as decide says, which is asked again when somebody else was faster.
-func (s *steering) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
+func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
 		job, err := GetJob(ctx, s.client, s.key)
 		if err != nil {
@@ -80,7 +80,7 @@ func (s *steering) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 	}
 }
 
-func (s *steering) tell(job *v1alpha1.NodeJob, d decision) error {
+func (s *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
 	if err := s.Print([]text.Line{text.Of("nodejob "+s.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
 		return err
 	}
@@ -93,24 +93,24 @@ func (s *steering) tell(job *v1alpha1.NodeJob, d decision) error {
 	return nil
 }
 
-func (s *steering) tellNothing(why string) error {
+func (s *mutation) tellNothing(why string) error {
 	return s.Print([]text.Line{text.Of("nodejob " + s.key.Name + ": nothing to change: ").With(why)})
 }
 
-func (s *steering) tellDim(message string) { s.Tell(text.Toned(text.Dim, message)) }
+func (s *mutation) tellDim(message string) { s.Tell(text.Toned(text.Dim, message)) }
 
 // tellCommit says what belongs into Git, and whose hand will otherwise undo it.
-func (s *steering) tellCommit(job *v1alpha1.NodeJob, commit string) {
-	if owner := keptBy(job); owner != "" {
+func (s *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
+	if owner := managedBy(job); owner != "" {
 		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is kept by " + owner + ", which may set it back. Commit: " + commit))
 		return
 	}
 	s.tellDim("With GitOps, commit this instead: " + commit)
 }
 
-// keptBy names who applies the NodeJob from elsewhere; "" when nobody is known to. Sources: Argo CD, resource tracking;
+// managedBy names who applies the NodeJob from elsewhere; "" when nobody is known to. Sources: Argo CD, resource tracking;
 // Flux, labels of the kustomize and helm controllers; Helm, the annotations of a release.
-func keptBy(job *v1alpha1.NodeJob) string {
+func managedBy(job *v1alpha1.NodeJob) string {
 	l, a := job.Labels, job.Annotations
 	switch {
 	case a["argocd.argoproj.io/tracking-id"] != "":

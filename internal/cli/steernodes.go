@@ -52,14 +52,14 @@ func newNodeMetadata(name string) *metav1.PartialObjectMetadata {
 
 // changeNode changes one node as decide says, under its resource version: what a node carries is decided by its record,
 // and that may change at any moment.
-func (s *steering) changeNode(ctx context.Context, name string, decide func(carried) nodeChange) (nodeChange, error) {
+func (s *mutation) changeNode(ctx context.Context, name string, decide func(nodeMetadata) nodeChange) (nodeChange, error) {
 	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
 	for try := 1; ; try++ {
 		node := newNodeMetadata(name)
 		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return nodeChange{}, s.nodeError(ctx, name, err)
 		}
-		c := decide(carried{record.Read(node.Labels, node.Annotations, key), node.Labels})
+		c := decide(nodeMetadata{record.Read(node.Labels, node.Annotations, key), node.Labels})
 		if c.nothing != "" {
 			return c, nil
 		}
@@ -75,7 +75,7 @@ func (s *steering) changeNode(ctx context.Context, name string, decide func(carr
 	}
 }
 
-func (s *steering) nodeError(ctx context.Context, name string, err error) error {
+func (s *mutation) nodeError(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return Explain(err)
 	}
@@ -88,7 +88,7 @@ func (s *steering) nodeError(ctx context.Context, name string, err error) error 
 
 // eachNode does the same to several nodes, and says what came of each. One that cannot be changed keeps none of the
 // others. changed reports whether any was changed.
-func (s *steering) eachNode(ctx context.Context, names []string, decide func(carried) nodeChange) (changed bool, err error) {
+func (s *mutation) eachNode(ctx context.Context, names []string, decide func(nodeMetadata) nodeChange) (changed bool, err error) {
 	var first error
 	for _, name := range names {
 		c, err := s.changeNode(ctx, name, decide)
@@ -153,7 +153,7 @@ off them, and puts back the labels of spec.removeLabels that are on it. Where it
 	return cmd
 }
 
-func (s *steering) retryNodes(ctx context.Context, names []string) error {
+func (s *mutation) retryNodes(ctx context.Context, names []string) error {
 	job, err := GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *steering) retryNodes(ctx context.Context, names []string) error {
 	if err := stays(job); err != nil {
 		return err
 	}
-	changed, err := s.eachNode(ctx, names, newAgain(job).retry)
+	changed, err := s.eachNode(ctx, names, newNodeActions(job).retry)
 	if changed {
 		s.tellDim("With GitOps, commit nothing: the change is on the nodes.")
 	}
@@ -199,7 +199,7 @@ back. Where it failed, see retry.`,
 	return cmd
 }
 
-func (s *steering) rerun(ctx context.Context, names []string, yes bool) error {
+func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 	job, err := GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (s *steering) rerun(ctx context.Context, names []string, yes bool) error {
 			}
 		}
 	}
-	changed, err := s.eachNode(ctx, names, newAgain(job).rerun)
+	changed, err := s.eachNode(ctx, names, newNodeActions(job).rerun)
 	if !changed {
 		return err
 	}
@@ -229,7 +229,7 @@ func (s *steering) rerun(ctx context.Context, names []string, yes bool) error {
 }
 
 // labelled are the nodes on which it is done.
-func (s *steering) labelled(ctx context.Context, key string) ([]string, error) {
+func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
 	var names []string
 	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
 	err := eachPage(ctx, s.client, page, func() {
@@ -277,7 +277,7 @@ func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	}
 }
 
-func (s *steering) skip(ctx context.Context, names []string) error {
+func (s *mutation) skip(ctx context.Context, names []string) error {
 	job, err := GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (s *steering) skip(ctx context.Context, names []string) error {
 		return err
 	}
 	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
-	changed, err := s.eachNode(ctx, names, func(on carried) nodeChange {
+	changed, err := s.eachNode(ctx, names, func(on nodeMetadata) nodeChange {
 		if on.Label == revision {
 			return nodeChange{nothing: "it counts as done with revision " + revision + " already"}
 		}

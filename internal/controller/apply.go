@@ -76,14 +76,14 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	starts, results = probed.with(starts, results)
 	refused, startErr := r.judgeStarts(seen, starts, results)
 	// What blocks an eviction, and which pods are to leave a node, is only in the next plan.
-	again := raced.Load() || len(evictions) > 0 || looksAnew(seen, p) || r.troubles.isFresh(client.ObjectKeyFromObject(seen.job))
+	again := raced.Load() || len(evictions) > 0 || needsAnotherPass(seen, p) || r.problems.isFresh(client.ObjectKeyFromObject(seen.job))
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
 }
 
-// looksAnew is true when the plan asks for the pods of a node that nobody has tried to look at yet. One whose pods
+// needsAnotherPass is true when the plan asks for the pods of a node that nobody has tried to look at yet. One whose pods
 // could not be listed is looked at when the plan says so: the rest of the NodeJob is not to be repeated until it works.
-func looksAnew(seen observation, p plan.Plan) bool {
-	return slices.ContainsFunc(p.Looks, func(l plan.Look) bool { return !seen.asked[l.UID] })
+func needsAnotherPass(seen observation, p plan.Plan) bool {
+	return slices.ContainsFunc(p.DrainPodRequests, func(l plan.DrainPodRequest) bool { return !seen.asked[l.UID] })
 }
 
 func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Evict, group *errgroup.Group) {
@@ -98,22 +98,22 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	switch a := action.(type) {
 	case plan.Record:
 		return r.record(ctx, seen, a)
-	case plan.Mark:
+	case plan.PatchNode:
 		return r.mark(ctx, seen, a)
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
-	case plan.Release:
-		if a.Unrecorded && !r.memory.wasKept(a.Pod.UID) {
-			r.vanished(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
+	case plan.FinalizePod:
+		if a.Unrecorded && !r.written.wasRetained(a.Pod.UID) {
+			r.podForceDeleted(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
 		}
-		return r.releaseOwn(ctx, seen.job, a.Pod)
-	case plan.Keep:
+		return r.finalizeOwnPod(ctx, seen.job, a.Pod)
+	case plan.RetainPod:
 		return r.keep(ctx, seen.job, a.Pod)
-	case plan.Expire:
+	case plan.DeleteJob:
 		return r.expire(ctx, seen.job)
-	case plan.Forget:
+	case plan.CleanUpNode:
 		return r.forget(ctx, seen, a)
-	case plan.Finish:
+	case plan.RemoveFinalizer:
 		return r.finish(ctx, seen.job)
 	}
 	return fmt.Errorf("unknown action %T", action)
@@ -129,19 +129,19 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	case err != nil:
 		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("recording on node %s: %w", a.Node, err))
 	}
-	r.troubles.ended(client.ObjectKeyFromObject(seen.job), a.UID, a.Record.Revision, a.Record.Retry, r.Now())
+	r.problems.ended(client.ObjectKeyFromObject(seen.job), a.UID, a.Record.Revision, a.Record.Retry, r.Now())
 	r.recorded(seen, a)
 	if a.Pod.UID == "" {
 		return nil // it was time that ended the run
 	}
-	if a.Keep {
+	if a.Retain {
 		return r.keep(ctx, seen.job, a.Pod)
 	}
-	return r.releaseOwn(ctx, seen.job, a.Pod)
+	return r.finalizeOwnPod(ctx, seen.job, a.Pod)
 }
 
 // mark writes something else on a node.
-func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.Mark) error {
+func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.PatchNode) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -149,12 +149,12 @@ func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.Mark) er
 	case err != nil:
 		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("marking node %s as %s: %w", a.Node, a.Reason, err))
 	}
-	r.troubles.clear(client.ObjectKeyFromObject(seen.job), a.UID, v1alpha1.ReasonRecordRejected)
-	r.marked(seen.job, a)
+	r.problems.clear(client.ObjectKeyFromObject(seen.job), a.UID, v1alpha1.ReasonRecordRejected)
+	r.nodePatched(seen.job, a)
 	return nil
 }
 
-func (r *Reconciler) forget(ctx context.Context, seen observation, a plan.Forget) error {
+func (r *Reconciler) forget(ctx context.Context, seen observation, a plan.CleanUpNode) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -179,7 +179,7 @@ func (r *Reconciler) changeNode(ctx context.Context, seen []plan.Node, name stri
 		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live); err != nil {
 			return err
 		}
-		r.memory.rememberNode(stripNode(&live))
+		r.written.rememberNode(stripNode(&live))
 		if !sameForPlan(seen, &live) {
 			break
 		}
@@ -201,7 +201,7 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	before, after := seen[i], observe.Node(live)
 	before.ResourceVersion, after.ResourceVersion = "", ""
 	// Labels and annotations tell.
-	before.On, after.On = record.OnNode{}, record.OnNode{}
+	before.On, after.On = record.NodeRecord{}, record.NodeRecord{}
 	before.Published, after.Published = record.Published{}, record.Published{}
 	return reflect.DeepEqual(before, after)
 }
@@ -216,7 +216,7 @@ func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) e
 	if err != nil {
 		return err
 	}
-	r.memory.rememberNode(stripNode(node))
+	r.written.rememberNode(stripNode(node))
 	return nil
 }
 
@@ -225,15 +225,15 @@ func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) e
 	if err := r.deletePod(ctx, namespace, pod); err != nil {
 		return err
 	}
-	r.memory.rememberStopped(pod.UID, r.Now())
+	r.written.rememberStopped(pod.UID, r.Now())
 	return nil
 }
 
-// release lets a pod go: deleted, then our finalizer off. In this order an ended pod is gone with two writes to the
+// finalizePod lets a pod go: deleted, then our finalizer off. In this order an ended pod is gone with two writes to the
 // API server's storage: without finalizer, a deletion is a write of its own before the pod goes, and every watch of pods gets
 // one more event. Only a pod that is not found counts as gone already: after any other error, a conflict included, the
 // finalizer may still be on it.
-func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod) error {
+func (r *Reconciler) finalizePod(ctx context.Context, namespace string, pod plan.Pod) error {
 	if pod.DeleteRequested.IsZero() {
 		if err := r.deletePod(ctx, namespace, pod); err != nil {
 			return err
@@ -248,13 +248,13 @@ func (r *Reconciler) release(ctx context.Context, namespace string, pod plan.Pod
 			return fmt.Errorf("releasing pod %s: %w", pod.Name, err)
 		}
 	}
-	r.memory.rememberReleased(pod.UID, r.Now())
+	r.written.rememberReleased(pod.UID, r.Now())
 	return nil
 }
 
-// releaseOwn releases a pod of this NodeJob, which may make room under a quota.
-func (r *Reconciler) releaseOwn(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
-	if err := r.release(ctx, job.Namespace, pod); err != nil {
+// finalizeOwnPod releases a pod of this NodeJob, which may make room under a quota.
+func (r *Reconciler) finalizeOwnPod(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
+	if err := r.finalizePod(ctx, job.Namespace, pod); err != nil {
 		return err
 	}
 	r.tryPodsSoon(job)

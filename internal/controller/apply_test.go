@@ -42,10 +42,10 @@ func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
 		action plan.Action
 		want   bool
 	}{
-		"a cordon":                    {plan.Mark{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"a cordon":                    {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
 		"a success that opens":        {plan.Record{Node: "n", Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
-		"the end of all":              {plan.Forget{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
-		"a drain, which needs no one": {plan.Mark{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
+		"the end of all":              {plan.CleanUpNode{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
+		"a drain, which needs no one": {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
 		"a record":                    {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
 	}
 	for name, tt := range tests {
@@ -56,7 +56,7 @@ func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
 				t.Errorf("again: %v (%v), want %v", did.again, err, tt.want)
 			}
 			// The cache may not show yet what was done meanwhile.
-			if _, remembered := r.memory.nodes[client.ObjectKey{Name: "n"}]; remembered != tt.want {
+			if _, remembered := r.written.nodes[client.ObjectKey{Name: "n"}]; remembered != tt.want {
 				t.Errorf("the node as it is now is remembered: %v, want %v", remembered, tt.want)
 			}
 			if events := r.told.events(); len(events) > 0 {
@@ -78,16 +78,16 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	}
 	const key = "ns.everynode.dev/job"
 	failed := record.Record{Revision: "rev", Outcome: record.Failed, Cordoned: true}
-	node := write(plan.Mark{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: record.Change{
+	node := write(plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: record.Change{
 		UID: "node-uid", Key: key, Record: &failed, Cordon: &record.Cordon{By: []string{key}}, ResourceVersion: r.node("n").ResourceVersion}})
 	on := record.Read(node.Labels, node.Annotations, key)
 	if !node.Spec.Unschedulable || node.Annotations[v1alpha1.CordonedAnnotation] != key || on.Record == nil || !on.Record.Cordoned {
 		t.Errorf("after the cordon it is %+v with %v", node.Spec, node.Annotations)
 	}
-	if view := observe.Node(r.memory.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
+	if view := observe.Node(r.written.node(watchedNode())); !view.Unschedulable || !cmp.Equal(view.CordonedBy, []string{key}) {
 		t.Errorf("the next pass sees %+v, want the cordon", view)
 	}
-	node = write(plan.Forget{Node: "n", Change: record.Change{
+	node = write(plan.CleanUpNode{Node: "n", Change: record.Change{
 		UID: "node-uid", Key: key, Forget: true, Cordon: &record.Cordon{}, ResourceVersion: node.ResourceVersion}})
 	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there || record.Read(node.Labels, node.Annotations, key).Present {
 		t.Errorf("after it was forgotten it is %+v with %v and %v", node.Spec, node.Labels, node.Annotations)
@@ -179,7 +179,7 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 			}
 			node := r.node("n")
 			gate := corev1.Taint{Key: "example.com/gate", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
-			mark := plan.Mark{Node: "n", Reason: v1alpha1.ReasonGateClosed, Change: record.Change{
+			mark := plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonGateClosed, Change: record.Change{
 				UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: &record.Taints{All: append(node.Spec.Taints, gate)}}}
 			did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{mark}})
 			if err != nil || did.again != tt.wantRaced {
@@ -189,7 +189,7 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 				t.Errorf("the taints are %v", r.node("n").Spec.Taints)
 			}
 			// Whatever came of it, the next pass sees it.
-			if got, want := r.memory.node(node).ResourceVersion, r.node("n").ResourceVersion; got != want && tt.beats < 100 {
+			if got, want := r.written.node(node).ResourceVersion, r.node("n").ResourceVersion; got != want && tt.beats < 100 {
 				t.Errorf("the next pass sees version %s, want %s", got, want)
 			}
 		})

@@ -272,7 +272,7 @@ func TestContentsThatNobodyNamesAreForgotten(t *testing.T) {
 	other := liveJob(minds(v1alpha1.ContentSecret, "x"), func(j *v1alpha1.NodeJob) { j.Name = "other" })
 	tests := map[string]func(r *fakeReconciler, job *v1alpha1.NodeJob){
 		"when the NodeJob is gone": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
-			if err := r.gone(r.t.Context(), client.ObjectKeyFromObject(job)); err != nil {
+			if err := r.cleanUpDeleted(r.t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 				r.t.Error(err)
 			}
 		},

@@ -57,10 +57,10 @@ type Reconciler struct {
 	// PollInterval is how often that is looked at which is not watched.
 	PollInterval time.Duration
 
-	memory *memory
+	written *writtenObjects
 	// refusals are of the task's pods, runnerRefusals of those of reboots, checks and rollbacks where the task is a template.
 	refusals, runnerRefusals *loop.Refusals
-	troubles                 troubles
+	problems                 nodeProblems
 	scripts                  scripts
 	records                  records
 	pace                     loop.Pace
@@ -68,12 +68,12 @@ type Reconciler struct {
 	drains                   drains
 	contents                 contents
 	gates                    gates
-	unseen                   unseen
+	uncachedNodes            uncachedNodes
 	// wake has NodeJobs looked at for what no watch tells.
 	wake chan event.GenericEvent
 
-	primed   sync.Mutex
-	isPrimed atomic.Bool
+	primed sync.Mutex
+	isWarm atomic.Bool
 }
 
 // refusalWords are how a pod is told of that the API server does not take.
@@ -109,11 +109,11 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		Options:      opts,
 		Now:          time.Now, //nolint:forbidigo // the one clock of the manager
 		PollInterval: pollSeconds * time.Second,
-		memory:       newMemory(),
+		written:      newWrittenObjects(),
 		refusals:     loop.NewRefusals(refusalWords),
 
 		runnerRefusals: loop.NewRefusals(runnerRefusalWords),
-		troubles:       newTroubles(),
+		problems:       newNodeProblems(),
 		scripts:        newScripts(),
 		records:        newRecords(),
 		drains:         newDrains(),
@@ -124,7 +124,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 
 // Reconcile brings one NodeJob one step further.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := r.prime(ctx); err != nil {
+	if err := r.warmUp(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	job, err := r.newest(ctx, req.NamespacedName)
@@ -132,9 +132,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if job == nil {
-		return ctrl.Result{}, r.gone(ctx, req.NamespacedName)
+		return ctrl.Result{}, r.cleanUpDeleted(ctx, req.NamespacedName)
 	}
-	if held, err := r.hold(ctx, job); err != nil || !held {
+	if held, err := r.ensureFinalizer(ctx, job); err != nil || !held {
 		return ctrl.Result{}, err
 	}
 	return r.pass(ctx, job)
@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.NodeJob, error) {
 	job := &v1alpha1.NodeJob{}
 	err := r.Client.Get(ctx, name, job)
-	if apierrors.IsNotFound(err) && r.memory.knowsJob(name) {
+	if apierrors.IsNotFound(err) && r.written.knowsJob(name) {
 		err = r.Reader.Get(ctx, name, job)
 	}
 	switch {
@@ -154,7 +154,7 @@ func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alph
 	case err != nil:
 		return nil, fmt.Errorf("getting NodeJob: %w", err)
 	}
-	return r.memory.job(job), nil
+	return r.written.job(job), nil
 }
 
 // pass is one look at a NodeJob, and what follows from it.
@@ -167,9 +167,9 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	p := plan.Next(seen.input)
 	ended := r.Now()
 	r.looks.looked(client.ObjectKeyFromObject(job), ended, ended.Sub(began))
-	r.drains.ask(client.ObjectKeyFromObject(job), p.Looks)
+	r.drains.ask(client.ObjectKeyFromObject(job), p.DrainPodRequests)
 	did, applyErr := r.apply(ctx, seen, p)
-	applyErr = errors.Join(applyErr, r.releaseStrangers(ctx, seen.strangers))
+	applyErr = errors.Join(applyErr, r.finalizeForeignPods(ctx, seen.foreignPods))
 	r.writeFailed(job, applyErr)
 	again := did.again
 	if did.refused {
@@ -194,9 +194,9 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 // soon is when to look again at what has changed meanwhile.
 const soon = 100 * time.Millisecond
 
-// hold puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
+// ensureFinalizer puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
 // nothing to do: the NodeJob is being deleted and we have let it go already.
-func (r *Reconciler) hold(ctx context.Context, job *v1alpha1.NodeJob) (bool, error) {
+func (r *Reconciler) ensureFinalizer(ctx context.Context, job *v1alpha1.NodeJob) (bool, error) {
 	if controllerutil.ContainsFinalizer(job, v1alpha1.NodeJobFinalizer) {
 		return true, nil
 	}
@@ -218,39 +218,39 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
 	err := r.Metrics.writes.Do(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
 	if err == nil {
-		r.memory.rememberJob(changed)
+		r.written.rememberJob(changed)
 	}
 	return err
 }
 
-// gone lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
+// cleanUpDeleted lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
 // off.
-func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
-	r.memory.forgetJob(name)
+func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
+	r.written.forgetJob(name)
 	r.Metrics.forget(name)
 	r.pace.Forget(name)
 	r.looks.forget(name)
 	r.refusals.Clear(name)
 	r.runnerRefusals.Clear(name)
-	r.troubles.forget(name)
+	r.problems.forget(name)
 	r.scripts.forget(name)
 	r.contents.forget(name)
 	r.drains.forget(name)
 	r.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
-	_, strangers, err := r.podsOf(ctx, name, "")
+	_, foreignPods, err := r.podsOf(ctx, name, "")
 	if err != nil {
 		return err
 	}
-	return r.releaseStrangers(ctx, strangers)
+	return r.finalizeForeignPods(ctx, foreignPods)
 }
 
-// releaseStrangers lets go of pods whose NodeJob is not there any more, also when there is another
+// finalizeForeignPods lets go of pods whose NodeJob is not there any more, also when there is another
 // of the same name by now. Our finalizer would keep them in the API for ever.
-func (r *Reconciler) releaseStrangers(ctx context.Context, strangers []*corev1.Pod) error {
+func (r *Reconciler) finalizeForeignPods(ctx context.Context, foreignPods []*corev1.Pod) error {
 	var errs []error
-	for _, pod := range strangers {
+	for _, pod := range foreignPods {
 		if controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer) {
-			errs = append(errs, r.release(ctx, pod.Namespace, viewPod(seenPod{Pod: pod})))
+			errs = append(errs, r.finalizePod(ctx, pod.Namespace, viewPod(seenPod{Pod: pod})))
 		}
 	}
 	return errors.Join(errs...)

@@ -94,7 +94,7 @@ func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
 		live := newReconciler(t, job)
 		r := newFaultyReconciler(t, blind)
 		r.Reader = live.Client
-		if err := r.prime(t.Context()); err != nil {
+		if err := r.warmUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if !exists {
@@ -109,7 +109,7 @@ func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
 			t.Errorf("found: %v (%v), want %v", got != nil, err, exists)
 		}
 		if got == nil {
-			if err := r.gone(t.Context(), client.ObjectKeyFromObject(job)); err != nil || r.memory.knowsJob(client.ObjectKeyFromObject(job)) {
+			if err := r.cleanUpDeleted(t.Context(), client.ObjectKeyFromObject(job)); err != nil || r.written.knowsJob(client.ObjectKeyFromObject(job)) {
 				t.Errorf("it is remembered though it is gone (%v)", err)
 			}
 		}

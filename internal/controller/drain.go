@@ -37,7 +37,7 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 	group.SetLimit(maxParallelReads)
 	for i, look := range looks {
 		group.Go(func() error {
-			pods, err := r.podsToLeave(ctx, job, look, in.Now)
+			pods, err := r.podsToEvict(ctx, job, look, in.Now)
 			if err != nil {
 				logf.FromContext(ctx).Error(err, "looking at a drain", "node", look.Node)
 				return nil // the others are looked at all the same
@@ -60,7 +60,7 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 // maxParallelReads bounds the lists that one pass has under way.
 const maxParallelReads = 8
 
-func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, look plan.Look, now time.Time) ([]plan.DrainPod, error) {
+func (r *Reconciler) podsToEvict(ctx context.Context, job *v1alpha1.NodeJob, look plan.DrainPodRequest, now time.Time) ([]plan.DrainPod, error) {
 	key := drainKey{client.ObjectKeyFromObject(job), look.Node}
 	if pods, ok := r.drains.fresh(key, now); ok {
 		return pods, nil
@@ -74,7 +74,7 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, loo
 	err = r.eachPage(ctx, &list, func() {
 		for i := range list.Items {
 			pod := &list.Items[i]
-			if observe.Leaves(pod) && client.ObjectKeyFromObject(pod) != r.Own.Pod && selector.Matches(labels.Set(pod.Labels)) {
+			if observe.EvictedByDrain(pod) && client.ObjectKeyFromObject(pod) != r.Own.Pod && selector.Matches(labels.Set(pod.Labels)) {
 				pods = append(pods, observe.DrainPod(pod, deleteEmptyDirData))
 			}
 		}
@@ -89,7 +89,7 @@ func (r *Reconciler) podsToLeave(ctx context.Context, job *v1alpha1.NodeJob, loo
 // evictions went. It is lost with the process, and found out again by one try for each pod.
 type drains struct {
 	mu    sync.Mutex
-	looks map[client.ObjectKey][]plan.Look
+	looks map[client.ObjectKey][]plan.DrainPodRequest
 	seen  map[drainKey]*drainView
 }
 
@@ -112,7 +112,7 @@ type eviction struct {
 }
 
 func newDrains() drains {
-	return drains{looks: map[client.ObjectKey][]plan.Look{}, seen: map[drainKey]*drainView{}}
+	return drains{looks: map[client.ObjectKey][]plan.DrainPodRequest{}, seen: map[drainKey]*drainView{}}
 }
 
 // fresh is what was seen, if that was lately.
@@ -162,7 +162,7 @@ func (d *drains) tried(key drainKey, pod types.UID, try eviction) {
 }
 
 // ask keeps which nodes the next pass is to look at, and drops what is remembered of others.
-func (d *drains) ask(job client.ObjectKey, looks []plan.Look) {
+func (d *drains) ask(job client.ObjectKey, looks []plan.DrainPodRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(looks) == 0 {
@@ -171,11 +171,11 @@ func (d *drains) ask(job client.ObjectKey, looks []plan.Look) {
 		d.looks[job] = looks
 	}
 	maps.DeleteFunc(d.seen, func(k drainKey, _ *drainView) bool {
-		return k.job == job && !slices.ContainsFunc(looks, func(l plan.Look) bool { return l.Node == k.node })
+		return k.job == job && !slices.ContainsFunc(looks, func(l plan.DrainPodRequest) bool { return l.Node == k.node })
 	})
 }
 
-func (d *drains) asked(job client.ObjectKey) []plan.Look {
+func (d *drains) asked(job client.ObjectKey) []plan.DrainPodRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.looks[job]

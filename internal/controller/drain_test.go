@@ -34,8 +34,8 @@ func workload(changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // lookAt asks for node n.
-func lookAt(spec *v1alpha1.DrainSpec) []plan.Look {
-	return []plan.Look{{Node: "n", UID: "node-uid", Drain: spec}}
+func lookAt(spec *v1alpha1.DrainSpec) []plan.DrainPodRequest {
+	return []plan.DrainPodRequest{{Node: "n", UID: "node-uid", Drain: spec}}
 }
 
 func TestPodsThatAreToLeave(t *testing.T) {
@@ -47,7 +47,7 @@ func TestPodsThatAreToLeave(t *testing.T) {
 	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 	unmanaged := func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }
 	web := plan.DrainPod{Namespace: "shop", Name: "web", UID: "web-uid"}
-	held := func(why string) []plan.DrainPod { pod := web; pod.Held = why; return []plan.DrainPod{pod} }
+	held := func(why string) []plan.DrainPod { pod := web; pod.EvictionRefused = why; return []plan.DrainPod{pod} }
 	tests := map[string]struct {
 		pod                func(*corev1.Pod)
 		deleteEmptyDirData bool
@@ -81,7 +81,7 @@ func TestPodsThatAreToLeave(t *testing.T) {
 				now := at(0)
 				p.DeletionTimestamp, p.Finalizers = &now, []string{"somebody.example/keep"}
 			},
-			want: []plan.DrainPod{{Namespace: "shop", Name: "web", UID: "web-uid", Leaving: true}},
+			want: []plan.DrainPod{{Namespace: "shop", Name: "web", UID: "web-uid", Terminating: true}},
 		},
 	}
 	for name, tt := range tests {
@@ -107,7 +107,7 @@ func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 	job, other := liveJob(), liveJob(func(j *v1alpha1.NodeJob) { j.Name = "other" })
 	for _, step := range []struct {
 		what string
-		ask  []plan.Look
+		ask  []plan.DrainPodRequest
 		want int
 	}{
 		{"nothing is asked for", nil, 0},
@@ -179,7 +179,7 @@ func TestWhatIsRememberedOfADrainIsDropped(t *testing.T) {
 			r.drains.ask(client.ObjectKeyFromObject(job), nil)
 		},
 		"when the NodeJob is gone": func(r *fakeReconciler) {
-			if err := r.gone(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
+			if err := r.cleanUpDeleted(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 				t.Error(err)
 			}
 		},

@@ -17,9 +17,9 @@ import (
 
 // Actions of events about a node.
 const (
-	actionAttempt  = "Attempt"
-	actionRollback = "Rollback"
-	actionSetAside = "SetAside"
+	actionAttempt    = "Attempt"
+	actionRollback   = "Rollback"
+	actionQuarantine = "SetAside"
 )
 
 // recorded says that an attempt's end is on record. A success has no event: the label is the news.
@@ -36,7 +36,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 	switch rec.Outcome {
 	case record.Succeeded:
 		r.Metrics.succeeded(seen, a)
-		if a.SetAside {
+		if a.Quarantine {
 			r.uncordoned(seen.job, a.Node, a.UID, a.Cordon)
 		}
 	case record.Disrupted:
@@ -90,8 +90,8 @@ func said(message string) string { return outcome.Clean(message, 512) }
 // quiet are the marks that belong to a run which goes as it should: they have no events, as a success has none.
 var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished}
 
-// marked says what became of a failed node.
-func (r *Reconciler) marked(job *v1alpha1.NodeJob, a plan.Mark) {
+// nodePatched says what became of a failed node.
+func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 	kind, note := corev1.EventTypeNormal, a.Message
 	switch {
 	case slices.Contains(quiet, a.Reason):
@@ -101,17 +101,17 @@ func (r *Reconciler) marked(job *v1alpha1.NodeJob, a plan.Mark) {
 	case a.Reason == v1alpha1.ReasonUncordoned && a.Cordon != nil && len(a.Cordon.By) > 0:
 		note += "; it stays cordoned for another NodeJob"
 	}
-	r.tell(job, a.Node, a.UID, kind, a.Reason, actionSetAside, note)
+	r.tell(job, a.Node, a.UID, kind, a.Reason, actionQuarantine, note)
 }
 
 // uncordoned says that what takes a record along has opened a node, if it has.
 func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
 	if cordon != nil && len(cordon.By) == 0 {
-		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionSetAside, "what it was cordoned for is over")
+		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "what it was cordoned for is over")
 	}
 }
 
 // tell sends an event to whoever looks at the NodeJob, and to whoever looks at the node.
 func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
-	loop.Tell(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
+	loop.RecordEvent(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
 }

@@ -76,8 +76,8 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 	both := func(event, note string) []string {
 		return []string{event + " SetAside on the NodeJob: NodeJob ns/job on node n: " + note, event + " SetAside on the Node: NodeJob ns/job on node n: " + note}
 	}
-	mark := func(reason string, cordon *record.Cordon) plan.Mark {
-		return plan.Mark{Node: "n", Change: record.Change{UID: "node-uid", Cordon: cordon}, Reason: reason, Message: "so it is"}
+	mark := func(reason string, cordon *record.Cordon) plan.PatchNode {
+		return plan.PatchNode{Node: "n", Change: record.Change{UID: "node-uid", Cordon: cordon}, Reason: reason, Message: "so it is"}
 	}
 	tests := map[string]struct {
 		action plan.Action
@@ -97,11 +97,11 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 		"uncordoned":                     {mark(v1alpha1.ReasonUncordoned, open), both("Normal Uncordoned", "so it is")},
 		"uncordoned by somebody":         {mark(v1alpha1.ReasonUncordoned, nil), both("Normal Uncordoned", "so it is")},
 		"cordoned for another":           {mark(v1alpha1.ReasonUncordoned, ours), both("Normal Uncordoned", "so it is; it stays cordoned for another NodeJob")},
-		"opened by a success":            {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, SetAside: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"not opened by one":              {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, SetAside: true}, nil},
-		"opened by the end of all":       {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
-		"forgotten and not ours":         {plan.Forget{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
-		"nothing on a node that is":      {plan.Mark{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
+		"opened by a success":            {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, Quarantine: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"not opened by one":              {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, Quarantine: true}, nil},
+		"opened by the end of all":       {plan.CleanUpNode{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"forgotten and not ours":         {plan.CleanUpNode{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
+		"nothing on a node that is":      {plan.PatchNode{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,8 @@ type observation struct {
 	input  plan.Input
 	// unseen is true when a pod is remembered that the cache does not show.
 	unseen bool
-	// strangers are pods under the NodeJob's name that are not its own.
-	strangers []*corev1.Pod
+	// foreignPods are pods under the NodeJob's name that are not its own.
+	foreignPods []*corev1.Pod
 	// asked are the nodes whose pods this pass has looked at, or has tried to, by their UIDs.
 	asked map[types.UID]bool
 	// joining are the nodes that are not done yet, for the metric.
@@ -62,22 +62,22 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	}
 	seen.input.OwnNode = r.Own.Node
 	seen.input.Drains, seen.asked = r.observeDrains(ctx, job, seen.input)
-	pods, strangers, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
+	pods, foreignPods, err := r.podsOf(ctx, client.ObjectKeyFromObject(job), job.UID)
 	if err != nil {
 		return seen, err
 	}
 	for _, pod := range pods {
 		seen.unseen = seen.unseen || pod.unseen
 		view := viewPod(pod)
-		view.Waiting = r.memory.waiting(view.UID, view.Waiting, now)
+		view.Waiting = r.written.waiting(view.UID, view.Waiting, now)
 		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	if job.Spec.Task.Template != nil {
 		seen.input.RunnerRefused = (*plan.Obstacle)(r.runnerRefusals.Of(job))
 	}
-	seen.input.Troubles = r.troubles.on(client.ObjectKeyFromObject(job), task.RetryToken(job), seen.input.Nodes)
-	seen.strangers = strangers
-	seen.input.Occupied = observe.Occupied(job, strangers)
+	seen.input.NodeProblems = r.problems.on(client.ObjectKeyFromObject(job), task.RetryToken(job), seen.input.Nodes)
+	seen.foreignPods = foreignPods
+	seen.input.BusyNodes = observe.BusyNodes(job, foreignPods)
 	return seen, nil
 }
 
@@ -88,7 +88,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	}
 	all := make([]*corev1.Node, 0, len(nodes.Items))
 	for i := range nodes.Items {
-		all = append(all, r.memory.node(&nodes.Items[i]))
+		all = append(all, r.written.node(&nodes.Items[i]))
 	}
 	unseen, err := r.unseenNodes(ctx, nodes.Items, seen.input.Now)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 
 // podsOf returns the pods that the NodeJob with that UID owns, those included that the cache does not
 // show yet; and the strangers, which have its name on their label and another owner.
-func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, strangers []*corev1.Pod, err error) {
+func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, foreignPods []*corev1.Pod, err error) {
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{nodeJobIndex: name.Name}); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
@@ -120,19 +120,19 @@ func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner ty
 		if pod := &list.Items[i]; ownedBy(pod, owner) {
 			cached = append(cached, pod)
 		} else {
-			strangers = append(strangers, pod)
+			foreignPods = append(foreignPods, pod)
 		}
 	}
-	own, doubtful := r.memory.podsOf(owner, cached, r.Now())
+	own, doubtful := r.written.podsOf(owner, cached, r.Now())
 	for _, pod := range doubtful {
 		if err := r.lookAgain(ctx, pod); err != nil {
 			return nil, nil, err
 		}
 	}
 	if len(doubtful) > 0 {
-		own, _ = r.memory.podsOf(owner, cached, r.Now())
+		own, _ = r.written.podsOf(owner, cached, r.Now())
 	}
-	return own, strangers, nil
+	return own, foreignPods, nil
 }
 
 // lookAgain asks the API server for a pod that the cache should show and does not.
@@ -146,42 +146,42 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
 	}
-	r.memory.rememberPod(stripPod(&live), r.Now())
+	r.written.rememberPod(stripPod(&live), r.Now())
 	return nil
 }
 
-// prime begins leadership from a consistent list: the cache of a process that was a standby may be
+// warmUp begins leadership from a consistent list: the cache of a process that was a standby may be
 // behind what the last leader wrote.
-func (r *Reconciler) prime(ctx context.Context) error {
+func (r *Reconciler) warmUp(ctx context.Context) error {
 	r.primed.Lock()
 	defer r.primed.Unlock()
-	if r.isPrimed.Load() {
+	if r.isWarm.Load() {
 		return nil
 	}
 	var jobs v1alpha1.NodeJobList
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
-			r.memory.rememberJob(strip(jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
+			r.written.rememberJob(strip(jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	if err := r.primeNodes(ctx); err != nil {
+	if err := r.warmUpNodes(ctx); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	var pods corev1.PodList
 	err = r.eachPage(ctx, &pods, func() {
 		for i := range pods.Items {
 			if fromNodeJob(&pods.Items[i]) {
-				r.memory.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
+				r.written.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
 			}
 		}
 	}, client.HasLabels{v1alpha1.NodeJobLabel})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	r.isPrimed.Store(true)
+	r.isWarm.Store(true)
 	return nil
 }
 

@@ -197,7 +197,7 @@ func TestExit(t *testing.T) {
 		},
 		"a script that was interrupted, whatever its memory": {
 			livePod(ended(corev1.PodFailed, terminated("task", 143, "OOMKilled", `{"exitCode":143,"reason":"Interrupted"}`))),
-			&plan.Exit{Code: 143, Finished: finished, Reported: true, Reason: outcome.ReasonInterrupted},
+			&plan.Exit{Code: 143, Finished: finished, Reported: true, Reason: outcome.ReasonDisrupted},
 		},
 		"a script that succeeded, though the memory limit ended a process of it": {
 			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "OOMKilled", word))),

@@ -18,11 +18,11 @@ func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error 
 	}
 	all := make([]*v1alpha1.NodeJob, 0, len(jobs.Items))
 	for i := range jobs.Items {
-		all = append(all, r.memory.job(&jobs.Items[i]))
+		all = append(all, r.written.job(&jobs.Items[i]))
 	}
 	observe.Peers(&seen.input, all, r.records.read)
 	if seen.job.Spec.Gate != nil {
-		seen.input.GateGap = r.gates.gap(seen.job.Namespace)
+		seen.input.GateWarning = r.gates.gap(seen.job.Namespace)
 	}
 	return nil
 }

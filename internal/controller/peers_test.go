@@ -96,7 +96,7 @@ func TestPeers(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := observed(t, tt.job, tt.others...)
-			if diff := cmp.Diff([]string{tt.wantSharers, tt.wantNeeds, tt.wantGates}, []string{names(got.Sharers), names(got.DependsOn), strings.Join(got.GateKeys, " ")}); diff != "" {
+			if diff := cmp.Diff([]string{tt.wantSharers, tt.wantNeeds, tt.wantGates}, []string{names(got.GatePeers), names(got.DependsOn), strings.Join(got.GateKeys, " ")}); diff != "" {
 				t.Errorf("sharers, dependencies, gates (-want +got):\n%s", diff)
 			}
 		})
@@ -129,7 +129,7 @@ func TestAPeerIsAsItsStatusSays(t *testing.T) {
 			if tt.want.OS == "" {
 				tt.want.OS = corev1.Linux
 			}
-			tt.want.On = map[string]record.OnNode{"n": {Label: "rev", Altered: true, Present: true}}
+			tt.want.On = map[string]record.NodeRecord{"n": {Label: "rev", Altered: true, Present: true}}
 			got := observed(t, called("a", needs("other")), tt.other).DependsOn
 			if diff := cmp.Diff([]plan.Peer{tt.want}, got); diff != "" {
 				t.Errorf("peer (-want +got):\n%s", diff)
@@ -158,7 +158,7 @@ func TestAPeerIsAsWeHaveWrittenIt(t *testing.T) {
 	stale.ResourceVersion = "5"
 	written := stale.DeepCopy()
 	written.ResourceVersion, written.Status.Revision = "6", "new"
-	r.memory.rememberJob(written)
+	r.written.rememberJob(written)
 	seen, err := r.observe(t.Context(), job)
 	if err != nil || len(seen.input.DependsOn) != 1 || seen.input.DependsOn[0].Revision != "new" {
 		t.Errorf("it sees %+v (%v), want the revision that was written", seen.input.DependsOn, err)
@@ -231,10 +231,10 @@ func TestAnObstacleOfItsOwnComesBeforeThatOfADependency(t *testing.T) {
 }
 
 func TestTheGapIsSeenByGatedNodeJobsAlone(t *testing.T) {
-	if gap := observed(t, called("a")).GateGap; gap != "" {
+	if gap := observed(t, called("a")).GateWarning; gap != "" {
 		t.Errorf("without a gate: %q", gap)
 	}
-	if gap := observed(t, called("a", gated)).GateGap; gap == "" {
+	if gap := observed(t, called("a", gated)).GateWarning; gap == "" {
 		t.Error("with a gate there is none")
 	}
 }

@@ -53,7 +53,7 @@ func newRecords() records {
 }
 
 // read is record.Read with a memory.
-func (r *records) read(node string, labels, annotations map[string]string, key string) record.OnNode {
+func (r *records) read(node string, labels, annotations map[string]string, key string) record.NodeRecord {
 	value, annotated := annotations[key]
 	if !annotated {
 		r.drop(node, key)
@@ -75,7 +75,7 @@ func (r *records) read(node string, labels, annotations map[string]string, key s
 		seen.on[node] = known
 	}
 	known.value, known.seal = value, seal
-	return record.OnNode{Label: labels[key], Record: known.record, Altered: known.altered, Present: true}
+	return record.NodeRecord{Label: labels[key], Record: known.record, Altered: known.altered, Present: true}
 }
 
 // share has a record that was just decoded use the strings of others. A hundred thousand records are a large part of what

@@ -52,7 +52,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
-	r.memory.rememberJob(changed)
+	r.written.rememberJob(changed)
 	r.pace.Wrote(name, now)
 	r.announce(ctx, seen.job, p.Status)
 	return next, nil
@@ -60,7 +60,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 
 // finishes is true when the NodeJob was let go: there is no status of it any more.
 func finishes(p plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Finish); return ok })
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.RemoveFinalizer); return ok })
 }
 
 // announce sends an event for each condition that changed its answer, for a new revision and for a step

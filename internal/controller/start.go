@@ -65,7 +65,7 @@ func (p *probed) with(starts []plan.Start, results []error) ([]plan.Start, []err
 
 // mayPrepare reports whether an action may be done: it prepares no node, or one for a pod that the API server would take.
 func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
-	mark, ok := action.(plan.Mark)
+	mark, ok := action.(plan.PatchNode)
 	return !ok || mark.Before == nil || r.probe(ctx, seen, mark.Before, p)
 }
 
@@ -102,7 +102,7 @@ func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results 
 	for i := range starts {
 		if _, is := errors.AsType[*loop.RefusedError](results[i]); is {
 			why := refusalOf(r, seen.job, &starts[i])
-			r.troubles.note(name, starts[i].Attempt.NodeUID, why.Reason, why.Message, now, firstTroubleWait, longestTroubleWait)
+			r.problems.note(name, starts[i].Attempt.NodeUID, why.Reason, why.Message, now, firstTroubleWait, longestTroubleWait)
 		}
 	}
 	return refused, err
@@ -114,9 +114,9 @@ func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, e
 	refused, err = refusals.Judge(job, errs, now)
 	switch is := refusals.Of(job); {
 	case was == nil && is != nil:
-		r.troubles.refusing(name, now)
+		r.problems.refusing(name, now)
 	case was != nil && is == nil:
-		r.troubles.accepting(name, now)
+		r.problems.accepting(name, now)
 	}
 	return refused, err
 }
@@ -139,7 +139,7 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
-		r.memory.rememberPod(stripPod(pod), r.Now())
+		r.written.rememberPod(stripPod(pod), r.Now())
 		r.started(seen, start)
 		return nil
 	case apierrors.IsAlreadyExists(err):
@@ -163,20 +163,20 @@ var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons..
 // started notes that a pod could be made on a node.
 func (r *Reconciler) started(seen observation, start plan.Start) {
 	name := client.ObjectKeyFromObject(seen.job)
-	r.troubles.clear(name, start.Attempt.NodeUID, podTroubles...)
+	r.problems.clear(name, start.Attempt.NodeUID, podTroubles...)
 	if start.Attempt.Phase != task.Task || start.Attempt.Number != 1 {
 		return
 	}
 	for i := range seen.input.Nodes {
 		if node := &seen.input.Nodes[i]; node.UID == start.Attempt.NodeUID && lacksEnd(node.On, start.Attempt.Revision) {
-			r.troubles.begins(name, node.UID, start.Attempt.Revision, start.Attempt.Retry, r.Now())
+			r.problems.begins(name, node.UID, start.Attempt.Revision, start.Attempt.Retry, r.Now())
 		}
 	}
 }
 
 // lacksEnd reports whether the end of a run of the revision, if one was recorded, is not on the node anymore: the record is
 // gone, or the label of its success.
-func lacksEnd(on record.OnNode, revision string) bool {
+func lacksEnd(on record.NodeRecord, revision string) bool {
 	if on.Label == revision {
 		return false
 	}
@@ -192,12 +192,12 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 		return false, fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
 	}
 	if !ownedBy(&live, job.UID) {
-		r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonPodNameTaken, fmt.Sprintf(
+		r.problems.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonPodNameTaken, fmt.Sprintf(
 			"pod %s/%s on node %s has the name of the next attempt's pod and is not this NodeJob's. Find out who makes it, and delete it: kubectl -n %s delete pod %s",
 			live.Namespace, live.Name, outcome.CleanHead(live.Spec.NodeName, 253), live.Namespace, live.Name), r.Now(), firstTroubleWait, longestTroubleWait)
 		return false, nil
 	}
-	r.memory.rememberPod(stripPod(&live), r.Now())
+	r.written.rememberPod(stripPod(&live), r.Now())
 	return true, nil
 }
 
@@ -208,7 +208,7 @@ func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err err
 		return err
 	}
 	r.writeFailed(job, err)
-	r.troubles.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRejected,
+	r.problems.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonRecordRejected,
 		err.Error()+". Make room in the annotations of the node, or allow the write", r.Now(), firstTroubleWait, longestTroubleWait)
 	return nil
 }
@@ -216,23 +216,23 @@ func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err err
 // podGone forgets a pod that is not there anymore. One that was removed before its end was recorded is trouble: an
 // attempt of unknown outcome must not be repeated without a wait.
 func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
-	released := r.memory.wasReleased(pod.UID) || r.memory.wasKept(pod.UID)
-	r.memory.forgetPod(pod.UID)
+	released := r.written.wasFinalized(pod.UID) || r.written.wasRetained(pod.UID)
+	r.written.forgetPod(pod.UID)
 	view := observe.Pod(pod)
 	name := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.NodeJobLabel]}
 	var node corev1.Node
-	if released || !r.isPrimed.Load() || r.Client.Get(ctx, client.ObjectKey{Name: view.NodeName}, &node) != nil || node.UID != view.NodeUID {
+	if released || !r.isWarm.Load() || r.Client.Get(ctx, client.ObjectKey{Name: view.NodeName}, &node) != nil || node.UID != view.NodeUID {
 		return
 	}
 	on := r.records.read(node.Name, node.Labels, node.Annotations, v1alpha1.RecordKey(name.Namespace, name.Name))
 	if rec := on.Record; rec != nil && (rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)) {
 		return
 	}
-	r.vanished(name, view.NodeUID, pod.Name)
+	r.podForceDeleted(name, view.NodeUID, pod.Name)
 }
 
-func (r *Reconciler) vanished(job client.ObjectKey, node types.UID, pod string) {
-	r.troubles.note(job, node, v1alpha1.ReasonPodForceDeleted, fmt.Sprintf(
+func (r *Reconciler) podForceDeleted(job client.ObjectKey, node types.UID, pod string) {
+	r.problems.note(job, node, v1alpha1.ReasonPodForceDeleted, fmt.Sprintf(
 		"pod %s/%s was removed by force, without its finalizer, before its end was recorded; the attempt is repeated", job.Namespace, pod),
 		r.Now(), firstVanishedWait, longestVanishedWait)
 }

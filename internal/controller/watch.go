@@ -60,7 +60,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := mgr.Add(manager.RunnableFunc(r.poll)); err != nil {
 		return err
 	}
-	if err := r.setupStrays(ctx, mgr); err != nil {
+	if err := r.setupOrphanCollector(ctx, mgr); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 				r.nodeChanged(ctx, e.ObjectOld, e.ObjectNew, q)
 			},
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-				r.memory.forgetNode(e.Object.GetName())
+				r.written.forgetNode(e.Object.GetName())
 				r.records.forgetNode(e.Object.GetName())
 				r.nodeChanged(ctx, nil, e.Object, q)
 			},
@@ -108,7 +108,7 @@ func errorWaits() workqueue.TypedRateLimiter[reconcile.Request] {
 
 // jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they change
 // no generation.
-var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryAsked{})
+var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryRequested{})
 
 // finalizersChanged passes the update with which we put our finalizer on.
 type finalizersChanged struct{ predicate.Funcs }
@@ -118,11 +118,11 @@ func (finalizersChanged) Update(e event.UpdateEvent) bool {
 	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 }
 
-// retryAsked passes the update with which a user asks for another try.
-type retryAsked struct{ predicate.Funcs }
+// retryRequested passes the update with which a user asks for another try.
+type retryRequested struct{ predicate.Funcs }
 
 // Update is true when the annotation changed.
-func (retryAsked) Update(e event.UpdateEvent) bool {
+func (retryRequested) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
 }
 

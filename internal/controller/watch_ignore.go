@@ -30,21 +30,21 @@ func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
 	if !c.toAll || !job.DeletionTimestamp.IsZero() || job.Status.ObservedGeneration != job.Generation {
 		return false
 	}
-	if held(job, c.after) || (c.before != nil && held(job, c.before)) {
+	if hasOwnMetadata(job, c.after) || (c.before != nil && hasOwnMetadata(job, c.before)) {
 		return false
 	}
 	switch {
 	case !isFor(job, c.after):
 		return true
-	case c.before == nil, c.replaced, c.rebooted && mindsReboots(job):
+	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(job):
 		return false
 	}
-	return atRest(job) && isDone(job, c.after)
+	return isFinished(job) && isDone(job, c.after)
 }
 
-// held reports whether a node has something that the plan of the NodeJob may have to remove: a gate, or a cordon of it. A
+// hasOwnMetadata reports whether a node has something that the plan of the NodeJob may have to remove: a gate, or a cordon of it. A
 // gate that others share depends on them, too, so any taint of that key counts.
-func held(job *v1alpha1.NodeJob, node *corev1.Node) bool {
+func hasOwnMetadata(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	return slices.Contains(record.CordonedBy(node.Annotations), key) || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == key || t.Key == gateKeyOf(job)
@@ -70,16 +70,16 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	return err != nil || selector.Matches(labels.Set(node.Labels))
 }
 
-// atRest reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed all
+// isFinished reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed all
 // steps.
-func atRest(job *v1alpha1.NodeJob) bool {
+func isFinished(job *v1alpha1.NodeJob) bool {
 	status := &job.Status
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.StableAt.IsZero() &&
 		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.UnrecordedFailures) == 0
 }
 
-// mindsReboots reports whether a node on which the NodeJob is done has something to do after a reboot.
-func mindsReboots(job *v1alpha1.NodeJob) bool {
+// dependsOnBoot reports whether a node on which the NodeJob is done has something to do after a reboot.
+func dependsOnBoot(job *v1alpha1.NodeJob) bool {
 	return job.Spec.Rerun.OnReboot || (job.Spec.Gate != nil && job.Spec.Gate.OnReboot)
 }
 

@@ -154,7 +154,7 @@ func (s *small) plan(nodes []*corev1.Node) plan.Plan {
 		view.On = record.Read(node.Labels, node.Annotations, smallKey)
 		in.Nodes = append(in.Nodes, view)
 	}
-	observe.Peers(&in, s.jobs, func(_ string, labels, annotations map[string]string, key string) record.OnNode {
+	observe.Peers(&in, s.jobs, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	return plan.Next(in)
@@ -189,7 +189,7 @@ func TestWhatANodeJobIgnoresDoesNotChangeItsPlan(t *testing.T) {
 		if change.nothing() || change.matters(s.jobs[0]) {
 			continue
 		}
-		if ignored++; atRest(s.jobs[0]) && isFor(s.jobs[0], after) {
+		if ignored++; isFinished(s.jobs[0]) && isFor(s.jobs[0], after) {
 			atEase++
 		}
 		was, is := s.plan(nodes), s.plan(changed)

@@ -33,7 +33,7 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 	}
 	wait := r.looks.gather(r.Now())
 	for i := range jobs.Items {
-		if job := r.memory.job(&jobs.Items[i]); change.matters(job) || (change.toAll && r.hasPodOn(ctx, job, change.after.Name)) {
+		if job := r.written.job(&jobs.Items[i]); change.matters(job) || (change.toAll && r.hasPodOn(ctx, job, change.after.Name)) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, wait)
 		}
 	}
@@ -88,17 +88,17 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 	case c.before == nil:
 		return false
 	}
-	if c.ofRecord(v1alpha1.RecordKey(job.Namespace, job.Name)) || c.mattersElse(job) {
+	if c.ofRecord(v1alpha1.RecordKey(job.Namespace, job.Name)) || c.mattersOtherwise(job) {
 		return true
 	}
 	if !c.labels {
 		return false
 	}
-	if c.selectedAnew(job.Spec.NodeSelector) {
+	if c.selectionChanged(job.Spec.NodeSelector) {
 		return true
 	}
 	for i := range job.Spec.Rollout.Steps {
-		if c.selectedAnew(job.Spec.Rollout.Steps[i].NodeSelector) {
+		if c.selectionChanged(job.Spec.Rollout.Steps[i].NodeSelector) {
 			return true
 		}
 	}
@@ -111,8 +111,8 @@ func (c nodeChange) ofRecord(key string) bool {
 		differs(c.before.Labels, c.after.Labels, record.SealKey(key))
 }
 
-// mattersElse is true for a change of what a NodeJob publishes, removes, or waits for.
-func (c nodeChange) mattersElse(job *v1alpha1.NodeJob) bool {
+// mattersOtherwise is true for a change of what a NodeJob publishes, removes, or waits for.
+func (c nodeChange) mattersOtherwise(job *v1alpha1.NodeJob) bool {
 	spec := &job.Spec
 	labelChanged := func(key string) bool { return differs(c.before.Labels, c.after.Labels, key) }
 	published := func(f v1alpha1.Fact) bool {
@@ -148,8 +148,8 @@ func differs(a, b map[string]string, key string) bool {
 	return had != has || was != is
 }
 
-// selectedAnew is true when the node has come under a selector, or left it.
-func (c nodeChange) selectedAnew(spec *metav1.LabelSelector) bool {
+// selectionChanged is true when the node has come under a selector, or left it.
+func (c nodeChange) selectionChanged(spec *metav1.LabelSelector) bool {
 	if spec == nil {
 		return false
 	}

@@ -33,7 +33,7 @@ const deadlinePassed = "; its deadline has passed"
 
 // unchecked holds a node until its check has said yes, not long ago. On a node that is not Ready no check can run, and
 // an unhealthy node may be repaired: there is none.
-func (s *survey) unchecked(w *work) *hold {
+func (s *planner) unchecked(w *nodePlan) *hold {
 	if !w.Ready {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *survey) unchecked(w *work) *hold {
 }
 
 // unstarted holds a node whose check the API server refuses.
-func (s *survey) unstarted(w *work, o *Obstacle) *hold {
+func (s *planner) unstarted(w *nodePlan, o *Obstacle) *hold {
 	w.reserved = !s.in.Now.Before(o.RetryAt) // one more may be tried: nothing else tells that the API server accepts it now
 	if !w.reserved {
 		s.plan.wake(o.RetryAt)
@@ -61,7 +61,7 @@ func (s *survey) unstarted(w *work, o *Obstacle) *hold {
 }
 
 // answer is what the check of a node says, or that it has said nothing yet; nil when it says yes.
-func (s *survey) answer(w *work, pod *Pod) *hold {
+func (s *planner) answer(w *nodePlan, pod *Pod) *hold {
 	switch {
 	case w.reserved && pod.ended():
 		return nil
@@ -90,9 +90,9 @@ func checkRunning() *hold {
 }
 
 // saidBefore keeps what the last check said until the next has ended: that is what people wait for.
-func (s *survey) saidBefore(w *work) *hold { return s.orBefore(w, checkRunning()) }
+func (s *planner) saidBefore(w *nodePlan) *hold { return s.orBefore(w, checkRunning()) }
 
-func (s *survey) orBefore(w *work, running *hold) *hold {
+func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
 	for i := range s.in.Guard.Status.Held {
 		before := &s.in.Guard.Status.Held[i]
 		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.RequestedAt.Unix() == w.requestedAt.Unix() {
@@ -105,10 +105,10 @@ func (s *survey) orBefore(w *work, running *hold) *hold {
 
 // checking is true while the check of a node runs, or has said yes not long ago. It keeps its place then, so that one that
 // asked before, whose check says no again and again, does not come between.
-func (s *survey) checking(w *work) bool {
+func (s *planner) checking(w *nodePlan) bool {
 	pod := w.check
 	switch {
-	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.AskedSince != token(w.requestedAt), w.active():
+	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():
 		return false // a check for an earlier asking says nothing about this one
 	case pod.ended():
 		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
@@ -118,30 +118,32 @@ func (s *survey) checking(w *work) bool {
 }
 
 // latestEnd is when a check has ended, unless its kubelet does not stop it.
-func (s *survey) latestEnd(pod *Pod) time.Time { return pod.Created.Add(s.checkTimeout() + checkSlack) }
+func (s *planner) latestEnd(pod *Pod) time.Time {
+	return pod.Created.Add(s.checkTimeout() + checkSlack)
+}
 
 // overdue reports whether a check runs past its end. As one that says no, it does not keep others from being checked for a
 // while: a kubelet that never ends a check holds its own node only.
-func (s *survey) overdue(w *work) bool {
+func (s *planner) overdue(w *nodePlan) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && !pod.ended() && pod.AskedSince == token(w.requestedAt) &&
+	return pod != nil && !pod.Leaving && !pod.ended() && pod.RequestedAt == token(w.requestedAt) &&
 		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
 }
 
-// keepsItsPlace is true for a node that is being checked, or goes by what its check has said. One that waits for another
+// retainsTurn is true for a node that is being checked, or goes by what its check has said. One that waits for another
 // NodeGuard keeps no other waiting.
-func (s *survey) keepsItsPlace(w *work) bool {
-	return s.checking(w) && (!w.check.ended() || s.heldElsewhere(w) == nil)
+func (s *planner) retainsTurn(w *nodePlan) bool {
+	return s.checking(w) && (!w.check.ended() || s.heldByPeer(w) == nil)
 }
 
 // isAnswering is true while the check of a node runs, or has said no not long ago: that is what holds the node, also when
 // another NodeGuard does.
-func (s *survey) isAnswering(w *work) bool {
+func (s *planner) isAnswering(w *nodePlan) bool {
 	return s.refusing(w) || s.overdue(w) || (s.checking(w) && !w.check.ended())
 }
 
 // endOf is when a check ended: not later than it may have run, whatever a node's clock says.
-func (s *survey) endOf(pod *Pod) time.Time {
+func (s *planner) endOf(pod *Pod) time.Time {
 	if latest := s.latestEnd(pod); pod.Ended.After(latest) {
 		return latest
 	}
@@ -149,14 +151,14 @@ func (s *survey) endOf(pod *Pod) time.Time {
 }
 
 // refusing is true while the check of a node has said no not long ago.
-func (s *survey) refusing(w *work) bool {
+func (s *planner) refusing(w *nodePlan) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && pod.AskedSince == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
+	return pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
 		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
 }
 
-// keepChecks makes the pods of checks that are to run, and takes away those that are over.
-func (s *survey) keepChecks() {
+// reconcileChecks makes the pods of checks that are to run, and takes away those that are over.
+func (s *planner) reconcileChecks() {
 	for _, w := range s.nodes {
 		wanted := s.isChecked(w)
 		switch pod := w.check; {
@@ -164,31 +166,31 @@ func (s *survey) keepChecks() {
 			if wanted && w.reserved && w.noted() {
 				s.makeCheck(w)
 			}
-		case pod.Leaving || w.letNow:
+		case pod.Leaving || w.releasing:
 		case !wanted, w.reserved && !s.checking(w): // it counts no more, and another is to run in its place
 			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
 		}
 	}
 }
 
-func (s *survey) makeCheck(w *work) {
+func (s *planner) makeCheck(w *nodePlan) {
 	if name := s.freeName(v1alpha1.GuardRoleCheck, w.Name); name != "" {
-		s.plan.do(MakeCheck{Node: w.Name, Name: name, AskedSince: token(w.requestedAt)})
+		s.plan.do(MakeCheck{Node: w.Name, Name: name, RequestedAt: token(w.requestedAt)})
 	}
 }
 
-func (s *survey) isChecked(w *work) bool {
-	return w.asks() && !w.active() && s.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
+func (s *planner) isChecked(w *nodePlan) bool {
+	return w.requestsRelease() && !w.active() && s.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
 }
 
 // noted is true when the asking is on the budget: a check is for that one.
-func (w *work) noted() bool { return w.budget != nil && w.budget.AskedSince.Equal(w.requestedAt) }
+func (w *nodePlan) noted() bool { return w.budget != nil && w.budget.RequestedAt.Equal(w.requestedAt) }
 
-func (s *survey) checkTimeout() time.Duration {
+func (s *planner) checkTimeout() time.Duration {
 	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.TimeoutSeconds }, DefaultCheckTimeoutSeconds)
 }
 
-func (s *survey) checkInterval() time.Duration {
+func (s *planner) checkInterval() time.Duration {
 	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.IntervalSeconds }, DefaultCheckIntervalSeconds)
 }
 

@@ -15,14 +15,14 @@ import (
 // would be made again without end.
 const failedWait = 30 * time.Second
 
-// keepCompanions has exactly one companion on each guarded node, but on those that are going: what leaves must not come
+// reconcileCompanions has exactly one companion on each guarded node, but on those that are going: what leaves must not come
 // back. One that died on a node that is held comes back at once, since without it nothing holds the node.
-func (s *survey) keepCompanions() {
+func (s *planner) reconcileCompanions() {
 	missing := 0
-	var absent, outdated []*work
+	var absent, outdated []*nodePlan
 	for _, w := range s.nodes {
-		s.thin(w)
-		if w.letNow || w.active() {
+		s.deleteSurplus(w)
+		if w.releasing || w.active() {
 			continue
 		}
 		switch c := w.companion; {
@@ -31,7 +31,7 @@ func (s *survey) keepCompanions() {
 		case s.isOutdated(w):
 			outdated = append(outdated, w)
 		case c.ended() && !c.Leaving:
-			s.bury(c)
+			s.recreateEnded(c)
 		}
 		if w.Ready && !isReady(w.companion) { // where the node is not Ready, its companion cannot be
 			missing++
@@ -43,9 +43,9 @@ func (s *survey) keepCompanions() {
 
 // makeCompanions makes those that are missing. When the API server has refused one, it makes one at a time: that of the node
 // that was refused the longest time ago, or never. So what is refused for one node keeps no other from having its own.
-func (s *survey) makeCompanions(absent []*work) {
-	absent = slices.DeleteFunc(absent, func(w *work) bool { return !s.canHave(w) })
-	slices.SortStableFunc(absent, func(a, b *work) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
+func (s *planner) makeCompanions(absent []*nodePlan) {
+	absent = slices.DeleteFunc(absent, func(w *nodePlan) bool { return !s.canRunCompanion(w) })
+	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
 	may := s.mayMake()
 	for _, w := range absent[:min(may, len(absent))] {
 		if name := s.freeName(v1alpha1.GuardRoleCompanion, w.Name); name != "" {
@@ -56,22 +56,22 @@ func (s *survey) makeCompanions(absent []*work) {
 
 // freeName is the first name of a pod that no pod of another owner has; "" before status.nameSalt is written: until
 // then two managers can have different salts in mind, and make two pods.
-func (s *survey) freeName(role, node string) string {
+func (s *planner) freeName(role, node string) string {
 	g := s.in.Guard
 	if g.Status.NameSalt == "" {
 		return ""
 	}
 	for nth := 0; ; nth++ {
 		name := PodName(g.Name, g.Status.NameSalt, role, node, nth)
-		if _, taken := s.in.Taken[name]; !taken {
+		if _, taken := s.in.TakenNames[name]; !taken {
 			return name
 		}
 	}
 }
 
-// thin deletes all companions of a node but one. There are several only if a name that was taken became free again, while
+// deleteSurplus deletes all companions of a node but one. There are several only if a name that was taken became free again, while
 // the cache did not show the companion with the other name. Only what the API server itself says is good enough for that.
-func (s *survey) thin(w *work) {
+func (s *planner) deleteSurplus(w *nodePlan) {
 	for _, pod := range w.surplus {
 		switch {
 		case pod.Leaving:
@@ -85,13 +85,13 @@ func (s *survey) thin(w *work) {
 
 // isOutdated is true for a companion that is to be replaced. Not on a node that asks to go: what holds it must not go
 // away in that moment.
-func (s *survey) isOutdated(w *work) bool {
+func (s *planner) isOutdated(w *nodePlan) bool {
 	c := w.companion
-	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.asks() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
+	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
 }
 
-// bury deletes a companion that the kubelet has ended, so that it is made anew.
-func (s *survey) bury(c *Pod) {
+// recreateEnded deletes a companion that the kubelet has ended, so that it is made anew.
+func (s *planner) recreateEnded(c *Pod) {
 	if again := c.Created.Add(failedWait); s.in.Now.Before(again) {
 		s.plan.wake(again)
 		return
@@ -101,8 +101,8 @@ func (s *survey) bury(c *Pod) {
 
 // replace deletes companions that are out of date, so many at once: the next pass makes them anew, under the same name,
 // so that there are never two on a node. Those that are not ready come first, and cost nothing.
-func (s *survey) replace(outdated []*work, missing int) {
-	slices.SortStableFunc(outdated, func(a, b *work) int {
+func (s *planner) replace(outdated []*nodePlan, missing int) {
+	slices.SortStableFunc(outdated, func(a, b *nodePlan) int {
 		if ra, rb := isReady(a.companion), isReady(b.companion); ra != rb {
 			if rb {
 				return -1
@@ -124,7 +124,7 @@ func (s *survey) replace(outdated []*work, missing int) {
 }
 
 // mayMake is how many pods may be made: one to try, where the API server has refused the last.
-func (s *survey) mayMake() int {
+func (s *planner) mayMake() int {
 	switch o := s.in.Obstacle; {
 	case o == nil:
 		return len(s.nodes)
@@ -136,14 +136,14 @@ func (s *survey) mayMake() int {
 	}
 }
 
-// canHave is true for a node on which a companion can run: elsewhere it would be stuck Pending, or thrown off again. It waits
+// canRunCompanion is true for a node on which a companion can run: elsewhere it would be stuck Pending, or thrown off again. It waits
 // for the companion of an earlier NodeGuard of the same name to leave.
-func (s *survey) canHave(w *work) bool {
-	return w.Ready && !w.Deleting && !w.succeeds && s.repels(w) == nil
+func (s *planner) canRunCompanion(w *nodePlan) bool {
+	return w.Ready && !w.Deleting && !w.succeeds && s.untoleratedTaint(w) == nil
 }
 
-// repels is the taint that would throw the companion off the node. Others mean nothing to a pod that no scheduler places.
-func (s *survey) repels(w *work) *corev1.Taint {
+// untoleratedTaint is the taint that would throw the companion off the node. Others mean nothing to a pod that no scheduler places.
+func (s *planner) untoleratedTaint(w *nodePlan) *corev1.Taint {
 	var taints []corev1.Taint
 	for _, taint := range w.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute {

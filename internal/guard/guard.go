@@ -42,19 +42,19 @@ type Input struct {
 	Companions []Pod
 	Checks     []Pod
 	Budgets    []Budget
-	// Strangers are pods of other owners that have the labels of companions. A kubelet can make pods with any labels.
-	Strangers []Stranger
-	// Taken are the pods of other owners that have names that companions or checks were to have, by name.
-	Taken map[string]Taker
+	// ForeignPods are pods of other owners that have the labels of companions. A kubelet can make pods with any labels.
+	ForeignPods []Stranger
+	// TakenNames are the pods of other owners that have names that companions or checks were to have, by name.
+	TakenNames map[string]NameHolder
 	// NewSalt is random. It becomes status.nameSalt if there is none yet.
 	NewSalt string
 	// Foreign are PodDisruptionBudgets of others in the namespace.
 	Foreign []ForeignBudget
 	// Peers are the other NodeGuards of the cluster, in the order of their names.
 	Peers []Peer
-	// PeersUnasked is true when a node breaks its glass (BreaksGlass) and the peers were not asked: then no other node is
+	// PeersUnknown is true when a node breaks its glass (BreaksGlass) and the peers were not asked: then no other node is
 	// released.
-	PeersUnasked bool
+	PeersUnknown bool
 	// Obstacle keeps companions from being made; nil when nothing does.
 	Obstacle *Obstacle
 	// RefusedAt is when the API server last refused the companion of a node, by node.
@@ -121,7 +121,7 @@ type Pod struct {
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" when it does.
 	Waiting string
 	// RequestedAt, of a check, is which asking it is for.
-	AskedSince string
+	RequestedAt string
 	// Ended and Message, of a check, are when and how its container ended, by the clock of the API server; zero while it
 	// has not.
 	Ended    time.Time
@@ -151,8 +151,8 @@ type Stranger struct {
 	GuardedID string
 }
 
-// Taker is a pod of another owner that has the name that a companion or a check was to have.
-type Taker struct {
+// NameHolder is a pod of another owner that has the name that a companion or a check was to have.
+type NameHolder struct {
 	// Node that it is bound to, and the guarded node that the pod was for.
 	Node string
 	For  string
@@ -165,7 +165,7 @@ type BudgetState struct {
 	// Locked keeps it closed whatever other pods with the labels of the companion are ready.
 	Locked bool
 	// RequestedAt is when the node was first seen to ask to go; zero while it does not.
-	AskedSince time.Time
+	RequestedAt time.Time
 	// Ended is the letting-go after which it was closed.
 	Ended string
 }
@@ -181,9 +181,9 @@ type Peer struct {
 	// Name with its namespace.
 	Name       string
 	SameTarget bool
-	Going      []v1alpha1.ReleasedNode
+	Released   []v1alpha1.ReleasedNode
 	// Stances are what it says of the nodes that ask to go, where that matters (Asking).
-	Stances map[string]Stance
+	Stances map[string]PeerView
 }
 
 // Obstacle is why no pod can be made, as the Stalled condition shows it.
@@ -218,30 +218,30 @@ const (
 	Guarded State = "Guarded"
 	// Held nodes ask to go and may not yet.
 	Held State = "Held"
-	// Going nodes were let go and are not back.
-	Going State = "Going"
+	// Released nodes were let go and are not back.
+	Released State = "Going"
 )
 
 // NodeState is why a node is where it is.
 type NodeState struct {
 	Name  string
 	State State
-	// Away is true for a node that is going, not Ready, or without a ready pod of the target.
-	Away    bool
-	Reason  string
-	Message string
+	// Unavailable is true for a node that is going, not Ready, or without a ready pod of the target.
+	Unavailable bool
+	Reason      string
+	Message     string
 }
 
 // MoveKind is what happens to a node in status.going.
 type MoveKind string
 
 const (
-	// LetGo : it comes in.
-	LetGo MoveKind = "LetGo"
-	// Returns : it asks no more, and is not back yet.
-	Returns MoveKind = "Returns"
-	// Back : it goes out, since it is back or gone.
-	Back MoveKind = "Back"
+	// MoveReleased : it comes in.
+	MoveReleased MoveKind = "LetGo"
+	// MoveReturning : it asks no more, and is not back yet.
+	MoveReturning MoveKind = "Returns"
+	// MoveAvailable : it goes out, since it is back or gone.
+	MoveAvailable MoveKind = "Back"
 )
 
 // Move is a change of status.going.
@@ -267,9 +267,9 @@ type MakeCompanion struct {
 
 // MakeCheck makes the pod that checks whether a node may go.
 type MakeCheck struct {
-	Node       string
-	Name       string
-	AskedSince string
+	Node        string
+	Name        string
+	RequestedAt string
 }
 
 // MakeBudget makes the budget of a node.
@@ -293,8 +293,8 @@ type DeletePod struct {
 // DeleteBudget deletes a budget that the NodeGuard has made.
 type DeleteBudget struct{ Budget Budget }
 
-// Consume takes off a node what somebody has put there for the letting-go that is over.
-type Consume struct {
+// RemoveApproval takes off a node what somebody has put there for the letting-go that is over.
+type RemoveApproval struct {
 	Node            string
 	ResourceVersion string
 	// Approved is what stays of the annotation, and BreakGlass whether that one goes.
@@ -302,26 +302,26 @@ type Consume struct {
 	BreakGlass bool
 }
 
-func (MakeCompanion) action() {}
-func (MakeCheck) action()     {}
-func (MakeBudget) action()    {}
-func (SetBudget) action()     {}
-func (DeletePod) action()     {}
-func (DeleteBudget) action()  {}
-func (Consume) action()       {}
+func (MakeCompanion) action()  {}
+func (MakeCheck) action()      {}
+func (MakeBudget) action()     {}
+func (SetBudget) action()      {}
+func (DeletePod) action()      {}
+func (DeleteBudget) action()   {}
+func (RemoveApproval) action() {}
 
 // Next returns the plan for what is seen.
 func Next(in Input) Plan {
 	s := newSurvey(in)
 	if !in.Guard.DeletionTimestamp.IsZero() {
-		return s.leave()
+		return s.planDeletion()
 	}
-	s.goOn()
-	s.release()
-	s.keepCompanions()
-	s.keepBudgets()
-	s.keepChecks()
-	s.sweep()
+	s.trackReleased()
+	s.releaseNodes()
+	s.reconcileCompanions()
+	s.reconcileBudgets()
+	s.reconcileChecks()
+	s.deleteUnneeded()
 	s.summarize()
 	return s.plan
 }

@@ -40,7 +40,7 @@ func cordoned(indexes ...int) func(*Input) {
 	return func(in *Input) {
 		for at, i := range indexes {
 			in.Nodes[i].Unschedulable = true
-			in.Budgets[i].AskedSince, in.Budgets[i].Locked = t0.Add(time.Duration(at-60)*time.Minute), true
+			in.Budgets[i].RequestedAt, in.Budgets[i].Locked = t0.Add(time.Duration(at-60)*time.Minute), true
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestWhoMayGo(t *testing.T) {
 		return func(in *Input) {
 			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 			if phase != "" {
-				in.Checks = append(in.Checks, Pod{Name: "check", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-30 * time.Second), Ended: ended, AskedSince: token(asked), Message: "2 volumes", ExitCode: 3})
+				in.Checks = append(in.Checks, Pod{Name: "check", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-30 * time.Second), Ended: ended, RequestedAt: token(asked), Message: "2 volumes", ExitCode: 3})
 			}
 		}
 	}
@@ -133,17 +133,17 @@ func TestWhoMayGo(t *testing.T) {
 			in.Checks[0].Created = t0.Add(-10 * time.Minute)
 		}), "n1", "Held CheckRunning", ""},
 		"of several that others have let go, the first": {scene(cordoned(0, 1, 2), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
 		}), "n3", "Going ConditionMet", ""},
 		"of several that others have let go, the second": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
-				{Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
+				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
 		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has let node n3 go"},
 		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
-			in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
 		}), "n1", "Going ConditionMet", ""},
 		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Going DeadlineReached", ""},
 		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
@@ -155,11 +155,11 @@ func TestWhoMayGo(t *testing.T) {
 		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
 		"somebody else's budget":                     {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
 		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 			in.Nodes[2].Ready = false
 		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has let node n2 go"},
 		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 		}), "n2", "Going ConditionMet", ""},
 		"tainted by cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
@@ -216,9 +216,9 @@ func TestBudgets(t *testing.T) {
 	}{
 		"as it should be":           {scene(), nil},
 		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), MakeBudget{"n1", BudgetState{}}},
-		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{AskedSince: t0, Locked: true}}},
+		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}}},
 		"its node is let go: the next pass opens it":                              {scene(cordoned(0)), nil},
-		"its node was let go":                                                     {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{Open: true, AskedSince: since}}},
+		"its node was let go":                                                     {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{Open: true, RequestedAt: since}}},
 		"its budget was closed after that, which the NodeGuard does not show yet": {scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }), nil},
 		"its node returns":                                                        {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
 		"open, and nobody was let go":                                             {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
@@ -230,8 +230,8 @@ func TestBudgets(t *testing.T) {
 			second.UID, second.Leaving = "second", true
 			in.Companions = append(in.Companions, second)
 		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"it asks no more": {scene(func(in *Input) { in.Budgets[0].AskedSince, in.Budgets[0].Locked = since, true }),
-			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{AskedSince: since, Locked: true}}, BudgetState{}}},
+		"it asks no more": {scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
+			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{}}},
 		"its node is gone": {scene(func(in *Input) {
 			in.Nodes = in.Nodes[1:]
 			in.Companions = in.Companions[1:]
@@ -254,12 +254,12 @@ func TestBudgets(t *testing.T) {
 // stranger is a pod of another owner with the labels of the companion of a node.
 func stranger(node string) func(*Input) {
 	return func(in *Input) {
-		in.Strangers = append(in.Strangers, Stranger{Name: "static-n3", Node: "n3", GuardedID: NodeID(node)})
+		in.ForeignPods = append(in.ForeignPods, Stranger{Name: "static-n3", Node: "n3", GuardedID: NodeID(node)})
 	}
 }
 
 func takes(name string) func(*Input) {
-	return func(in *Input) { in.Taken = map[string]Taker{name: {Node: "n3", For: "n1"}} }
+	return func(in *Input) { in.TakenNames = map[string]NameHolder{name: {Node: "n3", For: "n1"}} }
 }
 
 // What pods of other owners do is told, with their names and what to do.
@@ -439,7 +439,7 @@ func TestADaemonSetSelectsNodes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := attracts(&tt.template, &tt.node) && !repelsTarget(&tt.template, &tt.node); got != tt.want {
+			if got := targetSelects(&tt.template, &tt.node) && !excludesTarget(&tt.template, &tt.node); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})

@@ -137,7 +137,7 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 		}
 	case v1alpha1.ReasonWaitingForOtherRelease:
 		for _, p := range in.Peers {
-			for _, o := range p.Going {
+			for _, o := range p.Released {
 				if o.Node != held.Name && strings.Contains(held.Message, "node "+o.Node+" ") && strings.Contains(held.Message, p.Name) {
 					return true
 				}
@@ -205,7 +205,7 @@ func (h *history) atRest() string {
 func (h *history) states(p *Plan) []string {
 	var all []string
 	for _, n := range p.Nodes {
-		if n.State != Guarded || n.Away {
+		if n.State != Guarded || n.Unavailable {
 			all = append(all, n.Name+" "+string(n.State)+" ("+n.Message+")")
 		}
 	}

@@ -54,7 +54,7 @@ func (h *history) pass(name string) {
 		}
 	} else {
 		for _, a := range p.Actions {
-			if set, opens := a.(SetBudget); opens && set.Open && !h.isGoing(seen, set.Budget.Node) {
+			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) {
 				h.fail("a budget opens in the pass that decides it")
 			}
 			writes = append(writes, func() {
@@ -67,9 +67,9 @@ func (h *history) pass(name string) {
 	h.write(writes)
 }
 
-func (h *history) isGoing(g *v1alpha1.NodeGuard, node string) bool {
-	for _, going := range g.Status.Released {
-		if going.Node == node {
+func (h *history) isReleased(g *v1alpha1.NodeGuard, node string) bool {
+	for _, released := range g.Status.Released {
+		if released.Node == node {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	case MakeCompanion:
 		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
 	case MakeCheck:
-		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, AskedSince: a.AskedSince}, guard: name, role: "check"})
+		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, RequestedAt: a.RequestedAt}, guard: name, role: "check"})
 	case MakeBudget:
 		if _, there := h.budgets[BudgetName(name, a.Node)]; !there {
 			b := Budget{Name: BudgetName(name, a.Node), UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
@@ -158,7 +158,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 		if b, there := h.budgets[a.Budget.Name]; there && b.UID == a.Budget.UID && b.ResourceVersion == a.Budget.ResourceVersion {
 			delete(h.budgets, b.Name)
 		}
-	case Consume:
+	case RemoveApproval:
 		if n, there := h.nodes[a.Node]; there && n.ResourceVersion == a.ResourceVersion {
 			n.Approved = a.Approved
 			if a.BreakGlass {

@@ -147,7 +147,7 @@ func (h *history) heldInVain(node string, uid types.UID) []string {
 	switch {
 	case len(held) == 0:
 		return nil
-	case len(let) == 0 && h.begunElsewhere():
+	case len(let) == 0 && h.releasedByPeers():
 		return nil // it waits for what was begun, which is looked at by itself
 	}
 	return []string{node + "/" + string(uid) + " of " + strings.Join(held, ", ")}
@@ -190,8 +190,8 @@ func (h *history) releasedSince(guard, node string) (since time.Time) {
 	return since
 }
 
-// begunElsewhere is true while a guard has let a node go and another one has not.
-func (h *history) begunElsewhere() bool {
+// releasedByPeers is true while a guard has let a node go and another one has not.
+func (h *history) releasedByPeers() bool {
 	for node := range h.nodes {
 		let, held := false, false
 		for name := range h.guards {

@@ -247,7 +247,7 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 	all, sound := h.guarded(&h.cluster, g)
 	limit := h.limit(g)
 	for _, m := range p.Moves {
-		if m.Kind != LetGo || m.Reason == v1alpha1.ReasonBreakGlass || h.missing[g.Spec.Target.DaemonSet] {
+		if m.Kind != MoveReleased || m.Reason == v1alpha1.ReasonBreakGlass || h.missing[g.Spec.Target.DaemonSet] {
 			continue
 		}
 		others := 0
@@ -298,10 +298,10 @@ func (h *history) moved(name string, limit int, p *Plan) {
 	g := h.guards[name]
 	in, free := 0, 0
 	for _, m := range p.Moves {
-		if m.Kind == Returns {
+		if m.Kind == MoveReturning {
 			continue
 		}
-		if m.Kind == Back {
+		if m.Kind == MoveAvailable {
 			h.met["back"]++
 			if _, there := h.nodes[m.Node]; !there {
 				h.met["gone"]++
@@ -329,7 +329,7 @@ func (h *history) moved(name string, limit int, p *Plan) {
 	}
 	all, _ := h.guarded(&h.cluster, g)
 	for _, m := range p.Moves {
-		if m.Kind == Back && !slices.Contains(all, m.Node) {
+		if m.Kind == MoveAvailable && !slices.Contains(all, m.Node) {
 			h.unguardedOnce[fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)] = true
 		}
 	}
@@ -402,7 +402,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 	}
 	missing := 0
 	for _, n := range in.Nodes {
-		if states[n.Name] == "" || !n.Ready || states[n.Name] == Going {
+		if states[n.Name] == "" || !n.Ready || states[n.Name] == Released {
 			continue
 		}
 		ready := false
@@ -418,7 +418,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 	taken := 0
 	for _, a := range p.Actions {
 		d, deletes := a.(DeletePod)
-		if !deletes || d.Pod.AskedSince != "" || d.Pod.Owner != in.Guard.UID {
+		if !deletes || d.Pod.RequestedAt != "" || d.Pod.Owner != in.Guard.UID {
 			continue
 		}
 		if d.Reason == v1alpha1.ReasonNameTaken {

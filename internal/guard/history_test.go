@@ -309,9 +309,9 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	if !there {
 		return in, false
 	}
-	asking := Asking(in)
+	asking := RequestingNodes(in)
 	if len(asking) > 0 && BreaksGlass(in) {
-		in.PeersUnasked = true
+		in.PeersUnknown = true
 		return in, true
 	}
 	for i := range in.Peers {
@@ -351,7 +351,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 		case p.guard != name:
 		case p.role == "stranger":
 			if p.claims != "" {
-				in.Strangers = append(in.Strangers, Stranger{p.Name, p.Node, NodeID(p.claims)})
+				in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.claims)})
 			}
 		case p.role == "check":
 			in.Checks = append(in.Checks, p.timed())
@@ -369,7 +369,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	}
 	for _, other := range sorted(c.guards) {
 		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
-			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Going: o.Status.Released})
+			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Released: o.Status.Released})
 		}
 	}
 	return in, true

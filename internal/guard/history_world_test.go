@@ -20,13 +20,13 @@ type memory struct {
 	wait      time.Duration
 	refusedAt map[string]time.Time
 	checks    map[string]*Obstacle
-	taken     map[string]Taker
+	taken     map[string]NameHolder
 	takenAt   map[string]time.Time
 }
 
 func (h *history) of(guard string) *memory {
 	if h.memory[guard] == nil {
-		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*Obstacle{}, taken: map[string]Taker{}, takenAt: map[string]time.Time{}}
+		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*Obstacle{}, taken: map[string]NameHolder{}, takenAt: map[string]time.Time{}}
 	}
 	return h.memory[guard]
 }
@@ -40,7 +40,7 @@ func (h *history) remembered(in *Input) {
 			delete(m.takenAt, name)
 		}
 	}
-	in.Obstacle, in.RefusedAt, in.CheckObstacles, in.Taken = m.obstacle, m.refusedAt, m.checks, m.taken
+	in.Obstacle, in.RefusedAt, in.CheckObstacles, in.TakenNames = m.obstacle, m.refusedAt, m.checks, m.taken
 	if in.Guard.Status.NameSalt == "" {
 		in.NewSalt = "salt" + h.uid()
 	}
@@ -84,7 +84,7 @@ func (h *history) taken(p, by *simPod) {
 	m := h.of(p.guard)
 	h.met["name taken"]++
 	h.wasTaken[p.guard+p.Node] = true
-	m.taken[p.Name], m.takenAt[p.Name] = Taker{Node: by.Node, For: p.Node}, h.now
+	m.taken[p.Name], m.takenAt[p.Name] = NameHolder{Node: by.Node, For: p.Node}, h.now
 }
 
 // timed is a check as it is read from the API: its times are those of its node's clock.
@@ -203,7 +203,7 @@ func (h *history) comeAndGo(guard string) {
 func (h *history) evicted(p *simPod) {
 	b, there := h.budgets[BudgetName(p.guard, p.Node)]
 	g, living := h.guards[p.guard]
-	if p.role == "companion" && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.AskedSince.IsZero() {
+	if p.role == "companion" && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.RequestedAt.IsZero() {
 		h.fail("the companion of %s is evicted from %s, which is held: %+v", p.guard, p.Node, b)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // let it go.
 const peerWait = 5 * time.Second
 
-// Stance is what a NodeGuard says by itself of a node that asks to go and that it has not let go.
-type Stance struct {
+// PeerView is what a NodeGuard says by itself of a node that asks to go and that it has not let go.
+type PeerView struct {
 	// Reason why it holds the node, and more of it; "" when it would let it go.
 	Reason  string
 	Message string
@@ -33,8 +33,8 @@ type Stance struct {
 // they need not be asked, however many there are.
 func BreaksGlass(in Input) bool {
 	s := newSurvey(in)
-	return len(s.going) < maxGoing && slices.ContainsFunc(s.nodes, func(w *work) bool {
-		return w.asks() && !w.active() && w.BreakGlass != ""
+	return len(s.released) < maxReleased && slices.ContainsFunc(s.nodes, func(w *nodePlan) bool {
+		return w.requestsRelease() && !w.active() && w.BreakGlass != ""
 	})
 }
 
@@ -44,17 +44,17 @@ func BreaksGlass(in Input) bool {
 func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
 	return slices.ContainsFunc(nodes, func(n *Node) bool {
 		return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
-			(daemonSet != nil && attracts(daemonSet, n)) ||
+			(daemonSet != nil && targetSelects(daemonSet, n)) ||
 			hasBudget(BudgetName(g.Name, n.Name))
 	})
 }
 
-// Asking is the nodes for which other NodeGuards are asked: they ask to go and were not released.
-func Asking(in Input) []*Node {
+// RequestingNodes is the nodes for which other NodeGuards are asked: they ask to go and were not released.
+func RequestingNodes(in Input) []*Node {
 	s := newSurvey(in)
 	var nodes []*Node
 	for _, w := range s.nodes {
-		if w.asks() && !w.active() {
+		if w.requestsRelease() && !w.active() {
 			nodes = append(nodes, w.Node)
 		}
 	}
@@ -63,49 +63,49 @@ func Asking(in Input) []*Node {
 
 // Stances is what a NodeGuard says of the nodes that ask, whatever the others say of them. Those that another one has let go
 // have the places here that they will get.
-func Stances(in Input) map[string]Stance {
+func Stances(in Input) map[string]PeerView {
 	s := newSurvey(in)
-	since, _ := s.begunElsewhere()
+	since, _ := s.releasedByPeers()
 	for name := range since {
-		s.byName[name].letNow = true
+		s.byName[name].releasing = true
 	}
-	stances := map[string]Stance{}
+	stances := map[string]PeerView{}
 	for _, w := range s.nodes {
-		if w.asks() && !w.active() && !w.letNow {
+		if w.requestsRelease() && !w.active() && !w.releasing {
 			stances[w.Name] = s.stance(w)
 		}
 	}
 	return stances
 }
 
-func (s *survey) stance(w *work) Stance {
+func (s *planner) stance(w *nodePlan) PeerView {
 	h := s.ruledOut()
 	if h == nil {
-		h = s.tooManyAway(w)
+		h = s.maxUnavailableReached(w)
 	}
 	switch {
 	case h != nil:
-		return Stance{Reason: h.reason, Message: h.message}
+		return PeerView{Reason: h.reason, Message: h.message}
 	case s.isChecked(w) && !s.saidYes(w):
-		return Stance{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
 	case s.isChecked(w):
-		return Stance{} // how long ago does not matter: when another has let the node go, it runs again
+		return PeerView{} // how long ago does not matter: when another has let the node go, it runs again
 	}
 	if h = s.unmet(w); h != nil {
-		return Stance{Reason: h.reason, Message: h.message}
+		return PeerView{Reason: h.reason, Message: h.message}
 	}
-	return Stance{}
+	return PeerView{}
 }
 
 // saidYes is true when no check is waited for: it has said yes to this asking, or is not asked.
-func (s *survey) saidYes(w *work) bool {
+func (s *planner) saidYes(w *nodePlan) bool {
 	pod := w.check
-	return !w.Ready || s.released(w) || (pod != nil && !pod.Leaving && pod.AskedSince == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
+	return !w.Ready || s.pastReleaseDeadline(w) || (pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
 }
 
-// heldElsewhere holds a node that another NodeGuard would not let go; nil when all would, or one has. The check of another
+// heldByPeer holds a node that another NodeGuard would not let go; nil when all would, or one has. The check of another
 // one is waited for when that of this one has said yes, so that neither waits for the other to begin.
-func (s *survey) heldElsewhere(w *work) *hold {
+func (s *planner) heldByPeer(w *nodePlan) *hold {
 	if s.first != nil {
 		return nil
 	}
@@ -127,24 +127,24 @@ func (s *survey) heldElsewhere(w *work) *hold {
 }
 
 // isShared is true for a node that another NodeGuard holds as well, as long as it has not let it go.
-func (s *survey) isShared(w *work) bool {
+func (s *planner) isShared(w *nodePlan) bool {
 	return slices.ContainsFunc(s.in.Peers, func(p Peer) bool { _, shared := p.Stances[w.Name]; return shared })
 }
 
-// begun is a node that another NodeGuard has let go, and this one has not.
-type begun struct{ node, guard string }
+// peerRelease is a node that another NodeGuard has let go, and this one has not.
+type peerRelease struct{ node, guard string }
 
 // queue is who asks, first come, first served, and the first of those that another NodeGuard has let go.
-func (s *survey) queue() ([]*work, *begun) {
-	var queue []*work
+func (s *planner) queue() ([]*nodePlan, *peerRelease) {
+	var queue []*nodePlan
 	for _, w := range s.nodes {
-		if w.asks() {
+		if w.requestsRelease() {
 			queue = append(queue, w)
 		}
 	}
-	since, by := s.begunElsewhere()
-	s.begun = since
-	slices.SortFunc(queue, func(a, b *work) int {
+	since, by := s.releasedByPeers()
+	s.peerReleases = since
+	slices.SortFunc(queue, func(a, b *nodePlan) int {
 		sinceA, begunA := since[a.Name]
 		sinceB, begunB := since[b.Name]
 		if begunA != begunB {
@@ -161,7 +161,7 @@ func (s *survey) queue() ([]*work, *begun) {
 	// One that asks no more is first, too, until the other has noted that.
 	for _, w := range slices.Concat(queue, s.nodes) {
 		if _, other := since[w.Name]; other && !w.active() {
-			return queue, &begun{w.Name, by[w.Name]}
+			return queue, &peerRelease{w.Name, by[w.Name]}
 		}
 	}
 	return queue, nil
@@ -171,26 +171,26 @@ func (s *survey) queue() ([]*work, *begun) {
 // released this one too, and it is unavailable already. So one before it that waits for unavailable nodes loses nothing,
 // and one that does not keeps its place. Without that, the first can wait for this node to be repaired, and this node for
 // the first.
-func (s *survey) mayFollow(w *work) bool {
-	since, begun := s.begun[w.Name]
-	if !begun || !w.hurt() {
+func (s *planner) mayFollow(w *nodePlan) bool {
+	since, started := s.peerReleases[w.Name]
+	if !started || !w.isUnhealthy() {
 		return false
 	}
-	places := s.others(w).gone
-	for name, before := range s.begun {
+	places := s.others(w).released
+	for name, before := range s.peerReleases {
 		other := s.byName[name]
-		if other != w && !s.isGoing(other) && (other.hurt() || s.released(other)) && cmp.Or(before.Compare(since), strings.Compare(name, w.Name)) < 0 {
+		if other != w && !s.isReleased(other) && (other.isUnhealthy() || s.pastReleaseDeadline(other)) && cmp.Or(before.Compare(since), strings.Compare(name, w.Name)) < 0 {
 			places++
 		}
 	}
-	return places < min(s.max, maxGoing)
+	return places < min(s.max, maxReleased)
 }
 
-// begunElsewhere are the guarded nodes that another NodeGuard has let go, since when, and which.
-func (s *survey) begunElsewhere() (since map[string]time.Time, by map[string]string) {
+// releasedByPeers are the guarded nodes that another NodeGuard has let go, since when, and which.
+func (s *planner) releasedByPeers() (since map[string]time.Time, by map[string]string) {
 	since, by = map[string]time.Time{}, map[string]string{}
 	for _, peer := range s.in.Peers {
-		for _, g := range peer.Going {
+		for _, g := range peer.Released {
 			w := s.byName[g.Node]
 			if w == nil || w.UID != g.UID || g.Returning {
 				continue

@@ -21,7 +21,7 @@ func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 		if phase != "" {
 			in.Checks = append(in.Checks, Pod{
-				Name: "check-n1", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-time.Minute), Ended: t0.Add(-ended), AskedSince: token(t0.Add(-60 * time.Minute)),
+				Name: "check-n1", Node: "n1", Owner: "guard", Phase: phase, Created: t0.Add(-time.Minute), Ended: t0.Add(-ended), RequestedAt: token(t0.Add(-60 * time.Minute)),
 			})
 		}
 	}
@@ -29,11 +29,11 @@ func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 
 // What other NodeGuards say of a node is heeded before it is let go anywhere.
 func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
-	saying := func(node string, stance Stance) func(*Input) {
-		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{node: stance}}} }
+	saying := func(node string, stance PeerView) func(*Input) {
+		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{node: stance}}} }
 	}
-	full := Stance{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is away"}
-	unasked := Stance{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+	full := PeerView{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is away"}
+	unasked := PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
 	tests := map[string]struct {
 		in   Input
 		node string
@@ -41,22 +41,22 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		// does are the checks that are made and taken away.
 		does []string
 	}{
-		"the other would":                 {scene(cordoned(0), saying("n1", Stance{})), "n1", "Going ConditionMet", nil},
+		"the other would":                 {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Going ConditionMet", nil},
 		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
 		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Going ConditionMet", nil},
 		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
 		"the other has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
-			in.Peers[0].Going = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
+			in.Peers[0].Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
 		}), "n1", "Going ConditionMet", nil},
 		"a third has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
-			in.Peers = append(in.Peers, Peer{Name: "ns/third", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
+			in.Peers = append(in.Peers, Peer{Name: "ns/third", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
 		}), "n1", "Going ConditionMet", nil},
 		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Going BreakGlass", nil},
 		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "n1", "Held HeldByOtherGuard", nil},
 		"one holds it, and another's check has not said yes": {scene(cordoned(0), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]Stance{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]Stance{"n1": full}}}
+			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]PeerView{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]PeerView{"n1": full}}}
 		}), "n1", "Held HeldByOtherGuard", nil},
 		"nobody has approved here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
@@ -68,15 +68,15 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		"what it has said is told":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
 		"the check here has said yes":                       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
 		"the check here said yes long ago":                  {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"it did, and the other would by now":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", Stance{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
+		"it did, and the other would by now":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", PeerView{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
 		"one that waits for another keeps no check waiting": {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
 		"nor that of one that has asked before": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
-			in.Checks[0].AskedSince = token(in.Budgets[0].AskedSince)
+			in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt)
 		}), "n2", "Held CheckRunning", []string{"make n2"}},
-		"of two, one after the other": {scene(cordoned(0, 1), saying("n1", Stance{}), func(in *Input) {
+		"of two, one after the other": {scene(cordoned(0, 1), saying("n1", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Held Releasing", nil},
-		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", Stance{}), func(in *Input) {
+		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Going ConditionMet", nil},
 	}
@@ -117,10 +117,10 @@ func TestWhatANodeGuardSaysByItself(t *testing.T) {
 		"of two, each":     {scene(cordoned(0, 1)), "map[n1: n2:]"},
 		"one was let go":   {scene(cordoned(0, 1), going(0, false)), "map[n2:MaxUnavailableReached]"},
 		"one was let go by another": {scene(cordoned(0, 1), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}}}
 		}), "map[n2:MaxUnavailableReached]"},
 		"what others say": {scene(cordoned(0), func(in *Input) {
-			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]Stance{"n1": {Reason: "MaxUnavailableReached"}}}}
+			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{"n1": {Reason: "MaxUnavailableReached"}}}}
 		}), "map[n1:]"},
 		"none may go":                       {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:ReleasesDisabled]"},
 		"somebody else's budget":            {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
@@ -163,20 +163,20 @@ func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
 	for range 3 { // each decides after the other
 		for _, pair := range [][2]*Input{{&sound, &sick}, {&sick, &sound}} {
 			in, other := pair[0], pair[1]
-			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Going: in.Guard.Status.Released}}
-			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Going: other.Guard.Status.Released, Stances: Stances(*other)}}
+			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Released: in.Guard.Status.Released}}
+			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Released: other.Guard.Status.Released, Stances: Stances(*other)}}
 			in.Guard.Status = Next(*in).Status
 		}
 	}
 	for _, in := range []*Input{&sound, &sick} {
-		if going := in.Guard.Status.Released; len(going) != 1 || going[0].Node != "n3" {
-			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, going)
+		if released := in.Guard.Status.Released; len(released) != 1 || released[0].Node != "n3" {
+			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, released)
 		}
 	}
 	// n3 is mended, and back.
 	for _, in := range []*Input{&sound, &sick} {
 		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Released = false, true, nil
-		in.Budgets[2].AskedSince = time.Time{}
+		in.Budgets[2].RequestedAt = time.Time{}
 	}
 	sick.Peers, sound.Peers = nil, nil
 	if stance := Stances(sick)["n1"]; stance.Reason != "" {
@@ -202,7 +202,7 @@ func TestWhenOthersAreAsked(t *testing.T) {
 			in.Target.Template = nil
 		}), false},
 	} {
-		if got := len(Asking(tt.in)) > 0; got != tt.want {
+		if got := len(RequestingNodes(tt.in)) > 0; got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -243,7 +243,7 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 	if !BreaksGlass(in) || BreaksGlass(scene(cordoned(0))) || BreaksGlass(scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" })) {
 		t.Error("it is not seen who breaks the glass")
 	}
-	in.PeersUnasked = true
+	in.PeersUnknown = true
 	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Going BreakGlass" {
 		t.Errorf("the nodes are %v", got)
 	}
@@ -252,7 +252,7 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 // What another NodeGuard has released has its place here, also before this one has released it.
 func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
-		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
+		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
 	})
 	stance := Stances(in)["n1"]
 	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (let go by another NodeGuard, not back)") {
@@ -263,23 +263,23 @@ func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
 // A node that is released elsewhere and unavailable can be repaired while another one waits for it.
 func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 	since := func(minutes int) metav1.Time { return metav1.NewTime(t0.Add(-time.Duration(minutes) * time.Minute)) }
-	begun := func(in *Input) {
+	started := func(in *Input) {
 		in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		in.Peers = []Peer{{Name: "ns/a", Going: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
+		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since(9)}, {Node: "n2", UID: "uid-n2", Since: since(5)}}}}
 	}
 	for name, tt := range map[string]struct {
 		in   Input
 		want string
 	}{
-		"the first waits for the second": {scene(cordoned(0, 1), begun, func(in *Input) { in.Nodes[1].Ready, in.Nodes[2].Ready = false, false }), "Going ConditionMet"},
-		"the first, which is available, waits for the second anyway": {scene(cordoned(0, 1), begun, func(in *Input) {
+		"the first waits for the second": {scene(cordoned(0, 1), started, func(in *Input) { in.Nodes[1].Ready, in.Nodes[2].Ready = false, false }), "Going ConditionMet"},
+		"the first, which is available, waits for the second anyway": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, nil
 		}), "Going ConditionMet"},
-		"the place of the first is all there is": {scene(cordoned(0, 1), begun, func(in *Input) {
+		"the place of the first is all there is": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
-		"the second is available": {scene(cordoned(0, 1), begun, func(in *Input) {
+		"the second is available": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[2].Ready, in.Target.Pods = false, append(in.Target.Pods, TargetPod{})
 			in.Target.Template = nil
 		}), "Held WaitingForOtherRelease"},

@@ -10,38 +10,38 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// release decides which of the nodes that ask may go, in the order in which they asked.
+// releaseNodes decides which of the nodes that ask may go, in the order in which they asked.
 //
 // A node that another NodeGuard has let go already comes first, and until it goes no other does: as all decisions are
 // made one after another, and each sees those before, what was begun anywhere is ended before something else is begun.
-func (s *survey) release() {
+func (s *planner) releaseNodes() {
 	queue, first := s.queue()
 	s.first = first
 	for i, w := range queue {
-		w.turn, w.reserved = i, s.keepsItsPlace(w)
-		if w.BreakGlass != "" && !w.active() && len(s.going) < maxGoing {
-			s.letGo(w, v1alpha1.ReasonBreakGlass, bounded(w.BreakGlass)) // before others, so that it counts for them
+		w.position, w.reserved = i, s.retainsTurn(w)
+		if w.BreakGlass != "" && !w.active() && len(s.released) < maxReleased {
+			s.release(w, v1alpha1.ReasonBreakGlass, bounded(w.BreakGlass)) // before others, so that it counts for them
 		}
 	}
 	for _, w := range queue {
-		if w.active() || w.letNow {
+		if w.active() || w.releasing {
 			continue
 		}
 		why := v1alpha1.ReasonConditionMet
-		switch h := s.holds(w, first); {
+		switch h := s.holdReason(w, first); {
 		case h != nil:
 			w.held = h
-			s.mindDeadline(w)
+			s.noteDeadline(w)
 			continue
-		case s.released(w):
+		case s.pastReleaseDeadline(w):
 			why = v1alpha1.ReasonDeadlineReached
 		}
-		s.letGo(w, why, "")
+		s.release(w, why, "")
 	}
 }
 
-// holds is why a node may not go now; nil when it may.
-func (s *survey) holds(w *work, first *begun) *hold {
+// holdReason is why a node may not go now; nil when it may.
+func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	switch h := s.ruledOut(); {
 	case h != nil:
 		return h
@@ -49,13 +49,13 @@ func (s *survey) holds(w *work, first *begun) *hold {
 		return &hold{reason: v1alpha1.ReasonWaitingForOtherRelease,
 			message: fmt.Sprintf("NodeGuard %s has let node %s go, which this one still holds: that comes first", first.guard, first.node),
 			release: "node " + first.node + " goes, or asks no more"}
-	case s.begins != "":
-		return &hold{reason: v1alpha1.ReasonReleasing, message: "node " + s.begins + " is let go just now", release: "that is written, and other NodeGuards see it"}
+	case s.releasingShared != "":
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "node " + s.releasingShared + " is let go just now", release: "that is written, and other NodeGuards see it"}
 	}
-	if h := s.tooManyAway(w); h != nil {
+	if h := s.maxUnavailableReached(w); h != nil {
 		return h
 	}
-	other := s.heldElsewhere(w)
+	other := s.heldByPeer(w)
 	if other != nil && s.isChecked(w) && !s.isAnswering(w) {
 		w.reserved = false
 		return other // its check runs when that one would let it go
@@ -67,13 +67,13 @@ func (s *survey) holds(w *work, first *begun) *hold {
 }
 
 // ruledOut is what lets no node go, whoever is away.
-func (s *survey) ruledOut() *hold {
+func (s *planner) ruledOut() *hold {
 	switch {
 	case s.blocked != "":
 		return &hold{reason: v1alpha1.ReasonOverlappingBudget,
 			message: fmt.Sprintf("PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two", s.blocked),
 			release: "that budget must select other pods, or spec.template other labels"}
-	case s.in.PeersUnasked:
+	case s.in.PeersUnknown:
 		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node breaks its glass, which comes first", release: "that is written"}
 	case s.max == 0:
 		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, which lets no node go",
@@ -83,8 +83,8 @@ func (s *survey) ruledOut() *hold {
 }
 
 // unmet is the condition of spec.release, as long as it does not hold; nil past a deadline that waits no longer for it.
-func (s *survey) unmet(w *work) *hold {
-	if s.released(w) {
+func (s *planner) unmet(w *nodePlan) *hold {
+	if s.pastReleaseDeadline(w) {
 		return nil
 	}
 	switch s.in.Guard.Spec.Release.When {
@@ -97,49 +97,49 @@ func (s *survey) unmet(w *work) *hold {
 	return nil
 }
 
-// tooManyAway is the budget. A node that is away by itself takes nothing from anybody by leaving: others that are away
+// maxUnavailableReached is the budget. A node that is away by itself takes nothing from anybody by leaving: others that are away
 // do not hold it, so that a sick node can be repaired beside another sick one. But it waits for those that were let go.
 // So does a node whose deadline has passed: what was let go will be back, what died may not.
-func (s *survey) tooManyAway(w *work) *hold {
+func (s *planner) maxUnavailableReached(w *nodePlan) *hold {
 	n := s.others(w)
-	limit := min(s.max, maxGoing)
-	if w.hurt() || s.released(w) {
-		n.hurt = 0
+	limit := min(s.max, maxReleased)
+	if w.isUnhealthy() || s.pastReleaseDeadline(w) {
+		n.unhealthy = 0
 	}
-	if w.hurt() {
+	if w.isUnhealthy() {
 		n.reserved = 0 // a sick node takes nothing from one that is being checked
 	}
 	switch {
-	case n.gone+n.hurt >= limit:
+	case n.released+n.unhealthy >= limit:
 		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
-			message: fmt.Sprintf("%s away, of at most %d: %s", count(n.gone+n.hurt), limit, s.namesAway(w, n.hurt > 0)),
+			message: fmt.Sprintf("%s away, of at most %d: %s", count(n.released+n.unhealthy), limit, s.unavailableNames(w, n.unhealthy > 0)),
 			release: "one of them is back with a ready companion and a ready pod of the target, or its Node is deleted"}
-	case n.gone+n.hurt+n.reserved >= limit:
+	case n.released+n.unhealthy+n.reserved >= limit:
 		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "another node is being checked", release: "that check says no, or that node has gone and is back"}
 	}
 	return nil
 }
 
-// away counts nodes that are going, that are away by themselves, and that are about to go if their check says yes.
-type away struct{ gone, hurt, reserved int }
+// unavailableCount counts nodes that are going, that are away by themselves, and that are about to go if their check says yes.
+type unavailableCount struct{ released, unhealthy, reserved int }
 
 // others counts them, but for one node.
-func (s *survey) others(w *work) away {
-	n := away{hurt: s.unbound}
+func (s *planner) others(w *nodePlan) unavailableCount {
+	n := unavailableCount{unhealthy: s.unbound}
 	for _, other := range s.nodes {
 		switch {
 		case other == w:
-		case s.isGoing(other):
-			n.gone++
-		case other.reserved && (!w.reserved || other.turn < w.turn):
+		case s.isReleased(other):
+			n.released++
+		case other.reserved && (!w.reserved || other.position < w.position):
 			n.reserved++
-		case other.hurt():
-			n.hurt++
+		case other.isUnhealthy():
+			n.unhealthy++
 		}
 	}
-	for name := range s.going { // what is not guarded any more counts until that is certain
+	for name := range s.released { // what is not guarded any more counts until that is certain
 		if s.byName[name] == nil {
-			n.gone++
+			n.released++
 		}
 	}
 	return n
@@ -152,56 +152,56 @@ func count(n int) string {
 	return fmt.Sprintf("%d nodes are", n)
 }
 
-// isGoing counts a Node of the same name that was made anew, too, until what was let go is out of status.going.
-func (s *survey) isGoing(w *work) bool {
-	_, going := s.going[w.Name]
-	return going || w.letNow
+// isReleased counts a Node of the same name that was made anew, too, until what was let go is out of status.going.
+func (s *planner) isReleased(w *nodePlan) bool {
+	_, released := s.released[w.Name]
+	return released || w.releasing
 }
 
-// namesAway says who is away, but for one; those that were let go first.
-func (s *survey) namesAway(but *work, all bool) string {
-	var going, hurt []string
+// unavailableNames says who is away, but for one; those that were let go first.
+func (s *planner) unavailableNames(but *nodePlan, all bool) string {
+	var released, hurt []string
 	for _, w := range s.nodes {
 		switch {
 		case w == but:
-		case s.isGoing(w):
-			going = append(going, w.Name+" "+s.whereabouts(w))
-		case all && w.hurt():
-			hurt = append(hurt, w.Name+" "+s.whereabouts(w))
+		case s.isReleased(w):
+			released = append(released, w.Name+" "+s.unavailableReason(w))
+		case all && w.isUnhealthy():
+			hurt = append(hurt, w.Name+" "+s.unavailableReason(w))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.going)) {
+	for _, name := range slices.Sorted(maps.Keys(s.released)) {
 		if s.byName[name] == nil {
-			going = append(going, name+" ("+s.letGoAt(name)+")")
+			released = append(released, name+" ("+s.releasedAtText(name)+")")
 		}
 	}
 	if all && s.unbound > 0 {
 		hurt = append(hurt, fmt.Sprintf("pods of the target that are on no node: %d", s.unbound))
 	}
-	return listed(append(going, hurt...))
+	return listed(append(released, hurt...))
 }
 
-// whereabouts says what is the matter with a node that is away.
-func (s *survey) whereabouts(w *work) string {
+// unavailableReason says what is the matter with a node that is away.
+func (s *planner) unavailableReason(w *nodePlan) string {
 	switch {
-	case !w.let && !w.letNow && !w.Ready:
+	case !w.released && !w.releasing && !w.Ready:
 		return "(not Ready)"
-	case !w.let && !w.letNow:
+	case !w.released && !w.releasing:
 		return "(no ready pod of the target)"
-	case w.returning && !w.hurt():
-		return "(" + s.letGoAt(w.Name) + "; its companion is not ready again)"
+	case w.returning && !w.isUnhealthy():
+		return "(" + s.releasedAtText(w.Name) + "; its companion is not ready again)"
 	case w.returning && w.Ready:
-		return "(" + s.letGoAt(w.Name) + "; no ready pod of the target yet)"
+		return "(" + s.releasedAtText(w.Name) + "; no ready pod of the target yet)"
 	default:
-		return "(" + s.letGoAt(w.Name) + ", not back)"
+		return "(" + s.releasedAtText(w.Name) + ", not back)"
 	}
 }
 
-// letGoAt says since when a node is away: one that never comes back holds all others, and somebody has to see which it is.
-func (s *survey) letGoAt(name string) string {
-	g, here := s.going[name]
+// releasedAtText says since when a node is away: one that never comes back holds all others, and somebody has to see which it is.
+func (s *planner) releasedAtText(name string) string {
+	g, here := s.released[name]
 	switch {
-	case !here && s.byName[name] != nil && s.byName[name].asks():
+	case !here && s.byName[name] != nil && s.byName[name].requestsRelease():
 		return "let go by another NodeGuard"
 	case !here:
 		return "let go"
@@ -210,7 +210,7 @@ func (s *survey) letGoAt(name string) string {
 }
 
 // unapproved holds a node that nobody has approved.
-func (s *survey) unapproved(w *work) *hold {
+func (s *planner) unapproved(w *nodePlan) *hold {
 	if _, approved := withoutApproval(w.Approved, s.key()); approved {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (s *survey) unapproved(w *work) *hold {
 }
 
 // key is the NodeGuard's name as an approval says it.
-func (s *survey) key() string { return s.in.Guard.Namespace + "/" + s.in.Guard.Name }
+func (s *planner) key() string { return s.in.Guard.Namespace + "/" + s.in.Guard.Name }
 
 // withoutApproval takes a NodeGuard out of a list of approvals, and says whether it was in it.
 func withoutApproval(list, key string) (rest string, approved bool) {
@@ -237,7 +237,7 @@ func withoutApproval(list, key string) (rest string, approved bool) {
 }
 
 // deadline is when a held node's time is over; zero without one.
-func (s *survey) deadline(w *work) time.Time {
+func (s *planner) deadline(w *nodePlan) time.Time {
 	seconds := s.in.Guard.Spec.Release.DeadlineSeconds
 	if seconds == nil {
 		return time.Time{}
@@ -245,25 +245,25 @@ func (s *survey) deadline(w *work) time.Time {
 	return w.requestedAt.Add(time.Duration(*seconds) * time.Second)
 }
 
-func (s *survey) late(w *work) bool {
+func (s *planner) late(w *nodePlan) bool {
 	deadline := s.deadline(w)
 	return !deadline.IsZero() && !s.in.Now.Before(deadline)
 }
 
-func (s *survey) onDeadline() v1alpha1.DeadlineAction {
+func (s *planner) onDeadline() v1alpha1.DeadlineAction {
 	if s.in.Guard.Spec.Release.OnDeadline == "" {
 		return v1alpha1.OnDeadlineHold
 	}
 	return s.in.Guard.Spec.Release.OnDeadline
 }
 
-// released is true past a deadline at which a node waits no longer for its condition, nor for nodes that are away by themselves.
-func (s *survey) released(w *work) bool {
+// pastReleaseDeadline is true past a deadline at which a node waits no longer for its condition, nor for nodes that are away by themselves.
+func (s *planner) pastReleaseDeadline(w *nodePlan) bool {
 	return s.late(w) && s.onDeadline() == v1alpha1.OnDeadlineRelease
 }
 
-// mindDeadline looks again at a held node's deadline, and says when that has passed.
-func (s *survey) mindDeadline(w *work) {
+// noteDeadline looks again at a held node's deadline, and says when that has passed.
+func (s *planner) noteDeadline(w *nodePlan) {
 	w.held.late = s.late(w)
 	switch {
 	case w.held.late && s.onDeadline() == v1alpha1.OnDeadlineHold:

@@ -13,13 +13,13 @@ import (
 //
 // A node that was let go and has not been seen to return stays guarded, whatever is left of the target there: it counts as away until
 // it is back or gone. Without that, a node whose pods have left would make room for the next one.
-func (s *survey) guards(w *work) bool {
+func (s *planner) guards(w *nodePlan) bool {
 	switch {
 	case w.active():
 		return true
 	case s.in.Target.Missing || s.in.Target.Invalid != "":
 		// It may be made anew in a moment: what is guarded stays so.
-		return w.companion != nil || w.budget != nil || w.let
+		return w.companion != nil || w.budget != nil || w.released
 	case w.targets > 0:
 		return true
 	default:
@@ -29,14 +29,14 @@ func (s *survey) guards(w *work) bool {
 
 // isFor is true for a node that should have a pod of a DaemonSet. One that was let go stays, whatever taints it returns
 // with: these keep the target off, which is no reason to count it as back.
-func (s *survey) isFor(w *work) bool {
+func (s *planner) isFor(w *nodePlan) bool {
 	template := s.in.Target.Template
-	return template != nil && attracts(template, w.Node) && (w.let || !repelsTarget(template, w.Node))
+	return template != nil && targetSelects(template, w.Node) && (w.released || !excludesTarget(template, w.Node))
 }
 
-// attracts is true for a node that a DaemonSet chooses by its name, selector and affinity.
+// targetSelects is true for a node that a DaemonSet chooses by its name, selector and affinity.
 // Source: k8s.io/kubernetes pkg/controller/daemon, NodeShouldRunDaemonPod.
-func attracts(template *corev1.PodSpec, node *Node) bool {
+func targetSelects(template *corev1.PodSpec, node *Node) bool {
 	if template.NodeName != "" && template.NodeName != node.Name {
 		return false
 	}
@@ -46,12 +46,12 @@ func attracts(template *corev1.PodSpec, node *Node) bool {
 	return err == nil && matches
 }
 
-// repelsTarget is true for a node whose taints keep a DaemonSet's pod off. Those by which a node asks to go do not: what they
+// excludesTarget is true for a node whose taints keep a DaemonSet's pod off. Those by which a node asks to go do not: what they
 // announce has not happened yet.
-func repelsTarget(template *corev1.PodSpec, node *Node) bool {
+func excludesTarget(template *corev1.PodSpec, node *Node) bool {
 	var taints []corev1.Taint
 	for _, taint := range node.Taints {
-		if _, asks := askingTaints[taint.Key]; !asks {
+		if _, asks := releaseRequestTaints[taint.Key]; !asks {
 			taints = append(taints, taint)
 		}
 	}

@@ -24,31 +24,31 @@ const (
 )
 
 // summarize is the status.
-func (s *survey) summarize() {
+func (s *planner) summarize() {
 	st := s.in.Guard.Status.DeepCopy()
 	st.ObservedGeneration = s.in.Guard.Generation
 	st.Revision = s.in.Revision
 	st.NameSalt = cmp.Or(st.NameSalt, s.in.NewSalt)
-	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Released: int32(len(s.going))}
+	st.Nodes = v1alpha1.GuardCounts{Guarded: int32(len(s.nodes)), Released: int32(len(s.released))}
 	for _, w := range s.nodes {
 		s.count(&st.Nodes, w)
 		s.plan.Nodes = append(s.plan.Nodes, s.explain(w))
 	}
 	st.Held = s.heldList()
-	st.Released = slices.SortedFunc(maps.Values(s.going), func(a, b v1alpha1.ReleasedNode) int {
+	st.Released = slices.SortedFunc(maps.Values(s.released), func(a, b v1alpha1.ReleasedNode) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Node, b.Node))
 	})
 	if len(st.Released) == 0 {
 		st.Released = nil
 	}
-	if len(s.in.Taken) > 0 {
+	if len(s.in.TakenNames) > 0 {
 		s.plan.wake(s.in.Now.Add(takenAgain))
 	}
 	s.conditions(st)
 	s.plan.Status = *st
 }
 
-func (s *survey) count(n *v1alpha1.GuardCounts, w *work) {
+func (s *planner) count(n *v1alpha1.GuardCounts, w *nodePlan) {
 	if isReady(w.companion) {
 		n.Ready++
 	}
@@ -58,23 +58,23 @@ func (s *survey) count(n *v1alpha1.GuardCounts, w *work) {
 	if w.held != nil {
 		n.Held++
 	}
-	if w.away() {
+	if w.isUnavailable() {
 		n.Unavailable++
 	}
 }
 
-func (s *survey) explain(w *work) NodeState {
-	state := NodeState{Name: w.Name, State: Guarded, Away: w.away(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it does not ask to go"}
-	switch g, going := s.going[w.Name]; {
-	case going && w.held == nil && (w.let || w.letNow):
-		state.State, state.Reason, state.Message = Going, g.Reason, "it was let go, and is not back"
+func (s *planner) explain(w *nodePlan) NodeState {
+	state := NodeState{Name: w.Name, State: Guarded, Unavailable: w.isUnavailable(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it does not ask to go"}
+	switch g, released := s.released[w.Name]; {
+	case released && w.held == nil && (w.released || w.releasing):
+		state.State, state.Reason, state.Message = Released, g.Reason, "it was let go, and is not back"
 	case w.held != nil:
 		state.State, state.Reason, state.Message = Held, w.held.reason, w.held.message
 	}
 	return state
 }
 
-func (s *survey) heldList() []v1alpha1.HeldNode {
+func (s *planner) heldList() []v1alpha1.HeldNode {
 	queue, _ := s.queue()
 	var held []v1alpha1.HeldNode
 	for _, w := range queue {
@@ -101,13 +101,13 @@ func Sentence(guard string, h *v1alpha1.HeldNode) string {
 }
 
 // conditions are Ready, Reconciling and Stalled, of which one is True.
-func (s *survey) conditions(st *v1alpha1.NodeGuardStatus) {
-	kind, reason, message := s.standing()
+func (s *planner) conditions(st *v1alpha1.NodeGuardStatus) {
+	kind, reason, message := s.readyCondition()
 	s.conditionsAs(st, kind, reason, message)
 }
 
 // conditionsAs makes one of the conditions True.
-func (s *survey) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, message string) {
+func (s *planner) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, message string) {
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		status := metav1.ConditionFalse
 		if c == kind {
@@ -120,8 +120,8 @@ func (s *survey) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, messag
 	}
 }
 
-// standing is which of the conditions is True, and why.
-func (s *survey) standing() (kind, reason, message string) {
+// readyCondition is which of the conditions is True, and why.
+func (s *planner) readyCondition() (kind, reason, message string) {
 	switch target := s.in.Target; {
 	case target.Invalid != "":
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidPodSelector, "spec.target.podSelector cannot be used: " + bounded(target.Invalid)
@@ -133,26 +133,26 @@ func (s *survey) standing() (kind, reason, message string) {
 	case s.blocked != "":
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonOverlappingBudget, fmt.Sprintf(
 			"PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two: have it select other pods, or give spec.template other labels", s.blocked)
-	case s.in.BudgetRefused != "" && slices.ContainsFunc(s.nodes, func(w *work) bool { return w.budget == nil }):
+	case s.in.BudgetRefused != "" && slices.ContainsFunc(s.nodes, func(w *nodePlan) bool { return w.budget == nil }):
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, s.in.BudgetRefused
 	case len(s.nodes) == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, "no node has a pod of " + target.Name + ", or should have one"
 	}
-	return s.guarding()
+	return s.nodesCondition()
 }
 
-// guarding is the rest of standing: how each node is guarded.
-func (s *survey) guarding() (kind, reason, message string) {
+// nodesCondition is the rest of standing: how each node is guarded.
+func (s *planner) nodesCondition() (kind, reason, message string) {
 	if kinds := s.evicted(); kinds != "" {
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, fmt.Sprintf(
 			"a drain evicts pods of the target itself, whatever is held here, since no DaemonSet owns them (%s): select pods of a DaemonSet, or protect these by a PodDisruptionBudget", kinds)
 	}
-	if names, taint := s.repelled(); names != "" {
+	if names, taint := s.untoleratedNodes(); names != "" {
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonUntoleratedTaint, fmt.Sprintf(
 			"the companion does not tolerate taint %s of %s, which are not guarded: add it to spec.template.spec.tolerations", taint, names)
 	}
-	if s.strangers() != "" {
-		return v1alpha1.ConditionStalled, v1alpha1.ReasonForeignCompanion, s.strangers()
+	if s.foreignPodsMessage() != "" {
+		return v1alpha1.ConditionStalled, v1alpha1.ReasonForeignCompanion, s.foreignPodsMessage()
 	}
 	if s.takers() != "" {
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonNameTaken, s.takers()
@@ -160,13 +160,13 @@ func (s *survey) guarding() (kind, reason, message string) {
 	if names := s.lacking(); names != "" {
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "companions that are not ready and up to date: " + names
 	}
-	return v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node has a ready companion" + s.company()
+	return v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node has a ready companion" + s.peersMessage()
 }
 
-// strangers names pods of other owners that have the labels of companions, and says what to do; "" when there are none.
-func (s *survey) strangers() string {
+// foreignPodsMessage names pods of other owners that have the labels of companions, and says what to do; "" when there are none.
+func (s *planner) foreignPodsMessage() string {
 	var found []string
-	for _, pod := range s.in.Strangers {
+	for _, pod := range s.in.ForeignPods {
 		found = append(found, podOnNode(pod.Name, pod.Node))
 	}
 	if len(found) == 0 {
@@ -174,18 +174,18 @@ func (s *survey) strangers() string {
 	}
 	slices.Sort(found)
 	return fmt.Sprintf("pods that Everynode did not create have the labels of companions: %s. The budgets of the nodes that they name stay locked, so they release nothing. %s",
-		listed(found), s.remove(s.in.Strangers[0].Name))
+		listed(found), s.remove(s.in.ForeignPods[0].Name))
 }
 
 // takers names pods of other owners that have the names of companions and checks, and says what to do; "" when there are none.
-func (s *survey) takers() string {
-	if len(s.in.Taken) == 0 {
+func (s *planner) takers() string {
+	if len(s.in.TakenNames) == 0 {
 		return ""
 	}
-	names := slices.Sorted(maps.Keys(s.in.Taken))
+	names := slices.Sorted(maps.Keys(s.in.TakenNames))
 	var found []string
 	for _, name := range names {
-		taker := s.in.Taken[name]
+		taker := s.in.TakenNames[name]
 		found = append(found, fmt.Sprintf("%s, which was to be a pod for node %s", podOnNode(name, taker.Node), taker.For))
 	}
 	return fmt.Sprintf("pods that Everynode did not create have names that it needs: %s. Everynode uses other names. %s", listed(found), s.remove(names[0]))
@@ -199,13 +199,13 @@ func podOnNode(pod, node string) string {
 }
 
 // remove says how to delete a pod that may be a kubelet's own.
-func (s *survey) remove(pod string) string {
+func (s *planner) remove(pod string) string {
 	return fmt.Sprintf("Find out who creates them: if it is a kubelet, its node is misconfigured or compromised (remove the static pod from the node). Then: kubectl -n %s delete pod %s",
 		s.in.Guard.Namespace, pod)
 }
 
-// company names the other NodeGuards of the same target.
-func (s *survey) company() string {
+// peersMessage names the other NodeGuards of the same target.
+func (s *planner) peersMessage() string {
 	var names []string
 	for _, p := range s.in.Peers {
 		if p.SameTarget && len(names) < maxNames {
@@ -218,11 +218,11 @@ func (s *survey) company() string {
 	return "; the same target has NodeGuard " + strings.Join(names, ", ") + ", and a node goes when all let it"
 }
 
-// repelled names nodes whose taints no companion tolerates, and the first such taint.
-func (s *survey) repelled() (names, taint string) {
+// untoleratedNodes names nodes whose taints no companion tolerates, and the first such taint.
+func (s *planner) untoleratedNodes() (names, taint string) {
 	var found []string
 	for _, w := range s.nodes {
-		if t := s.repels(w); t != nil && w.companion == nil && w.Ready && !w.let {
+		if t := s.untoleratedTaint(w); t != nil && w.companion == nil && w.Ready && !w.released {
 			if taint == "" {
 				taint = t.Key
 			}
@@ -234,7 +234,7 @@ func (s *survey) repelled() (names, taint string) {
 
 // evicted are the kinds of the target's owners whose pods drains do not leave where they are: all but those of DaemonSets,
 // and those that a kubelet runs by itself.
-func (s *survey) evicted() string {
+func (s *planner) evicted() string {
 	if s.in.Target.Template != nil {
 		return ""
 	}
@@ -252,13 +252,13 @@ func (s *survey) evicted() string {
 }
 
 // lacking names nodes without a budget, or without a companion that is ready and up to date, but for those on which none can be.
-func (s *survey) lacking() string {
+func (s *planner) lacking() string {
 	var found []string
 	for _, w := range s.nodes {
 		current := isReady(w.companion) && w.companion.Revision == s.in.Revision
 		name := w.Name
 		switch {
-		case w.letNow || w.active():
+		case w.releasing || w.active():
 			continue
 		case w.budget == nil:
 			name += " (no PodDisruptionBudget)"

@@ -61,9 +61,9 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action guard.Action) (bool, error) {
 	switch a := action.(type) {
 	case guard.MakeCompanion:
-		return r.whoHas(ctx, g, a.Name, a.Node)
+		return r.findNameHolder(ctx, g, a.Name, a.Node)
 	case guard.MakeCheck:
-		return r.whoHas(ctx, g, a.Name, a.Node)
+		return r.findNameHolder(ctx, g, a.Name, a.Node)
 	}
 	return false, nil
 }
@@ -117,7 +117,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 	case guard.MakeCompanion:
 		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node, a.Name))
 	case guard.MakeCheck:
-		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.AskedSince, r.Options))
+		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.RequestedAt, r.Options))
 	case guard.MakeBudget:
 		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
 	case guard.SetBudget:
@@ -126,7 +126,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 		return r.deletePod(ctx, namespace, a.Pod)
 	case guard.DeleteBudget:
 		return r.deleteBudget(ctx, namespace, a.Budget)
-	case guard.Consume:
+	case guard.RemoveApproval:
 		return r.consume(ctx, a)
 	default:
 		return fmt.Errorf("doing a %T: nobody knows how", a)
@@ -167,7 +167,7 @@ func (r *Reconciler) deleteBudget(ctx context.Context, namespace string, b guard
 }
 
 // consume takes the annotations off a node that a letting-go has used.
-func (r *Reconciler) consume(ctx context.Context, a guard.Consume) error {
+func (r *Reconciler) consume(ctx context.Context, a guard.RemoveApproval) error {
 	annotations := map[string]any{v1alpha1.ApproveReleaseAnnotation: nil}
 	if a.Approved != "" {
 		annotations[v1alpha1.ApproveReleaseAnnotation] = a.Approved

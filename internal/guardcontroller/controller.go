@@ -87,12 +87,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	g := &v1alpha1.NodeGuard{}
 	switch err := r.Client.Get(ctx, req.NamespacedName, g); {
 	case apierrors.IsNotFound(err):
-		return ctrl.Result{}, r.gone(ctx, req.NamespacedName)
+		return ctrl.Result{}, r.cleanUpDeleted(ctx, req.NamespacedName)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("getting NodeGuard: %w", err)
 	}
 	g = r.reports.of(g)
-	if err := r.lookAtTaken(ctx, g); err != nil {
+	if err := r.checkTakenNames(ctx, g); err != nil {
 		return ctrl.Result{}, err
 	}
 	seen, err := r.observe(ctx, g, r.cached())
@@ -172,9 +172,9 @@ func onlyConflicts(err error) bool {
 	return apierrors.IsConflict(err)
 }
 
-// gone takes away what a NodeGuard left that is deleted: the garbage collector does so too, but for what somebody has
+// cleanUpDeleted takes away what a NodeGuard left that is deleted: the garbage collector does so too, but for what somebody has
 // orphaned (kubectl delete --cascade=orphan). Nothing may be held for a NodeGuard that is not there.
-func (r *Reconciler) gone(ctx context.Context, name client.ObjectKey) error {
+func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
 	r.targets.forget(name)
 	r.refusals.Clear(name)
 	r.budgets.Clear(name)

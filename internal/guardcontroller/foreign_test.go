@@ -33,13 +33,13 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 		t.Fatalf("it came to %+v, %v", did, err)
 	}
 	name := client.ObjectKeyFromObject(g)
-	if takers := r.taken.takers(name); len(takers) != 1 || takers["foreign"] != (guard.Taker{Node: "n2", For: "n1"}) {
+	if takers := r.taken.takers(name); len(takers) != 1 || takers["foreign"] != (guard.NameHolder{Node: "n2", For: "n1"}) {
 		t.Errorf("names are taken by %+v", takers)
 	}
 	look := func(after time.Duration, want int) {
 		t.Helper()
 		now = now.Add(after)
-		if err := r.lookAtTaken(t.Context(), g); err != nil {
+		if err := r.checkTakenNames(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(r.taken.takers(name)); got != want {
@@ -82,7 +82,7 @@ func TestOnlyNodeGuardsOfTheNodeAreAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, err = r.observe(t.Context(), a, r.live())
-	if err != nil || !seen.input.PeersUnasked || seen.input.Peers[0].Stances != nil {
+	if err != nil || !seen.input.PeersUnknown || seen.input.Peers[0].Stances != nil {
 		t.Errorf("a broken glass waits for others: %+v, %v", seen.input.Peers, err)
 	}
 }

@@ -57,7 +57,7 @@ type around struct {
 
 // observe gathers everything that the plan reads.
 func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
-	what, err := r.lookAround(ctx, from)
+	what, err := r.observeCluster(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from or
 	return seen, r.askPeers(ctx, seen, what, from)
 }
 
-func (r *Reconciler) lookAround(ctx context.Context, from origin) (*around, error) {
+func (r *Reconciler) observeCluster(ctx context.Context, from origin) (*around, error) {
 	what := &around{}
 	var nodes corev1.NodeList
 	if err := from.nodes.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -96,7 +96,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
 	in.Obstacle = (*guard.Obstacle)(r.refusals.Of(g))
 	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
-	in.Taken = r.taken.takers(name)
+	in.TakenNames = r.taken.takers(name)
 	if g.Status.NameSalt == "" {
 		in.NewSalt = rand.Text()
 	}
@@ -117,7 +117,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	for i := range what.guards {
 		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
 			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
-			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Going: o.Status.Released})
+			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Released: o.Status.Released})
 		}
 	}
 	return seen, nil
@@ -222,7 +222,7 @@ func isOurs(o metav1.Object, name string) bool {
 }
 
 func (o *observation) add(m made) {
-	o.input.Strangers = m.strangers
+	o.input.ForeignPods = m.strangers
 	for i := range m.pods {
 		view := guard.ViewPod(&m.pods[i])
 		if m.pods[i].Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck {

@@ -27,12 +27,12 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	if len(in.Peers) == 0 {
 		return nil
 	}
-	asking := guard.Asking(*in)
+	asking := guard.RequestingNodes(*in)
 	if len(asking) == 0 {
 		return nil
 	}
 	if guard.BreaksGlass(*in) {
-		in.PeersUnasked = true
+		in.PeersUnknown = true
 		return nil
 	}
 	byName := map[string]*v1alpha1.NodeGuard{}

@@ -32,10 +32,10 @@ const (
 type reports struct {
 	loop.Pace
 	mu     sync.Mutex
-	newest loop.Newest[*v1alpha1.NodeGuard]
+	newest loop.WrittenObjects[*v1alpha1.NodeGuard]
 }
 
-func newReports() *reports { return &reports{newest: loop.Newest[*v1alpha1.NodeGuard]{}} }
+func newReports() *reports { return &reports{newest: loop.WrittenObjects[*v1alpha1.NodeGuard]{}} }
 
 // of is the newest known version of a cached NodeGuard.
 func (r *reports) of(cached *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
@@ -92,7 +92,7 @@ func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1
 	log := logf.FromContext(ctx)
 	for _, m := range p.Moves {
 		switch m.Kind {
-		case guard.LetGo:
+		case guard.MoveReleased:
 			kind, note := corev1.EventTypeNormal, fmt.Sprintf("NodeGuard %s lets node %s go, after %s (%s)", name, m.Node, m.Held.Round(time.Second), m.Reason)
 			if m.Note != "" {
 				note += ": " + m.Note
@@ -103,10 +103,10 @@ func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1
 			r.Metrics.released(client.ObjectKeyFromObject(seen.guard), m)
 			r.tell(seen.guard, m.Node, m.UID, kind, v1alpha1.ReasonNodeReleased, actionRelease, note)
 			log.Info("node let go", "node", m.Node, "reason", m.Reason)
-		case guard.Back:
+		case guard.MoveAvailable:
 			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeAvailable, actionRelease,
 				fmt.Sprintf("NodeGuard %s counts node %s as away no more: %s", name, m.Node, m.Note))
-		case guard.Returns: // nothing has ended yet
+		case guard.MoveReturning: // nothing has ended yet
 		}
 	}
 	r.announceHolds(seen, before, &p.Status)
@@ -143,7 +143,7 @@ func (r *Reconciler) announceCondition(g *v1alpha1.NodeGuard, before, after *v1a
 
 // tell sends an event to whoever looks at the NodeGuard, and to whoever looks at the node.
 func (r *Reconciler) tell(g *v1alpha1.NodeGuard, name string, uid types.UID, kind, reason, action, note string) {
-	loop.Tell(r.Recorder, g, loop.Node(name, uid), kind, reason, action, note)
+	loop.RecordEvent(r.Recorder, g, loop.Node(name, uid), kind, reason, action, note)
 }
 
 func (r *Reconciler) event(regarding, related runtime.Object, kind, reason, action, note string) {

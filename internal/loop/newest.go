@@ -5,9 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Newest holds the newest known version of objects of one kind until the cache shows it. It is not safe for use by
+// WrittenObjects holds the newest known version of objects of one kind until the cache shows it. It is not safe for use by
 // several goroutines at once.
-type Newest[O client.Object] map[client.ObjectKey]O
+type WrittenObjects[O client.Object] map[client.ObjectKey]O
 
 // Newer is true when a is a later version than b. Resource versions of one resource are ordered (KEP-5504); what cannot
 // be compared counts as not newer.
@@ -17,7 +17,7 @@ func Newer(a, b client.Object) bool {
 }
 
 // Remember keeps an object that was written, or read from the API server itself.
-func (n Newest[O]) Remember(o O) {
+func (n WrittenObjects[O]) Remember(o O) {
 	key := client.ObjectKeyFromObject(o)
 	if known, ok := n[key]; !ok || Newer(o, known) {
 		n[key] = o
@@ -25,7 +25,7 @@ func (n Newest[O]) Remember(o O) {
 }
 
 // Of returns the newest known version of a cached object, also of one that was deleted and made anew under its name.
-func (n Newest[O]) Of(cached O) O {
+func (n WrittenObjects[O]) Of(cached O) O {
 	key := client.ObjectKeyFromObject(cached)
 	known, ok := n[key]
 	if !ok {

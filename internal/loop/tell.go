@@ -26,8 +26,8 @@ func Node(name string, uid types.UID) *corev1.Node {
 	}
 }
 
-// Tell sends an event to whoever looks at the object, and to whoever looks at the node.
-func Tell(to events.EventRecorder, o runtime.Object, node *corev1.Node, kind, reason, action, note string) {
+// RecordEvent sends an event to whoever looks at the object, and to whoever looks at the node.
+func RecordEvent(to events.EventRecorder, o runtime.Object, node *corev1.Node, kind, reason, action, note string) {
 	Event(to, o, node, kind, reason, action, note)
 	Event(to, node, o, kind, reason, action, note)
 }

@@ -26,11 +26,11 @@ func Drain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirDa
 	return selector, spec.DeleteEmptyDirData, nil
 }
 
-// Leaves is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
+// EvictedByDrain is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
 // that a pod that has ended may stay, since nothing of it runs. kubectl's own code (k8s.io/kubectl
 // pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
 // each pod on the node, and brings kustomize and cobra into the manager.
-func Leaves(pod *corev1.Pod) bool {
+func EvictedByDrain(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
@@ -46,13 +46,13 @@ func Leaves(pod *corev1.Pod) bool {
 
 // DrainPod is such a pod as the plan reads it.
 func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
-	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Leaving: !pod.DeletionTimestamp.IsZero()}
+	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Terminating: !pod.DeletionTimestamp.IsZero()}
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	switch {
 	case hasEmptyDir && !deleteEmptyDirData:
-		view.Held = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
+		view.EvictionRefused = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	case metav1.GetControllerOf(pod) == nil:
-		view.Held = "it has no controller that would make it again: delete it if nobody needs it"
+		view.EvictionRefused = "it has no controller that would make it again: delete it if nobody needs it"
 	}
 	return view
 }

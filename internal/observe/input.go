@@ -31,7 +31,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 		in.Nodes[i].Published = record.ReadPublished(in.Nodes[i].Annotations)
 		in.Nodes[i].On = record.Read(in.Nodes[i].Labels, in.Nodes[i].Annotations, key)
 	}
-	in.Troubles = ToldTroubles(job, in.Nodes, c.Now)
+	in.NodeProblems = ToldTroubles(job, in.Nodes, c.Now)
 	var strangers []*corev1.Pod
 	for i := range pods {
 		if slices.ContainsFunc(pods[i].OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == job.UID }) {
@@ -40,8 +40,8 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 			strangers = append(strangers, &pods[i])
 		}
 	}
-	in.Occupied = Occupied(job, strangers)
-	Peers(&in, c.Jobs, func(_ string, labels, annotations map[string]string, key string) record.OnNode {
+	in.BusyNodes = BusyNodes(job, strangers)
+	Peers(&in, c.Jobs, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	return in

@@ -39,9 +39,9 @@ func Node(node *corev1.Node) plan.Node {
 	return view
 }
 
-// Occupied are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
+// BusyNodes are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
 // somebody deleted it and made it anew. Two runs at once on a node are never wanted.
-func Occupied(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
+func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
 	nodes := map[string]bool{}
 	for _, pod := range strangers {
 		owner := metav1.GetControllerOf(pod)

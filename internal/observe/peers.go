@@ -13,7 +13,7 @@ import (
 )
 
 // ReadRecord is what a node of that name carries under a key.
-type ReadRecord func(node string, labels, annotations map[string]string, key string) record.OnNode
+type ReadRecord func(node string, labels, annotations map[string]string, key string) record.NodeRecord
 
 // Peers adds what of other NodeJobs matters to that of the input: those that it depends on, those that share its gate,
 // and the gates of all. all are the NodeJobs of the cluster, of which it is one itself.
@@ -27,7 +27,7 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
 		}
 		if sharesGate(job, other) {
-			in.Sharers = append(in.Sharers, peer(job, other, in.Nodes, read))
+			in.GatePeers = append(in.GatePeers, peer(job, other, in.Nodes, read))
 		}
 	}
 	slices.Sort(in.GateKeys)
@@ -67,7 +67,7 @@ func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan
 		RemoveLabels: other.Spec.RemoveLabels,
 		OnReboot:     other.Spec.Rerun.OnReboot,
 		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
-		On:           make(map[string]record.OnNode, len(nodes)),
+		On:           make(map[string]record.NodeRecord, len(nodes)),
 	}
 	if other.Namespace != job.Namespace {
 		p.Name = other.Namespace + "/" + other.Name
@@ -92,7 +92,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 		needs[name] = other.Spec.DependsOn
 	}
 	needs[job.Name] = job.Spec.DependsOn
-	if circle := plan.Circle(job.Name, needs); circle != nil {
+	if circle := plan.FindCycle(job.Name, needs); circle != nil {
 		return &plan.Obstacle{
 			Reason: v1alpha1.ReasonDependencyCycle,
 			Message: fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",

@@ -16,7 +16,7 @@ func TestRevisionOfOtherWorkIsAnotherOne(t *testing.T) {
 	digest := task.Digest(&v1alpha1.NodeJobSpec{}, src)
 	short, long, other := digest[:10], digest[:40], digest[:10]+strings.Repeat("0", 54)
 	on := func(revision, digest string) []plan.Node {
-		return []plan.Node{{Name: "a"}, {Name: "b", On: record.OnNode{Record: &record.Record{Revision: revision, Digest: digest}}}}
+		return []plan.Node{{Name: "a"}, {Name: "b", On: record.NodeRecord{Record: &record.Record{Revision: revision, Digest: digest}}}}
 	}
 	tests := map[string]struct {
 		status v1alpha1.NodeJobStatus

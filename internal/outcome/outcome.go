@@ -50,8 +50,8 @@ const (
 	ReasonSignaled = "Signaled"
 	// ReasonTimedOut: the time limit of the attempt passed; exit code 124.
 	ReasonTimedOut = "TimedOut"
-	// ReasonInterrupted: the runner was told to stop (eviction, node shutdown, deleted pod).
-	ReasonInterrupted = "Interrupted"
+	// ReasonDisrupted: the runner was told to stop (eviction, node shutdown, deleted pod).
+	ReasonDisrupted = "Interrupted"
 	// ReasonInterpreterNotFound: the node does not have the interpreter (127) or cannot run it (126).
 	ReasonInterpreterNotFound = "InterpreterNotFound"
 	// ReasonCommandNotFound: the node does not have the task's program (127) or cannot run it (126).
@@ -67,7 +67,7 @@ const (
 )
 
 var reasons = []string{
-	ReasonTaskFailed, ReasonVerifyFailed, ReasonSignaled, ReasonTimedOut, ReasonInterrupted,
+	ReasonTaskFailed, ReasonVerifyFailed, ReasonSignaled, ReasonTimedOut, ReasonDisrupted,
 	ReasonInterpreterNotFound, ReasonCommandNotFound, ReasonNamespaceError, ReasonBadConfiguration, ReasonRunnerError,
 	ReasonRebootFailed,
 }

@@ -26,48 +26,48 @@ const (
 	slowStart = 30 * time.Second
 )
 
-// fate is what becomes of a pod.
-type fate int
+// podDisposition is what becomes of a pod.
+type podDisposition int
 
 const (
-	// fateRuns : it runs, or ends by itself.
-	fateRuns fate = iota
-	// fateOverdue : it must be stopped.
-	fateOverdue
-	// fateEnded : its end is known and not recorded.
-	fateEnded
-	// fateRecorded : its end is on its node, and it waits for us to let it go.
-	fateRecorded
-	// fateLeaving : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
+	// podRuns : it runs, or ends by itself.
+	podRuns podDisposition = iota
+	// podOverdue : it must be stopped.
+	podOverdue
+	// podEnded : its end is known and not recorded.
+	podEnded
+	// podRecorded : its end is on its node, and it waits for us to let it go.
+	podRecorded
+	// podTerminating : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
 	// the user has taken its record off the node meanwhile, to have the task tried again.
-	fateLeaving
-	// fateOrphan : its node is another one now, and it waits for us to let it go.
-	fateOrphan
+	podTerminating
+	// podOrphaned : its node is another one now, and it waits for us to let it go.
+	podOrphaned
 )
 
-type verdict struct {
-	fate fate
-	// record is set for fateEnded.
+type podAssessment struct {
+	disposition podDisposition
+	// record is set for podEnded.
 	record  record.Record
 	message string
 	until   time.Time
 }
 
-// judge says what a pod that is bound to the node's name means for the node.
-func (s *survey) judge(pod *Pod, node *Node) verdict {
+// assessPod says what a pod that is bound to the node's name means for the node.
+func (s *planner) assessPod(pod *Pod, node *Node) podAssessment {
 	switch {
-	case !releasable(pod):
-		return verdict{fate: fateLeaving}
+	case !needsFinalizerRemoval(pod):
+		return podAssessment{disposition: podTerminating}
 	case s.isRecorded(pod, node):
-		return verdict{fate: fateRecorded}
+		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
-		return s.judgeReboot(pod, node)
-	case pod.Runs == task.Verify && !goesOn(pod, node):
-		return verdict{fate: fateOrphan}
+		return s.assessRebootPod(pod, node)
+	case pod.Runs == task.Verify && !belongsToRun(pod, node):
+		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(s.in.Job, pod, node):
-		return verdict{fate: fateOrphan}
+		return podAssessment{disposition: podOrphaned}
 	case pod.ended():
-		return s.ended(pod, node, s.judgeEnd(pod, node))
+		return s.ended(pod, node, s.readEnd(pod, node))
 	}
 
 	deadline := s.deadline(pod)
@@ -76,9 +76,9 @@ func (s *survey) judge(pod *Pod, node *Node) verdict {
 		if until.IsZero() || deadline.Before(until) {
 			until = deadline
 		}
-		return verdict{fate: fateRuns, until: until, message: message}
+		return podAssessment{disposition: podRuns, until: until, message: message}
 	}
-	return s.judgeOverdue(pod, node, deadline)
+	return s.assessOverduePod(pod, node, deadline)
 }
 
 // onRecord is true when the end of the pod is on its node.
@@ -91,23 +91,23 @@ func onRecord(pod *Pod, node *Node) bool {
 }
 
 // isRecorded reports whether the end of the pod is on its node, or was: a pod that is kept for its logs says so itself.
-func (s *survey) isRecorded(pod *Pod, node *Node) bool {
+func (s *planner) isRecorded(pod *Pod, node *Node) bool {
 	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
-// judgeOverdue is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
+// assessOverduePod is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
 // and reports how it ended; one that does not must not hold the slot for ever, and an attempt that
 // took its node away has failed.
-func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict {
-	if node.lost() {
+func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
+	if node.unreachable() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
 			message: "the node was lost during the attempt and did not come back before its deadline"})
 	}
 	if pod.DeleteRequested.IsZero() {
-		return verdict{fate: fateOverdue, message: pod.Waiting}
+		return podAssessment{disposition: podOverdue, message: pod.Waiting}
 	}
 	if giveUp := later(deadline, pod.DeleteRequested.Add(pod.DeleteGrace)).Add(StopSlack); s.in.Now.Before(giveUp) {
-		return verdict{fate: fateRuns, until: giveUp, message: "it is being stopped after its deadline"}
+		return podAssessment{disposition: podRuns, until: giveUp, message: "it is being stopped after its deadline"}
 	}
 	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 		message: "the attempt took too long, and its kubelet did not end it"})
@@ -115,7 +115,7 @@ func (s *survey) judgeOverdue(pod *Pod, node *Node, deadline time.Time) verdict 
 
 // notStarting is why a pod has not started, or when that is to be asked again. A volume or a network
 // that is missing has no reason in the pod's status, only events.
-func (s *survey) notStarting(pod *Pod) (string, time.Time) {
+func (s *planner) notStarting(pod *Pod) (string, time.Time) {
 	slow := pod.Created.Add(slowStart)
 	switch {
 	case pod.Waiting != "" || !pod.Started.IsZero():
@@ -127,9 +127,9 @@ func (s *survey) notStarting(pod *Pod) (string, time.Time) {
 		slowStart/time.Second, s.in.Job.Namespace, pod.Name), time.Time{}
 }
 
-func (s *survey) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
+func (s *planner) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
 
-func (s *survey) deadline(pod *Pod) time.Time {
+func (s *planner) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(s.timeout(pod) + DeadlineSlack)
 }
 
@@ -143,8 +143,8 @@ func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
 }
 
-// releasable is true when the pod has our finalizer, or is there with nobody having deleted it.
-func releasable(pod *Pod) bool {
+// needsFinalizerRemoval is true when the pod has our finalizer, or is there with nobody having deleted it.
+func needsFinalizerRemoval(pod *Pod) bool {
 	return pod.Finalized || pod.DeleteRequested.IsZero()
 }
 
@@ -155,9 +155,9 @@ type end struct {
 	message string
 }
 
-// judgeEnd tells a success, a failure and a disruption apart. When in doubt it is a disruption: it
+// readEnd tells a success, a failure and a disruption apart. When in doubt it is a disruption: it
 // is tried again and counts as nothing.
-func (s *survey) judgeEnd(pod *Pod, node *Node) end {
+func (s *planner) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
 	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
 		e := end{outcome: record.Succeeded}
@@ -189,7 +189,7 @@ func disruption(pod *Pod, node *Node) string {
 	switch {
 	case exit == nil || exit.Lost:
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
-	case exit.Reason == outcome.ReasonInterrupted:
+	case exit.Reason == outcome.ReasonDisrupted:
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the task was interrupted by a signal from outside")
 	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
@@ -223,27 +223,27 @@ func failureReason(exit *Exit) string {
 var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended makes the record of an end.
-func (s *survey) ended(pod *Pod, node *Node, e end) verdict {
+func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
 	r := s.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
 		if !undoable(pod, node) {
-			return verdict{fate: fateOrphan}
+			return podAssessment{disposition: podOrphaned}
 		}
 		r = s.rollbackEnded(pod, node, r)
 	case task.Verify:
 		r = s.verified(pod, node, r)
-	case task.Reboot: // judgeReboot knows
+	case task.Reboot: // assessRebootPod knows
 	case task.Task:
 		if e.outcome == record.Succeeded && reboots(pod) {
 			r = s.rebooting(pod, node, r)
 		}
 	}
-	return verdict{fate: fateEnded, record: r, message: e.message}
+	return podAssessment{disposition: podEnded, record: r, message: e.message}
 }
 
 // recordOf is what there is to record of an attempt.
-func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
+func (s *planner) recordOf(pod *Pod, node *Node, e end) record.Record {
 	before := s.failuresBefore(pod, node)
 	r := record.Record{
 		Revision:   pod.Revision,
@@ -275,13 +275,13 @@ func (s *survey) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.StartedAt = pod.Created
 	}
 	if e.outcome == record.Disrupted {
-		s.noteDisruption(&r, pod, node, before)
+		s.countDisruption(&r, pod, node, before)
 	}
 	return r
 }
 
 // firstStart is when the revision began on the machine for the first time, if an attempt of it is on record; zero otherwise.
-func (s *survey) firstStart(node *Node, revision string) time.Time {
+func (s *planner) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
 	if rec == nil || rec.Revision != revision || s.replaced(node) {
 		return time.Time{}
@@ -289,9 +289,9 @@ func (s *survey) firstStart(node *Node, revision string) time.Time {
 	return rec.BeganAt()
 }
 
-// noteDisruption makes of a record that of a disruption, one of several in a row maybe.
-func (s *survey) noteDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
-	r.Rerun, r.Attempts = s.isAgain(node, pod.Revision), failures
+// countDisruption makes of a record that of a disruption, one of several in a row maybe.
+func (s *planner) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
+	r.Rerun, r.Attempts = s.isRerun(node, pod.Revision), failures
 	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
 	prev := node.On.Record
 	if prev == nil || prev.Revision != pod.Revision || prev.Outcome != record.Disrupted {
@@ -305,7 +305,7 @@ func (s *survey) noteDisruption(r *record.Record, pod *Pod, node *Node, failures
 
 // failuresBefore are the failures that count before the attempt of a pod. There are fewer than when it began if the record
 // was removed from the node since: then attempts count from the beginning.
-func (s *survey) failuresBefore(pod *Pod, node *Node) int32 {
+func (s *planner) failuresBefore(pod *Pod, node *Node) int32 {
 	if pod.Runs != task.Task {
 		return pod.Attempt - 1
 	}

@@ -66,7 +66,7 @@ func TestAttempt(t *testing.T) {
 		"what a runtime says besides is not a word": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "}},
 
 		"it was evicted": {
-			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), disrupted(5, "EvictionByEvictionAPI")),
+			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), disrupted(5, "EvictionByEvictionAPI")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
 		},
 		"it was evicted and ended without a word": {
@@ -152,7 +152,7 @@ func TestAttempt(t *testing.T) {
 		"one second before, it is not":              {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
 		"its image never came and it is stopped":    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
 		"it is being stopped":                       {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
-		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonInterrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
 		"it was stopped before it ever started":     {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"}},
 		"it was stopped, and nobody says how":       {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
 		"the API server's clock is behind ours":     {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},

@@ -163,11 +163,11 @@ func tell(action Action) string {
 		if a.Final {
 			words += ", for good"
 		}
-		if a.Keep {
+		if a.Retain {
 			words += ", and keep its pod"
 		}
 		return words + cordoned(a.Cordon) + tainted(a.Change)
-	case Mark:
+	case PatchNode:
 		words := a.Reason + " " + a.Node
 		if a.Record != nil {
 			words += ", recorded"
@@ -181,15 +181,15 @@ func tell(action Action) string {
 		return words
 	case Stop:
 		return fmt.Sprintf("stop %s: %s", a.Pod.Name, a.Reason)
-	case Release:
+	case FinalizePod:
 		return "release " + a.Pod.Name
-	case Keep:
+	case RetainPod:
 		return "keep " + a.Pod.Name
-	case Expire:
+	case DeleteJob:
 		return "expire"
-	case Forget:
+	case CleanUpNode:
 		return "forget " + a.Node + cordoned(a.Cordon) + tainted(a.Change)
-	case Finish:
+	case RemoveFinalizer:
 		return "finish"
 	}
 	return fmt.Sprintf("%T", action)

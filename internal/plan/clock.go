@@ -10,7 +10,7 @@ import "time"
 const maxSkew = 5 * time.Minute
 
 // past is t, or the zero time when t lies too far ahead to have been taken before now: nothing waits for that.
-func (s *survey) past(t time.Time) time.Time {
+func (s *planner) past(t time.Time) time.Time {
 	if t.After(s.in.Now.Add(maxSkew)) {
 		return time.Time{}
 	}
@@ -18,13 +18,13 @@ func (s *survey) past(t time.Time) time.Time {
 }
 
 // recordedAt is now as a record tells it. It is rounded up: what counts from it must not come early.
-func (s *survey) recordedAt() time.Time {
+func (s *planner) recordedAt() time.Time {
 	return s.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // times are when an attempt began and ended, by the node's clock. Both are moved by the same amount so that they lie between
 // the creation of the pod and now.
-func (s *survey) times(pod *Pod, exit *Exit) (started, finished time.Time) {
+func (s *planner) times(pod *Pod, exit *Exit) (started, finished time.Time) {
 	started, finished = pod.Started, exit.Finished
 	if finished.IsZero() {
 		return later(pod.Created, earlier(started, s.in.Now)), s.in.Now

@@ -16,8 +16,8 @@ import (
 // manyDisruptions in a row are no accident any more: somebody should look, though it goes on.
 const manyDisruptions = 5
 
-// situation is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
-type situation struct {
+// summary is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
+type summary struct {
 	holds   string
 	reason  string
 	message string
@@ -25,7 +25,7 @@ type situation struct {
 
 // conditions are Complete, Reconciling and Stalled, in every pass, of which at most one is True, and
 // RollbackFailed where there is a rollback, GateEnforced where there is a gate.
-func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
+func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
@@ -49,7 +49,7 @@ func (s *survey) conditions(is situation, otherwise string) []metav1.Condition {
 }
 
 // rollbackCondition says whether there are nodes that are in a state that nobody has planned.
-func (s *survey) rollbackCondition() metav1.Condition {
+func (s *planner) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
 	if n := len(s.unrecovered); n > 0 {
@@ -60,71 +60,71 @@ func (s *survey) rollbackCondition() metav1.Condition {
 	return c
 }
 
-// situation is how the NodeJob stands, and why pods of reboots, checks and rollbacks cannot be made.
-func (s *survey) situation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
-	is := s.taskSituation(n, nodes)
+// summarize is how the NodeJob stands, and why pods of reboots, checks and rollbacks cannot be made.
+func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
+	is := s.taskSummary(n, nodes)
 	if s.runnerObstructed > 0 {
 		is.message += "; " + s.in.RunnerRefused.Message
 	}
 	return is
 }
 
-// taskSituation asks in order of urgency: first what only the user can fix, last what goes on by itself.
-func (s *survey) taskSituation(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+// taskSummary asks in order of urgency: first what only the user can fix, last what goes on by itself.
+func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	moving := n.Running + movable(nodes)
 	switch {
 	case s.blocked():
-		return situation{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
+		return summary{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
 	case s.stopped:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
-		return situation{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
+		return summary{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
 	case n.Done == n.Matched:
 		return s.complete(n, nodes)
-	case moving == s.again(nodes, Running)+s.again(nodes, Waiting):
-		return s.standstill(n, nodes, moving)
+	case moving == s.countReruns(nodes, Running)+s.countReruns(nodes, Waiting):
+		return s.blockedSummary(n, nodes, moving)
 	}
 	return s.goingOn(n, nodes, moving)
 }
 
 // goingOn is the situation of a rollout in which this many nodes go on by themselves, unless something keeps all of them from it.
-func (s *survey) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) situation {
+func (s *planner) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
-	case s.halted() != "":
+	case s.suspendedReason() != "":
 		return s.suspended(n, nodes)
 	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
-		return situation{v1alpha1.ConditionStalled, s.troubleReason, progress(n, nodes) + "; " + named(s.troubled)}
+		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, nodes) + "; " + named(s.troubled)}
 	case moving > 0 && len(s.disrupted) == int(moving):
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
-	return s.underWay(n, nodes)
+	return s.progressSummary(n, nodes)
 }
 
 // complete is the situation of a rollout of which every node is done.
-func (s *survey) complete(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	if len(s.unpublished) > 0 {
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	}
-	return situation{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
-// standstill is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
-func (s *survey) standstill(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) situation {
+// blockedSummary is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
+func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
 	case s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
-		return situation{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
+		return summary{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
 	case n.Failed > 0:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) && len(s.stillSetAside()) > 0:
-		return situation{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.setAsideMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
+	case s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) && len(s.quarantinedNodes()) > 0:
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.quarantineMessage()}
 	}
 	return s.goingOn(n, nodes, moving)
 }
 
-// stillSetAside are the nodes that are cordoned for an earlier failure, and have not had their turn again.
-func (s *survey) stillSetAside() []string {
+// quarantinedNodes are the nodes that are cordoned for an earlier failure, and have not had their turn again.
+func (s *planner) quarantinedNodes() []string {
 	var nodes []string
 	for i := range s.work {
 		if s.cordonedForUs(s.work[i].node) {
@@ -134,38 +134,38 @@ func (s *survey) stillSetAside() []string {
 	return nodes
 }
 
-// setAsideMessage says that nodes of an earlier failure use up the budget, and what to do.
-func (s *survey) setAsideMessage() string {
-	nodes := s.stillSetAside()
+// quarantineMessage says that nodes of an earlier failure use up the budget, and what to do.
+func (s *planner) quarantineMessage() string {
+	nodes := s.quarantinedNodes()
 	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; on %s (%s) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		s.away, s.mayBeAway, plural(int32(len(nodes))), named(nodes))
+		s.unavailableNodes, s.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
 }
 
-// underWay is the situation of a rollout that goes on by itself.
-func (s *survey) underWay(n v1alpha1.NodeCounts, nodes []NodeState) situation {
-	is := situation{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
+// progressSummary is the situation of a rollout that goes on by itself.
+func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {
 	case !s.rollout.SoakingSince.IsZero() && n.Running == 0:
 		current := &s.steps[s.current]
 		is.reason = v1alpha1.ReasonSoaking
 		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
-	case s.unwell != "" && n.Running == 0:
-		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.steps[s.current].name, s.unwell)
+	case s.notReadyNode != "" && n.Running == 0:
+		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.steps[s.current].name, s.notReadyNode)
 	case s.obstacle != nil && s.matters():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.troubled) > 0:
 		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
-	case movable(nodes) == s.again(nodes, Waiting) && heldByOthers(nodes) != "":
-		is.message += "; " + heldByOthers(nodes)
+	case movable(nodes) == s.countReruns(nodes, Waiting) && blockedByUnavailable(nodes) != "":
+		is.message += "; " + blockedByUnavailable(nodes)
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
 	}
 	return is
 }
 
-// heldByOthers says, once for each rule that holds nodes, which unavailable nodes keep the first node in line from being
+// blockedByUnavailable says, once for each rule that holds nodes, which unavailable nodes keep the first node in line from being
 // disrupted; "" when none do.
-func heldByOthers(nodes []NodeState) string {
+func blockedByUnavailable(nodes []NodeState) string {
 	var held []string
 	for _, reason := range []string{v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane} {
 		if i := slices.IndexFunc(nodes, func(st NodeState) bool { return st.Reason == reason }); i >= 0 {
@@ -175,12 +175,12 @@ func heldByOthers(nodes []NodeState) string {
 	return strings.Join(held, "; ")
 }
 
-func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
+func (s *planner) suspended(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	why := "spec.suspend"
 	if !s.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := situation{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, nodes)}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, nodes)}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -189,12 +189,12 @@ func (s *survey) suspended(n v1alpha1.NodeCounts, nodes []NodeState) situation {
 
 // blocked is true when the obstacle stops everything: one that only a change by the user removes, or
 // a refusal while no attempt runs whose end could make room.
-func (s *survey) blocked() bool {
+func (s *planner) blocked() bool {
 	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.starts == s.busy))
 }
 
 // matters reports whether there are nodes for which the obstacle matters.
-func (s *survey) matters() bool { return s.obstructed > 0 || s.starts > 0 }
+func (s *planner) matters() bool { return s.obstructed > 0 || s.starts > 0 }
 
 // movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
 // being deleted may never do so, and those of later steps do when others have; so do those that wait until fewer
@@ -202,7 +202,7 @@ func (s *survey) matters() bool { return s.obstructed > 0 || s.starts > 0 }
 func movable(nodes []NodeState) int32 {
 	var n int32
 	for i := range nodes {
-		if nodes[i].State != Waiting || away(nodes[i].Reason) {
+		if nodes[i].State != Waiting || cannotRun(nodes[i].Reason) {
 			continue
 		}
 		switch nodes[i].Reason {
@@ -215,12 +215,12 @@ func movable(nodes []NodeState) int32 {
 	return n
 }
 
-// again counts the nodes of a state that run, or are to run, the task again. They may go on for ever, and take the rollout no
+// countReruns counts the nodes of a state that run, or are to run, the task again. They may go on for ever, and take the rollout no
 // further.
-func (s *survey) again(nodes []NodeState, state State) int32 {
+func (s *planner) countReruns(nodes []NodeState, state State) int32 {
 	var n int32
 	for i := range nodes {
-		if s.work[i].repeats && nodes[i].State == state && (state == Running || movable(nodes[i:i+1]) > 0) {
+		if s.work[i].rerun && nodes[i].State == state && (state == Running || movable(nodes[i:i+1]) > 0) {
 			n++
 		}
 	}
@@ -228,7 +228,7 @@ func (s *survey) again(nodes []NodeState, state State) int32 {
 }
 
 // waits is true when a node waits for that reason.
-func (s *survey) waits(nodes []NodeState, reason string) bool {
+func (s *planner) waits(nodes []NodeState, reason string) bool {
 	return slices.ContainsFunc(nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == reason })
 }
 
@@ -279,7 +279,7 @@ func grouped(nodes []NodeState, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint, if there is one, as it is what people forget.
-func (s *survey) noMatchMessage(nodes []NodeState) string {
+func (s *planner) noMatchMessage(nodes []NodeState) string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
 	if s.named != nil {
 		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
@@ -303,21 +303,21 @@ func (s *survey) noMatchMessage(nodes []NodeState) string {
 }
 
 // failedMessage says that nothing is left but nodes that have failed, and what to do.
-func (s *survey) failedMessage(n v1alpha1.NodeCounts) string {
+func (s *planner) failedMessage(n v1alpha1.NodeCounts) string {
 	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
 }
 
 // stoppedMessage says why the rollout has stopped, and what to do.
-func (s *survey) stoppedMessage() string {
-	text := s.budgetMessage()
-	if len(s.rollout.UnrecordedFailures) >= maxCasualties {
-		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxCasualties)
+func (s *planner) stoppedMessage() string {
+	text := s.failuresMessage()
+	if len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures {
+		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxUnrecordedFailures)
 	}
 	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
 }
 
 // namedFailures names up to three nodes with what they said last.
-func (s *survey) namedFailures() string {
+func (s *planner) namedFailures() string {
 	var named []string
 	for _, f := range s.boundedFailures() {
 		if len(named) == maxNamed || f.Retrying {
@@ -333,7 +333,7 @@ func (s *survey) namedFailures() string {
 		named = append(named, text)
 	}
 	for _, c := range s.rollout.UnrecordedFailures {
-		if len(named) < maxNamed && !isThere(&c) {
+		if len(named) < maxNamed && !wasPresent(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}
 	}
@@ -344,13 +344,13 @@ func (s *survey) namedFailures() string {
 }
 
 // remedy is what a user can do about failed nodes.
-func (s *survey) remedy() string {
+func (s *planner) remedy() string {
 	return fmt.Sprintf("Correct the task; or have it tried again on all of them with: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; on one with: kubectl annotate node NAME %s-; or skip one with: kubectl label node NAME %[4]s=%s --overwrite",
 		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
 }
 
 // promotionMessage says that the ceiling is reached, and what to do.
-func (s *survey) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
+func (s *planner) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
 		s.steps[s.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
@@ -358,22 +358,22 @@ func (s *survey) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) stri
 }
 
 // emptyStepMessage says that nothing can prove the revision, and what to do.
-func (s *survey) emptyStepMessage() string {
+func (s *planner) emptyStepMessage() string {
 	return fmt.Sprintf("no node is in step %s of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. Correct the step's nodeSelector, or take the step out",
 		s.steps[s.current].name)
 }
 
-func (s *survey) disruptedMessage() string {
+func (s *planner) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted %d times in a row or more (%s). They go on, and count as no failures; see what ends them",
 		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
 }
 
-func (s *survey) unpublishedMessage() string {
+func (s *planner) unpublishedMessage() string {
 	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
 		plural(int32(len(s.unpublished))), named(s.unpublished))
 }
 
-func (s *survey) notStartedMessage() string {
+func (s *planner) notStartedMessage() string {
 	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 		plural(int32(len(s.notStarted))), named(s.notStarted))
 }

@@ -32,7 +32,7 @@ type Peer struct {
 	// OnReboot and OnReplace are as in its spec.rerun.
 	OnReboot, OnReplace bool
 	// On is what nodes carry for it, by their names.
-	On map[string]record.OnNode
+	On map[string]record.NodeRecord
 }
 
 // peer is a Peer whose selector is read.
@@ -59,22 +59,22 @@ func readPeers(peers []Peer) []peer {
 }
 
 // pending is true when the NodeJob is for the node, and not done there.
-func (s *survey) pending(p *peer, node *Node) bool {
-	return s.isPending(p, node, record.OnNode{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
+func (s *planner) pending(p *peer, node *Node) bool {
+	return s.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
 }
 
 // isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node,
 // but while that joins: taints come and go then.
-func (s *survey) isPending(p *peer, node *Node, on record.OnNode) bool {
+func (s *planner) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := s.untolerated(node, p.tolerations)
-	return taint == nil || s.joins(node) || slices.Contains(transientTaints, taint.Key)
+	return taint == nil || s.isNewNode(node) || slices.Contains(transientTaints, taint.Key)
 }
 
 // done is true when the NodeJob is done on the node. It is the short form of standing, for somebody else.
-func (p *peer) done(node *Node, on record.OnNode) bool {
+func (p *peer) done(node *Node, on record.NodeRecord) bool {
 	label, rec := on.Label, on.Record
 	if label == "" || (label != p.Revision && !p.AnyRevision) {
 		return false
@@ -83,15 +83,15 @@ func (p *peer) done(node *Node, on record.OnNode) bool {
 	case rec == nil || rec.Revision != label:
 		return true // somebody says so
 	case rec.Outcome != record.Succeeded:
-		return !goesOnAgain(rec)
+		return !rerunContinues(rec)
 	case p.OnReplace && differ(rec.MachineID, node.MachineID):
 		return false
 	}
 	return !p.OnReboot || !differ(rec.BootID, node.BootID)
 }
 
-// itself is the NodeJob as others see it.
-func (s *survey) itself() peer {
+// selfPeer is the NodeJob as others see it.
+func (s *planner) selfPeer() peer {
 	job := s.in.Job
 	return readPeers([]Peer{{
 		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
@@ -100,8 +100,8 @@ func (s *survey) itself() peer {
 	}})[0]
 }
 
-// awaits names the first NodeJob that must be done on the node before; "" when none must.
-func (s *survey) awaits(node *Node) string {
+// unmetDependency names the first NodeJob that must be done on the node before; "" when none must.
+func (s *planner) unmetDependency(node *Node) string {
 	for i := range s.dependsOn {
 		if s.pending(&s.dependsOn[i], node) {
 			return s.dependsOn[i].Name
@@ -110,10 +110,10 @@ func (s *survey) awaits(node *Node) string {
 	return ""
 }
 
-// Circle returns a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
+// FindCycle returns a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
 // there is none. needs holds, by name, what each NodeJob of the namespace depends on. It takes time and memory linear in
 // what is in needs.
-func Circle(name string, needs map[string][]string) []string {
+func FindCycle(name string, needs map[string][]string) []string {
 	// from holds, for each NodeJob that was reached, the one that it was reached from.
 	from := map[string]string{}
 	for reached := []string{name}; len(reached) > 0; {

@@ -28,7 +28,7 @@ func TestDependsOn(t *testing.T) {
 	}
 	// has gives the dependency a record on the node.
 	carries := func(r record.Record) func(*Peer) {
-		return func(p *Peer) { p.On = map[string]record.OnNode{"n": {Record: &r}} }
+		return func(p *Peer) { p.On = map[string]record.NodeRecord{"n": {Record: &r}} }
 	}
 	was := func(machine, boot string) record.Record {
 		return record.Record{Revision: "d2", Outcome: record.Succeeded, MachineID: machine, BootID: boot}
@@ -108,7 +108,7 @@ func TestCircle(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Circle("a", tt.needs)); diff != "" {
+			if diff := cmp.Diff(tt.want, FindCycle("a", tt.needs)); diff != "" {
 				t.Errorf("circle (-want +got):\n%s", diff)
 			}
 		})
@@ -129,7 +129,7 @@ func TestALongChainCostsLittle(t *testing.T) {
 		needs := chain(length)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if Circle(fmt.Sprint(length-1), needs) == nil {
+		if FindCycle(fmt.Sprint(length-1), needs) == nil {
 			t.Fatal("no circle is found")
 		}
 		runtime.ReadMemStats(&after)

@@ -3,7 +3,7 @@ package plan
 import "github.com/everynode/everynode/internal/record"
 
 // digestOf is the digest of a revision that a pod ran, by the spec or by the record before; "" where neither knows.
-func (s *survey) digestOf(revision string, prev *record.Record) string {
+func (s *planner) digestOf(revision string, prev *record.Record) string {
 	switch {
 	case revision == s.in.Revision:
 		return s.in.Digest

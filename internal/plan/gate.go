@@ -34,7 +34,7 @@ type gate struct {
 }
 
 // readGate reads spec.gate, and what the status says of it.
-func (s *survey) readGate() {
+func (s *planner) readGate() {
 	job := s.in.Job
 	key := v1alpha1.GateKey(job)
 	s.gate = gate{Taint: corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}, spec: job.Spec.Gate, own: key == s.key}
@@ -52,7 +52,7 @@ func (s *survey) readGate() {
 
 // isGate is true for a taint that is the gate of some NodeJob, or was: one that is left of a gate that is gone is
 // taken off in a moment, and must not make the node look as if it were somebody else's.
-func (s *survey) isGate(t *corev1.Taint) bool {
+func (s *planner) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
 	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
 }
@@ -64,7 +64,7 @@ func ofEverynode(t *corev1.Taint) bool {
 }
 
 // gateKeys are the gates that a task on the node must not mind.
-func (s *survey) gateKeys(node *Node) []string {
+func (s *planner) gateKeys(node *Node) []string {
 	keys := slices.Clone(s.in.GateKeys)
 	if s.gate.spec != nil {
 		keys = append(keys, s.gate.Key)
@@ -79,7 +79,7 @@ func (s *survey) gateKeys(node *Node) []string {
 }
 
 // untolerated is the first taint that keeps a task with these tolerations off the node; nil when none does.
-func (s *survey) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
+func (s *planner) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
 	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
 }
 
@@ -87,18 +87,18 @@ func (s *survey) untolerated(node *Node, tolerations []corev1.Toleration) *corev
 // effect is the gate as it was before.
 func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
 
-func (s *survey) closed(node *Node) bool {
+func (s *planner) closed(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) })
 }
 
 // closedSinceCreation reports whether the gate's taint has been on the node from the beginning. One that the manager adds
 // later says when it was added; those of the admission policy and of kubelets do not.
-func (s *survey) closedSinceCreation(node *Node) bool {
+func (s *planner) closedSinceCreation(node *Node) bool {
 	return s.gate.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) && t.TimeAdded == nil })
 }
 
 // taintNow is the gate's taint for a node that is closed now.
-func (s *survey) taintNow() corev1.Taint {
+func (s *planner) taintNow() corev1.Taint {
 	taint := s.gate.Taint
 	taint.TimeAdded = new(s.now())
 	return taint
@@ -106,7 +106,7 @@ func (s *survey) taintNow() corev1.Taint {
 
 // opened are the taints of a node without the gate; nil when it is open, or when another NodeJob with the
 // same gate is not done there. Where all is true, also the taint goes that somebody else has put there.
-func (s *survey) opened(node *Node, all bool) *record.Taints {
+func (s *planner) opened(node *Node, all bool) *record.Taints {
 	goes := func(t corev1.Taint) bool {
 		return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)
 	}
@@ -121,8 +121,8 @@ func (s *survey) opened(node *Node, all bool) *record.Taints {
 	return &record.Taints{All: slices.DeleteFunc(slices.Clone(node.Taints), goes)}
 }
 
-// tendGate opens or closes the gate of a node on which no attempt ends in this pass.
-func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
+// reconcileGate opens or closes the gate of a node on which no attempt ends in this pass.
+func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *Plan) {
 	node := w.node
 	switch {
 	case s.gate.spec == nil && !s.gate.own:
@@ -132,7 +132,7 @@ func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
 		mark.Taints = s.opened(node, false)
 	case s.closed(node):
 		s.gated++
-		if mark.Taints = s.closedAnew(node); mark.Taints != nil {
+		if mark.Taints = s.updatedGateTaint(node); mark.Taints != nil {
 			mark.because(v1alpha1.ReasonGateClosed, "it has another effect now")
 		}
 	case s.closes(node):
@@ -145,8 +145,8 @@ func (s *survey) tendGate(w *work, st *NodeState, mark *Mark, p *Plan) {
 	}
 }
 
-// closedAnew are the taints of a node whose gate has another effect now; nil when it has not.
-func (s *survey) closedAnew(node *Node) *record.Taints {
+// updatedGateTaint are the taints of a node whose gate has another effect now; nil when it has not.
+func (s *planner) updatedGateTaint(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == s.gate.Key && t.Effect == s.gate.Effect }
 	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
 		return nil
@@ -161,7 +161,7 @@ func (s *survey) closedAnew(node *Node) *record.Taints {
 
 // mayYetRun is true for a node that is only left out for a taint, and may be so for a moment: one that goes by
 // itself, or any while the node joins. Network and storage drivers have startup taints of their own.
-func (s *survey) mayYetRun(node *Node, p *Plan) bool {
+func (s *planner) mayYetRun(node *Node, p *Plan) bool {
 	taint := s.untolerated(node, s.tolerations)
 	if taint == nil || !s.selects(node) {
 		return false
@@ -169,19 +169,19 @@ func (s *survey) mayYetRun(node *Node, p *Plan) bool {
 	if slices.Contains(transientTaints, taint.Key) {
 		return true
 	}
-	if s.joins(node) {
+	if s.isNewNode(node) {
 		p.wake(node.Created.Add(joiningFor))
 		return true
 	}
 	return false
 }
 
-// joins is true for a node that is not long in the cluster.
-func (s *survey) joins(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
+// isNewNode is true for a node that is not long in the cluster.
+func (s *planner) isNewNode(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
 
 // endsPods is true when the gate's taint would end what must go on: the manager, or a task's pod that was made
 // before there was a gate, and does not tolerate it. A run with a reboot goes on between its pods.
-func (s *survey) endsPods(node *Node) bool {
+func (s *planner) endsPods(node *Node) bool {
 	return s.gate.Effect == corev1.TaintEffectNoExecute &&
 		(node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0 || s.isRebooting(node.On.Record))
 }
@@ -191,7 +191,7 @@ func (s *survey) endsPods(node *Node) bool {
 // this very revision stays open while it runs again. What another NodeJob with the same gate would open at once,
 // since this one is not pending there, is not closed. While the revision is not known, no node is: which are done is not
 // known either.
-func (s *survey) closes(node *Node) bool {
+func (s *planner) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
@@ -204,11 +204,11 @@ func (s *survey) closes(node *Node) bool {
 	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
 		return false
 	}
-	return node.Created.After(s.gate.since.Time) && s.joins(node)
+	return node.Created.After(s.gate.since.Time) && s.isNewNode(node)
 }
 
 // gateStatus is the gate as the status tells it; nil without one.
-func (s *survey) gateStatus() *v1alpha1.GateStatus {
+func (s *planner) gateStatus() *v1alpha1.GateStatus {
 	if s.gate.spec == nil {
 		return nil
 	}
@@ -216,11 +216,11 @@ func (s *survey) gateStatus() *v1alpha1.GateStatus {
 }
 
 // gateCondition says whether the gate has a gap.
-func (s *survey) gateCondition() metav1.Condition {
+func (s *planner) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "a node has the taint from the request on that creates it"}
-	if s.in.GateGap != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateGap
+	if s.in.GateWarning != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateWarning
 	}
 	return c
 }

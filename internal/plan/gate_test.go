@@ -54,7 +54,7 @@ var (
 
 // sharer is another NodeJob with the same gate.
 func sharer(label string) []Peer {
-	return []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: label, On: map[string]record.OnNode{}}}
+	return []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: label, On: map[string]record.NodeRecord{}}}
 }
 
 func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynode.dev/other": "o1"} }
@@ -124,13 +124,13 @@ func TestGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.node.ResourceVersion = "7"
 			in := see(newJob(inPoolA, onHold, tt.job), []Node{tt.node})
-			in.Sharers, in.GateKeys = tt.sharers, []string{v1alpha1.GateKey(in.Job)}
+			in.GatePeers, in.GateKeys = tt.sharers, []string{v1alpha1.GateKey(in.Job)}
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			for _, action := range p.Actions {
-				if mark, ok := action.(Mark); ok && mark.ResourceVersion != "7" {
+				if mark, ok := action.(PatchNode); ok && mark.ResourceVersion != "7" {
 					t.Errorf("%s is written under the resource version %q, want that which was seen", tell(mark), mark.ResourceVersion)
 				}
 			}
@@ -159,7 +159,7 @@ func TestASuccessOpensTheGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.node.ResourceVersion = "7"
 			in := see(newJob(gated(v1alpha1.GateSpec{Key: "example.com/boot"})), []Node{tt.node}, newPod(tt.node, exited(0)))
-			in.Sharers = tt.sharers
+			in.GatePeers = tt.sharers
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -175,13 +175,13 @@ func TestGateStatus(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), onHold), []Node{
 		newNode("closed", made(7200), withTaints(ownTaint)), newNode("joins", made(5)), newNode("old", made(7200)), newNode("done", recorded(record.Succeeded)),
 	})
-	in.GateGap = "there is none: apply it"
+	in.GateWarning = "there is none: apply it"
 	status := Next(in).Status
 	want := &v1alpha1.GateStatus{Key: "ns.everynode.dev/job", Effect: v1alpha1.GateNoExecute, Since: metav1.NewTime(ago(3600)), Closed: 2}
 	if diff := cmp.Diff(want, status.Gate); diff != "" {
 		t.Errorf("gate (-want +got):\n%s", diff)
 	}
-	if c := status.Conditions[len(status.Conditions)-1]; c.Type != v1alpha1.ConditionGateEnforced || c.Status != metav1.ConditionFalse || c.Message != in.GateGap {
+	if c := status.Conditions[len(status.Conditions)-1]; c.Type != v1alpha1.ConditionGateEnforced || c.Status != metav1.ConditionFalse || c.Message != in.GateWarning {
 		t.Errorf("condition %+v, want %s False", c, v1alpha1.ConditionGateEnforced)
 	}
 	in.Job.Status = status

@@ -21,7 +21,7 @@ func (h *history) do(action Action) {
 		h.start(a)
 	case Record:
 		h.record(a)
-	case Mark:
+	case PatchNode:
 		h.mark(a)
 	case Evict:
 		h.evict(a)
@@ -31,16 +31,16 @@ func (h *history) do(action Action) {
 			pod.DeleteRequested = h.now
 			h.cache.pods[pod.Name] = pod.Pod
 		}
-	case Release:
+	case FinalizePod:
 		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {
 			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodForceDeleted, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
 		}
 		h.release(a.Pod)
-	case Keep:
+	case RetainPod:
 		h.keep(a.Pod)
-	case Forget:
+	case CleanUpNode:
 		h.forget(a)
-	case Finish:
+	case RemoveFinalizer:
 		h.finish()
 	default:
 		h.break_("closed set of actions", "%T was not expected", action)
@@ -54,15 +54,15 @@ func (h *history) target(action Action) *Node {
 		return h.nodes[a.Attempt.NodeName]
 	case Record:
 		return h.nodes[a.Node]
-	case Mark:
+	case PatchNode:
 		return h.nodes[a.Node]
 	case Evict:
 		return h.nodes[a.Node]
-	case Forget:
+	case CleanUpNode:
 		return h.nodes[a.Node]
-	case Release:
+	case FinalizePod:
 		return h.nodes[a.Pod.NodeName]
-	case Keep:
+	case RetainPod:
 		return h.nodes[a.Pod.NodeName]
 	}
 	return nil
@@ -140,7 +140,7 @@ func (h *history) record(a Record) {
 		h.noteBegin(node.UID, pod.Runs)
 	}
 	switch let := !h.faults || h.rng.Intn(6) > 0; {
-	case let && a.Keep:
+	case let && a.Retain:
 		h.keep(a.Pod)
 	case let:
 		h.release(a.Pod)
@@ -157,7 +157,7 @@ func (h *history) write(node *Node, rec *record.Record) {
 	h.wrote(node)
 }
 
-func (h *history) mark(a Mark) {
+func (h *history) mark(a PatchNode) {
 	node := h.real(a.Node, a.UID)
 	if node == nil {
 		return
@@ -225,7 +225,7 @@ func (h *history) evict(a Evict) {
 	}
 }
 
-func (h *history) forget(a Forget) {
+func (h *history) forget(a CleanUpNode) {
 	node := h.real(a.Node, a.UID)
 	if node == nil {
 		return
@@ -236,7 +236,7 @@ func (h *history) forget(a Forget) {
 	}
 	h.say("%s", tell(a))
 	h.checkForget(node)
-	node.On = record.OnNode{}
+	node.On = record.NodeRecord{}
 	h.write(node, nil)
 	h.checkChange(&before, node, a.Change)
 }

@@ -290,7 +290,7 @@ func (h *history) sweep() {
 	for _, name := range sortedKeys(h.nodes) {
 		node := h.nodes[name]
 		h.otherOpens(node)
-		change := Stray(node, jobs)
+		change := Orphaned(node, jobs)
 		if change == nil {
 			continue
 		}

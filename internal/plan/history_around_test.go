@@ -235,17 +235,17 @@ func (h *history) addPeers(in *Input) {
 	if gate := h.job.Spec.Gate; gate != nil {
 		in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(h.job))
 		if !h.policy {
-			in.GateGap = "there is no policy"
+			in.GateWarning = "there is no policy"
 		}
 	}
 	if h.other != "" {
 		in.GateKeys = append(in.GateKeys, sharedGate)
 		if h.shares() {
-			in.Sharers = []Peer{{Name: "other", Key: otherKey, Selector: stageSelector(), Revision: h.other}}
+			in.GatePeers = []Peer{{Name: "other", Key: otherKey, Selector: stageSelector(), Revision: h.other}}
 		}
 	}
 	if h.dep != "" {
-		in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: h.dep, On: map[string]record.OnNode{}}}
+		in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: h.dep, On: map[string]record.NodeRecord{}}}
 	}
 }
 

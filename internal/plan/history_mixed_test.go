@@ -63,7 +63,7 @@ func (h *history) checkControlPlane(in Input, p Plan) {
 			if a.Attempt.Phase == task.Task {
 				taken[a.Attempt.NodeName] = true
 			}
-		case Mark:
+		case PatchNode:
 			if a.Reason == v1alpha1.ReasonPreparing {
 				taken[a.Node] = true
 			}

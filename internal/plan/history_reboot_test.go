@@ -179,7 +179,7 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 				begun[a.Attempt.NodeName] = true
 				h.checkReadied(in, a.Attempt)
 			}
-		case Mark:
+		case PatchNode:
 			if a.Reason == v1alpha1.ReasonPreparing {
 				begun[a.Node] = true
 			}
@@ -271,7 +271,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	}
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
-		if _, troubled := in.Troubles[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
+		if _, troubled := in.NodeProblems[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
 			continue // one that was done may run again for ever, and one that does not go on has had its time
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {

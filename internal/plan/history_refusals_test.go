@@ -45,7 +45,7 @@ type refusal struct {
 }
 
 type nodeTrouble struct {
-	Trouble
+	NodeProblem
 	wait        time.Duration
 	reasonSince time.Time
 }
@@ -162,7 +162,7 @@ func (h *history) judgeStarts() {
 func (h *history) trouble(node types.UID, reason, message string, first, longest time.Duration) {
 	known := h.troubles[node]
 	if known == nil {
-		known = &nodeTrouble{Trouble: Trouble{Since: h.told}}
+		known = &nodeTrouble{NodeProblem: NodeProblem{Since: h.told}}
 		h.troubles[node] = known
 	}
 	if known.Reason != reason {
@@ -225,7 +225,7 @@ func (h *history) vanish(before map[string]Pod) {
 // noteTry notes which nodes wait while one pod is tried.
 func (h *history) noteTry(in Input, p Plan) {
 	if in.Obstacle == nil || !slices.ContainsFunc(p.Actions, func(a Action) bool {
-		mark, marks := a.(Mark)
+		mark, marks := a.(PatchNode)
 		_, starts := a.(Start)
 		return starts || marks && mark.Before != nil
 	}) {
@@ -242,7 +242,7 @@ func (h *history) tellTroubles(in *Input) {
 	if h.refusals[true] != nil && h.job.Spec.Task.Template != nil {
 		in.RunnerRefused = &h.refusals[true].Obstacle
 	}
-	in.Troubles = map[types.UID]Trouble{}
+	in.NodeProblems = map[types.UID]NodeProblem{}
 	there := map[types.UID]bool{}
 	for i := range in.Nodes {
 		there[in.Nodes[i].UID] = true
@@ -254,7 +254,7 @@ func (h *history) tellTroubles(in *Input) {
 	maps.DeleteFunc(h.troubles, func(uid types.UID, _ *nodeTrouble) bool { return !there[uid] })
 	for uid, met := range h.troubles {
 		met.General = h.isGeneral(met)
-		in.Troubles[uid] = met.Trouble
+		in.NodeProblems[uid] = met.NodeProblem
 	}
 }
 

@@ -243,7 +243,7 @@ func (h *history) checkRecord(node *Node, a Record) {
 }
 
 // checkMark holds what is done to a failed node against the policy.
-func (h *history) checkMark(node *Node, a Mark) {
+func (h *history) checkMark(node *Node, a PatchNode) {
 	rec := h.cache.nodes[node.Name].On.Record
 	policy := h.job.Spec.OnFailure.Node
 	seen := h.cache.nodes[node.Name]
@@ -303,7 +303,7 @@ func (h *history) checkEvict(a Evict) {
 		h.break_("onFailure", "pods are evicted from %s", a.Node)
 	}
 	for _, pod := range a.Pods {
-		if pod.Held != "" || pod.Leaving || h.now.Before(pod.TriedAt.Add(evictEvery)) {
+		if pod.EvictionRefused != "" || pod.Terminating || h.now.Before(pod.TriedAt.Add(evictEvery)) {
 			h.break_("onFailure", "pod %s is evicted", pod.Name)
 		}
 	}
@@ -353,9 +353,9 @@ func (h *history) finish() {
 
 func (h *history) checkRelease(pod Pod) {
 	node, there := h.cache.nodes[pod.NodeName]
-	leaving := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
+	terminating := !h.job.DeletionTimestamp.IsZero() && h.job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack
 	matters := pod.Runs == task.Task || undoesRecord(&pod, &node) || pod.Runs == task.Verify && onItsWay(&node, pod.Revision)
-	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !leaving && matters {
+	if there && h.onThisMachine(&pod, &node) && h.owed(&pod) && !terminating && matters {
 		h.break_("rule 2", "pod %s is released before it is recorded", pod.Name)
 	}
 }

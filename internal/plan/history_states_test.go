@@ -19,9 +19,9 @@ func (h *history) checkWrites(p Plan) {
 		switch a := action.(type) {
 		case Record:
 			node = a.Node
-		case Mark:
+		case PatchNode:
 			node = a.Node
-		case Forget:
+		case CleanUpNode:
 			node = a.Node
 		default:
 			continue

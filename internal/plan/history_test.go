@@ -410,7 +410,7 @@ func (h *history) input() Input {
 	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}
-	for _, look := range h.last.Looks {
+	for _, look := range h.last.DrainPodRequests {
 		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // looked up live
 	}
 	h.addPeers(&in)
@@ -429,7 +429,7 @@ func (h *history) pass() {
 		return
 	case h.faults && luck < 4:
 		h.say("another manager begins")
-		h.last.Looks = nil
+		h.last.DrainPodRequests = nil
 		h.newManager()
 		h.catchUp()
 	case !h.faults || luck < 12:

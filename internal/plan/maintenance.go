@@ -15,18 +15,18 @@ import (
 )
 
 // prepares is true when a node is cordoned or drained before the task.
-func (s *survey) prepares() bool {
+func (s *planner) prepares() bool {
 	d := &s.in.Job.Spec.Maintenance
 	return d.Cordon || d.Drain != nil
 }
 
 // disrupts is true when what runs on a node feels the task.
-func (s *survey) disrupts() bool {
+func (s *planner) disrupts() bool {
 	return s.prepares() || task.RebootPolicy(s.in.Job) != v1alpha1.RebootNever
 }
 
 // inPreparation is true for a node that was given its slot in an earlier pass, and is being made ready.
-func (s *survey) inPreparation(w *work) bool {
+func (s *planner) inPreparation(w *nodePlan) bool {
 	if w.start == nil || w.start.Phase != task.Task || !s.prepares() {
 		return false
 	}
@@ -36,7 +36,7 @@ func (s *survey) inPreparation(w *work) bool {
 
 // drainingSince is when the drain of the node before the task began, by the status. One of an earlier node of its
 // name is another, and so is one for a failure, which is on record.
-func (s *survey) drainingSince(node *Node) (time.Time, bool) {
+func (s *planner) drainingSince(node *Node) (time.Time, bool) {
 	drains, rec := s.in.Job.Status.Drains, node.On.Record
 	for i := range drains {
 		since := drains[i].Since.Time
@@ -53,7 +53,7 @@ func (s *survey) drainingSince(node *Node) (time.Time, bool) {
 
 // prepare makes a node ready for the task, one pass after the other, and is true when it is. The node has its
 // slot from the beginning: whatever else the pass does with it knows that by w.slot.
-func (s *survey) prepare(i int, p *Plan) bool {
+func (s *planner) prepare(i int, p *Plan) bool {
 	w, st := &s.work[i], &p.Nodes[i]
 	if w.start.Phase != task.Task || !s.prepares() {
 		return true
@@ -76,7 +76,7 @@ func (s *survey) prepare(i int, p *Plan) bool {
 	return s.drainBefore(w, st, p)
 }
 
-func (s *survey) preparing(w *work, st *NodeState, message string) {
+func (s *planner) preparing(w *nodePlan, st *NodeState, message string) {
 	w.slot = true
 	s.busy++
 	s.prepared++
@@ -85,7 +85,7 @@ func (s *survey) preparing(w *work, st *NodeState, message string) {
 }
 
 // drainBefore is true when the pods have left the node.
-func (s *survey) drainBefore(w *work, st *NodeState, p *Plan) bool {
+func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
 	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
 	since, known := s.drainingSince(node)
 	if !known {
@@ -96,22 +96,22 @@ func (s *survey) drainBefore(w *work, st *NodeState, p *Plan) bool {
 		since = s.now().Time
 		s.draining++
 	}
-	look := s.look(node, since, spec, p)
+	look := s.readDrain(node, since, spec, p)
 	switch {
 	case look.empty:
 		return true
 	case look.late:
 		s.preparing(w, st, look.message())
-		s.conclude(w, s.notDrained(w, since, look.message()), p)
+		s.recordEnd(w, s.notDrained(w, since, look.message()), p)
 	default:
 		s.preparing(w, st, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
-		s.goOnDraining(node, look, spec, p)
+		s.continueDrain(node, look, spec, p)
 	}
 	return false
 }
 
 // notDrained is the record of an attempt that never began, since the node could not be drained.
-func (s *survey) notDrained(w *work, since time.Time, message string) record.Record {
+func (s *planner) notDrained(w *nodePlan, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
 		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
@@ -121,7 +121,7 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 	if prev == nil {
 		return r
 	}
-	r.RemovedLabels, r.Rerun = prev.RemovedLabels, s.isAgain(w.node, s.in.Revision)
+	r.RemovedLabels, r.Rerun = prev.RemovedLabels, s.isRerun(w.node, s.in.Revision)
 	if s.replaced(w.node) || prev.Outcome == record.Succeeded {
 		return r
 	}
@@ -134,22 +134,22 @@ func (s *survey) notDrained(w *work, since time.Time, message string) record.Rec
 	return r
 }
 
-// keepsCordon is true for a node that stays cordoned although it has not failed for good: an attempt is being
+// retainsCordon is true for a node that stays cordoned although it has not failed for good: an attempt is being
 // prepared or runs there, or will again.
-func (s *survey) keepsCordon(w *work, st *NodeState) bool {
+func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 	switch {
 	case !s.prepares():
 		return false
 	case w.exhausted:
-		return !w.settled // what was done there is still to be undone
+		return !w.rollbackFinished // what was done there is still to be undone
 	case w.slot:
 		return true
-	case w.stuck, st.State != Waiting:
+	case w.progressDeadlineExceeded, st.State != Waiting:
 		return false
 	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(st.Reason) && s.wasPrepared(w.node):
 		return true // nobody is driven off it a second time when it can go on
 	}
-	return w.touched && s.waitsForRetry(w.node, st)
+	return w.ranRevision && s.waitsForRetry(w.node, st)
 }
 
 // waitsForOthers is true for the reasons of nodes that other nodes come before.
@@ -162,17 +162,17 @@ func waitsForOthers(reason string) bool {
 }
 
 // waitsForRetry is true for a node on which an attempt has run, and another will.
-func (s *survey) waitsForRetry(node *Node, st *NodeState) bool {
+func (s *planner) waitsForRetry(node *Node, st *NodeState) bool {
 	rec := node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
-	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodTerminating || away(st.Reason)
+	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodTerminating || cannotRun(st.Reason)
 }
 
-// countAway counts the nodes that are not there for others: those that are not Ready, that are cordoned by
+// countUnavailable counts the nodes that are not there for others: those that are not Ready, that are cordoned by
 // whomever, and those on which this NodeJob is at work. One that joins was not there before.
-func (s *survey) countAway(nodes []NodeState) {
+func (s *planner) countUnavailable(nodes []NodeState) {
 	if !s.disrupts() {
 		return
 	}
@@ -183,43 +183,43 @@ func (s *survey) countAway(nodes []NodeState) {
 			continue
 		}
 		matched++
-		if s.joined(w.node) && !w.slot {
+		if s.joinedAfterStable(w.node) && !w.slot {
 			continue
 		}
-		w.away = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
-		if w.away {
-			s.away++
+		w.unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
+		if w.unavailable {
+			s.unavailableNodes++
 		}
 	}
-	s.mayBeAway = s.maxUnavailable(matched)
+	s.maxUnavailableNodes = s.maxUnavailable(matched)
 }
 
-// budgetUsed says which nodes use maintenance.maxUnavailable.
-func (s *survey) budgetUsed() string {
-	if s.unavailable == "" {
+// unavailableMessage says which nodes use maintenance.maxUnavailable.
+func (s *planner) unavailableMessage() string {
+	if s.unavailableNames == "" {
 		var names []string
 		for i := range s.work {
-			if w := &s.work[i]; w.away && len(names) < maxNamed {
+			if w := &s.work[i]; w.unavailable && len(names) < maxNamed {
 				names = append(names, w.node.Name)
 			}
 		}
-		s.unavailable = strings.Join(names, ", ")
-		if s.away > len(names) {
-			s.unavailable += ", …"
+		s.unavailableNames = strings.Join(names, ", ")
+		if s.unavailableNodes > len(names) {
+			s.unavailableNames += ", …"
 		}
 	}
-	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.away)), s.unavailable, s.mayBeAway)
+	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.unavailableNodes)), s.unavailableNames, s.maxUnavailableNodes)
 }
 
 // noteUnavailable notes which nodes use maxUnavailable, so that the command line can name them.
-func (s *survey) noteUnavailable(p *Plan) {
+func (s *planner) noteUnavailable(p *Plan) {
 	for i := range p.Nodes {
-		p.Nodes[i].Unavailable = s.work[i].away
+		p.Nodes[i].Unavailable = s.work[i].unavailable
 	}
 }
 
 // maxUnavailable is how many of the matched nodes may be away at once.
-func (s *survey) maxUnavailable(matched int) int {
+func (s *planner) maxUnavailable(matched int) int {
 	value := s.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
 		return maxConcurrent(s.in.Job.Spec.Rollout, matched)
@@ -234,7 +234,7 @@ func (s *survey) maxUnavailable(matched int) int {
 
 // mustNotDisrupt says why a node must not be disrupted now although there is a slot; "" when it may be. A node
 // that is away already is not taken away by the task.
-func (s *survey) mustNotDisrupt(w *work) (reason, message string) {
+func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	if !s.disrupts() {
 		return "", ""
 	}
@@ -249,8 +249,8 @@ func (s *survey) mustNotDisrupt(w *work) (reason, message string) {
 		return "", ""
 	case s.comesLast(w):
 		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
-	case !w.away && s.away >= s.mayBeAway && !s.joined(w.node):
-		return v1alpha1.ReasonMaxUnavailableReached, s.budgetUsed()
+	case !w.unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
+		return v1alpha1.ReasonMaxUnavailableReached, s.unavailableMessage()
 	case s.tooManyDrains():
 		return v1alpha1.ReasonWaitingForSlot, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)
 	}
@@ -258,22 +258,22 @@ func (s *survey) mustNotDisrupt(w *work) (reason, message string) {
 }
 
 // mustNotRollBack is the same for a rollback, which counts as work on its node. A deletion waits for no others.
-func (s *survey) mustNotRollBack(w *work) (reason, message string) {
-	if w.away || s.away < s.mayBeAway || !s.in.Job.DeletionTimestamp.IsZero() {
+func (s *planner) mustNotRollBack(w *nodePlan) (reason, message string) {
+	if w.unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
 		return "", ""
 	}
-	return v1alpha1.ReasonRollbackPending, s.budgetUsed()
+	return v1alpha1.ReasonRollbackPending, s.unavailableMessage()
 }
 
 // comesLast reports whether a node must wait since the manager runs on it, and the task runs, or may start, on another
 // node for the first time.
-func (s *survey) comesLast(own *work) bool {
+func (s *planner) comesLast(own *nodePlan) bool {
 	if s.in.OwnNode != own.node.Name || !s.stableAt.IsZero() {
 		return false
 	}
 	for i := range s.work {
 		w := &s.work[i]
-		if _, troubled := s.in.Troubles[w.node.UID]; w != own && !w.repeats && !w.stuck && !troubled && (w.slot || w.start != nil) {
+		if _, troubled := s.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start != nil) {
 			return true
 		}
 	}
@@ -281,32 +281,32 @@ func (s *survey) comesLast(own *work) bool {
 }
 
 // tooManyDrains reports whether a node that is cordoned now could not be drained next.
-func (s *survey) tooManyDrains() bool {
+func (s *planner) tooManyDrains() bool {
 	return s.in.Job.Spec.Maintenance.Drain != nil && s.draining+s.toDrain >= maxDrains
 }
 
 // cordonedElse reports whether a node is cordoned for anything but an earlier failure of this NodeJob.
-func (s *survey) cordonedElse(node *Node) bool {
+func (s *planner) cordonedElse(node *Node) bool {
 	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
 }
 
 // unavailableControlPlane is another control plane node that is not available, whether or not it is selected, for a control
 // plane node that is; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
-func (s *survey) unavailableControlPlane(node *Node) string {
+func (s *planner) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
 	}
 	for i := range s.work {
 		w := &s.work[i]
-		if w.node != node && isControlPlane(w.node) && (w.slot || w.leaving || s.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
+		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || s.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
 			return w.node.Name
 		}
 	}
 	return ""
 }
 
-// look is what is seen of a drain.
-type look struct {
+// drainProgress is what is seen of a drain.
+type drainProgress struct {
 	pods    []DrainPod
 	empty   bool
 	late    bool
@@ -314,15 +314,15 @@ type look struct {
 	status  v1alpha1.NodeDrain
 }
 
-func (l *look) message() string { return drainTimeout(l.timeout, l.status) }
+func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
-// look asks for the pods of a node that is being drained, and says what is known of them.
-func (s *survey) look(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *Plan) look {
-	p.Looks = append(p.Looks, Look{Node: node.Name, UID: node.UID, Drain: spec})
+// readDrain asks for the pods of a node that is being drained, and says what is known of them.
+func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *Plan) drainProgress {
+	p.DrainPodRequests = append(p.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
 	deadline := s.past(since).Add(timeout)
 	pods, looked := s.in.Drains[node.UID]
-	return look{
+	return drainProgress{
 		pods: pods, empty: looked && len(pods) == 0, late: !s.in.Now.Before(deadline), timeout: timeout,
 		status: v1alpha1.NodeDrain{
 			Node: node.Name, Since: metav1.NewTime(since), Deadline: metav1.NewTime(deadline),
@@ -331,8 +331,8 @@ func (s *survey) look(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *
 	}
 }
 
-// goOnDraining evicts what may be evicted, and looks again.
-func (s *survey) goOnDraining(node *Node, l look, spec *v1alpha1.DrainSpec, p *Plan) {
+// continueDrain evicts what may be evicted, and looks again.
+func (s *planner) continueDrain(node *Node, l drainProgress, spec *v1alpha1.DrainSpec, p *Plan) {
 	p.wake(l.status.Deadline.Time)
 	p.wake(s.in.Now.Add(EvictionInterval))
 	s.evict(node, l.pods, spec, p)

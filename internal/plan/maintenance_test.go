@@ -36,7 +36,7 @@ func byHand(n *Node) { n.Unschedulable = true }
 
 // TestBeforeTheTask follows a node from its slot to the start of the task.
 func TestBeforeTheTask(t *testing.T) {
-	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", Held: "nothing would make it again"}}
+	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", EvictionRefused: "nothing would make it again"}}
 	ours := cordonedBy(jobKey)
 	const prepared, start = "Preparing n, cordoned by ns.everynode.dev/job", "start attempt 1 of rev on n"
 	const inVain = "record Failed on n: attempts 1, disruptions 0, DrainTimedOut: 2 pods have not left it in 60 s, and stay; web/b: nothing would make it again"
@@ -94,8 +94,8 @@ func TestBeforeTheTask(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if p.Nodes[0].Reason != tt.reason || len(p.Looks) != tt.looks || len(p.Status.Drains) != tt.drains {
-				t.Errorf("%+v, looks %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.Looks, p.Status.Drains, tt.reason, tt.looks, tt.drains)
+			if p.Nodes[0].Reason != tt.reason || len(p.DrainPodRequests) != tt.looks || len(p.Status.Drains) != tt.drains {
+				t.Errorf("%+v, looks %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.DrainPodRequests, p.Status.Drains, tt.reason, tt.looks, tt.drains)
 			}
 			if tt.drains > 0 && !p.WakeAt.After(now) {
 				t.Errorf("wakes at %v, want later than now", p.WakeAt)

@@ -32,7 +32,7 @@ func otherOS(nodes []NodeState) string {
 }
 
 // unselected is why the NodeJob is not for a node.
-func (s *survey) unselected(node *Node) (reason, message string) {
+func (s *planner) unselected(node *Node) (reason, message string) {
 	switch {
 	case !s.named.has(node):
 		return v1alpha1.ReasonNotSelected, "spec.nodeNames does not name it"

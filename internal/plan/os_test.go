@@ -90,7 +90,7 @@ func TestOtherNodeJobsDoNotWaitForOneOfAnotherOperatingSystem(t *testing.T) {
 		t.Run("a sharer of the gate for "+string(os), func(t *testing.T) {
 			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: shared} })
 			in := see(job, []Node{node})
-			in.Sharers = []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: "d", OS: os}}
+			in.GatePeers = []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: "d", OS: os}}
 			opened := len(Next(in).Actions) > 0
 			if opened != want {
 				t.Errorf("opened %v, want %v", opened, want)

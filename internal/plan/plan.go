@@ -34,21 +34,21 @@ type Input struct {
 	// Drains are the pods that are still to leave the nodes that are being drained, by the node's UID.
 	// A node that nobody has looked at yet is not in it.
 	Drains map[types.UID][]DrainPod
-	// Occupied are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
-	Occupied map[string]bool
+	// BusyNodes are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
+	BusyNodes map[string]bool
 	// DependsOn are the NodeJobs of spec.dependsOn.
 	DependsOn []Peer
-	// Sharers are the other NodeJobs whose gate has the same key and effect.
-	Sharers []Peer
+	// GatePeers are the other NodeJobs whose gate has the same key and effect.
+	GatePeers []Peer
 	// GateKeys are the keys of the gates of all NodeJobs of the cluster: none keeps a task off a node.
 	GateKeys []string
-	// GateGap is why a node is not tainted in the request that creates it, and what to do; "" when it is.
-	GateGap string
+	// GateWarning is why a node is not tainted in the request that creates it, and what to do; "" when it is.
+	GateWarning string
 	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks where the task itself is a pod
 	// template, so that Obstacle does not speak for them; nil when it does not.
 	RunnerRefused *Obstacle
-	// Troubles are what only the manager has met on single nodes, by their UIDs.
-	Troubles map[types.UID]Trouble
+	// NodeProblems are what only the manager has met on single nodes, by their UIDs.
+	NodeProblems map[types.UID]NodeProblem
 	// OwnNode is the node that the manager itself runs on; "" when that is none.
 	OwnNode string
 	Now     time.Time
@@ -89,11 +89,11 @@ type Node struct {
 	BootID    string
 	MachineID string
 	// On is what the node carries for this NodeJob.
-	On record.OnNode
+	On record.NodeRecord
 }
 
-// lost is true when nothing has been heard from the node's kubelet for long.
-func (n *Node) lost() bool { return n.Ready == corev1.ConditionUnknown }
+// unreachable is true when nothing has been heard from the node's kubelet for long.
+func (n *Node) unreachable() bool { return n.Ready == corev1.ConditionUnknown }
 
 // Pod is what the plan reads of a task's pod.
 type Pod struct {
@@ -166,10 +166,10 @@ type DrainPod struct {
 	Namespace string
 	Name      string
 	UID       types.UID
-	// Leaving is true once it is being deleted.
-	Leaving bool
-	// Held is why it must not be evicted at all; "" when it may be.
-	Held string
+	// Terminating is true once it is being deleted.
+	Terminating bool
+	// EvictionRefused is why it must not be evicted at all; "" when it may be.
+	EvictionRefused string
 	// Blocked is why it could not be evicted when that was tried last; "" when it was not, or could.
 	Blocked string
 	// TriedAt is when its eviction was tried last; zero when it was not.
@@ -186,8 +186,8 @@ type Plan struct {
 	// Steps are the nodes of each step of the rollout, and Slots is how many run at once. They are never stored.
 	Steps []StepNodes
 	Slots int
-	// Looks are the nodes whose pods the next plan must see in Input.Drains.
-	Looks []Look
+	// DrainPodRequests are the nodes whose pods the next plan must see in Input.Drains.
+	DrainPodRequests []DrainPodRequest
 	// WakeAt is when time alone changes the plan; zero when only an event can.
 	WakeAt time.Time
 }
@@ -235,8 +235,8 @@ type Action interface{ action() }
 // Start makes the pod of an attempt.
 type Start struct{ Attempt task.Attempt }
 
-// Look asks for the pods that are still to leave a node.
-type Look struct {
+// DrainPodRequest asks for the pods that are still to leave a node.
+type DrainPodRequest struct {
 	Node string
 	UID  types.UID
 	// Drain says which pods leave, and which are held; nil for the defaults.
@@ -253,13 +253,13 @@ type Record struct {
 	// Final is true for a failure after which the attempt's phase is not tried again.
 	Final bool
 	// Quarantine is true when the node was set aside for a failure before.
-	SetAside bool
-	// Keep is true when the pod stays there, for its logs.
-	Keep bool
+	Quarantine bool
+	// Retain is true when the pod stays there, for its logs.
+	Retain bool
 }
 
-// Mark writes something else on a node than the end of an attempt.
-type Mark struct {
+// PatchNode writes something else on a node than the end of an attempt.
+type PatchNode struct {
 	Node string
 	record.Change
 	// Reason is Cordoned, Uncordoned, Draining, Drained, DrainTimedOut, DrainCancelled, Preparing, Settling,
@@ -285,57 +285,57 @@ type Stop struct {
 	Reason string
 }
 
-// Release lets a pod go that needs no record, or has one.
-type Release struct {
+// FinalizePod lets a pod go that needs no record, or has one.
+type FinalizePod struct {
 	Pod Pod
 	// Unrecorded is true for a pod that says that its end was recorded, while its node has no record of it.
 	Unrecorded bool
 }
 
-// Keep lets a pod go whose end is on record, and leaves it there for its logs.
-type Keep struct{ Pod Pod }
+// RetainPod lets a pod go whose end is on record, and leaves it there for its logs.
+type RetainPod struct{ Pod Pod }
 
-// Expire deletes the NodeJob, whose time is over.
-type Expire struct{}
+// DeleteJob deletes the NodeJob, whose time is over.
+type DeleteJob struct{}
 
-// Forget takes off a node what the NodeJob has put there.
-type Forget struct {
+// CleanUpNode takes off a node what the NodeJob has put there.
+type CleanUpNode struct {
 	Node string
 	record.Change
 }
 
-// Finish takes the finalizer off the NodeJob: nothing of it is left.
-type Finish struct{}
+// RemoveFinalizer takes the finalizer off the NodeJob: nothing of it is left.
+type RemoveFinalizer struct{}
 
-func (Start) action()   {}
-func (Record) action()  {}
-func (Mark) action()    {}
-func (Evict) action()   {}
-func (Stop) action()    {}
-func (Release) action() {}
-func (Keep) action()    {}
-func (Expire) action()  {}
-func (Forget) action()  {}
-func (Finish) action()  {}
+func (Start) action()           {}
+func (Record) action()          {}
+func (PatchNode) action()       {}
+func (Evict) action()           {}
+func (Stop) action()            {}
+func (FinalizePod) action()     {}
+func (RetainPod) action()       {}
+func (DeleteJob) action()       {}
+func (CleanUpNode) action()     {}
+func (RemoveFinalizer) action() {}
 
 // Next returns the plan for what is seen.
 func Next(in Input) Plan {
 	s := newSurvey(in)
 	if !in.Job.DeletionTimestamp.IsZero() {
-		return s.leave()
+		return s.planDeletion()
 	}
 	var p Plan
 	for i := range in.Nodes {
-		s.settle(&in.Nodes[i], &p)
+		s.assessNode(&in.Nodes[i], &p)
 	}
-	s.releaseOrphans(&p)
+	s.removeOrphanedPods(&p)
 	s.advance(&p)
-	s.hold(&p)
+	s.blockStarts(&p)
 	s.countDrains()
 	s.startWithinLimit(&p)
 	s.noteUnavailable(&p)
 	s.quarantine(&p)
-	s.tend(&p)
+	s.reconcileNodeMetadata(&p)
 	p.Status = s.status(&p)
 	s.expire(&p)
 	for i := range s.steps {

@@ -14,13 +14,13 @@ import (
 const defaultProgressDeadlineSeconds = 3600
 
 // progressDeadline is how long a node may keep others waiting; 0 for ever.
-func (s *survey) progressDeadline() time.Duration {
+func (s *planner) progressDeadline() time.Duration {
 	return time.Duration(valueOr(s.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 
 // overdue reports whether nothing has gone on since then for longer than rollout.progressDeadlineSeconds, and wakes the plan
 // when that will be so.
-func (s *survey) overdue(since time.Time, p *Plan) bool {
+func (s *planner) overdue(since time.Time, p *Plan) bool {
 	limit := s.progressDeadline()
 	if limit == 0 || since.IsZero() {
 		return false
@@ -33,13 +33,13 @@ func (s *survey) overdue(since time.Time, p *Plan) bool {
 	return true
 }
 
-// judgeProgress has a node count as failed that has kept others waiting for too long. An attempt may still start there, so
+// checkProgress has a node count as failed that has kept others waiting for too long. An attempt may still start there, so
 // that it can recover.
-func (s *survey) judgeProgress(w *work, standing standing, st *NodeState, p *Plan) {
-	if w.stuck || w.repeats || standing.done || (st.State != Waiting && st.State != Running) {
+func (s *planner) checkProgress(w *nodePlan, known recordState, st *NodeState, p *Plan) {
+	if w.progressDeadlineExceeded || w.rerun || known.done || (st.State != Waiting && st.State != Running) {
 		return
 	}
-	since, why := s.waitingSince(w, standing, st)
+	since, why := s.waitingSince(w, known, st)
 	if s.overdue(since, p) {
 		s.failProgress(w, why, st)
 	}
@@ -47,39 +47,39 @@ func (s *survey) judgeProgress(w *work, standing standing, st *NodeState, p *Pla
 
 // waitingSince is since when a node keeps others waiting, and for what; zero when it does not, or its own time limits say
 // when that ends.
-func (s *survey) waitingSince(w *work, standing standing, st *NodeState) (time.Time, string) {
-	if since, why := s.heldSince(w, st); why != "" {
+func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (time.Time, string) {
+	if since, why := s.blockedSince(w, st); why != "" {
 		return since, why
 	}
 	rec := w.node.On.Record
 	switch {
-	case !standing.touched || rec == nil || s.void(rec):
+	case !known.ranRevision || rec == nil || s.void(rec):
 	case rec.Outcome == record.Disrupted:
 		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case st.State == Waiting && away(st.Reason) && s.stableAt.IsZero():
+	case st.State == Waiting && cannotRun(st.Reason) && s.stableAt.IsZero():
 		return s.past(rec.EndedAt()), st.Message
 	}
 	return time.Time{}, ""
 }
 
-// heldSince is since when trouble, or a pod that should have ended, keeps a node from starting; "" when neither does.
-func (s *survey) heldSince(w *work, st *NodeState) (time.Time, string) {
+// blockedSince is since when trouble, or a pod that should have ended, keeps a node from starting; "" when neither does.
+func (s *planner) blockedSince(w *nodePlan, st *NodeState) (time.Time, string) {
 	if st.State != Waiting {
 		return time.Time{}, ""
 	}
-	if t, ok := s.in.Troubles[w.node.UID]; ok && !t.General {
+	if t, ok := s.in.NodeProblems[w.node.UID]; ok && !t.General {
 		return t.Since, t.Message
 	}
 	if st.Reason == v1alpha1.ReasonPodTerminating {
-		return w.leavingSince, st.Message
+		return w.terminatingSince, st.Message
 	}
 	return time.Time{}, ""
 }
 
 // failProgress counts a node as failed for lack of progress.
-func (s *survey) failProgress(w *work, why string, st *NodeState) {
+func (s *planner) failProgress(w *nodePlan, why string, st *NodeState) {
 	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", s.progressDeadline()/time.Second, why)
-	w.failed, w.stuck = true, true
+	w.failed, w.progressDeadlineExceeded = true, true
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}
 	if rec := w.node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)

@@ -36,7 +36,7 @@ func reboots(pod *Pod) bool {
 }
 
 // rebooting makes of the record of a success the one of a run that goes on.
-func (s *survey) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
+func (s *planner) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
 	if _, reason, message := s.publish(node, &r); reason != "" {
 		// It would fail after the reboot.
 		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
@@ -50,13 +50,13 @@ func (s *survey) rebooting(pod *Pod, node *Node, r record.Record) record.Record 
 		r.Message = "the node does not report which boot it is in, so nobody could tell that it has rebooted"
 		return r
 	}
-	r.Outcome, r.Rerun = record.Rebooting, s.isAgain(node, pod.Revision)
+	r.Outcome, r.Rerun = record.Rebooting, s.isRerun(node, pod.Revision)
 	r.Reboot = &record.Reboot{StartedAt: s.now().Time, FromBootID: from}
 	return r
 }
 
-// goesOn is true when a pod belongs to the run that is on record as one with a reboot.
-func goesOn(pod *Pod, node *Node) bool {
+// belongsToRun is true when a pod belongs to the run that is on record as one with a reboot.
+func belongsToRun(pod *Pod, node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == pod.Revision
 }
@@ -64,37 +64,37 @@ func goesOn(pod *Pod, node *Node) bool {
 // rebooted is true when the node is in another boot than the run has left.
 func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
 
-func (s *survey) rebootDeadline(rec *record.Record) time.Time {
+func (s *planner) rebootDeadline(rec *record.Record) time.Time {
 	return s.past(rec.Reboot.StartedAt).Add(task.Timeout(s.in.Job, task.Reboot))
 }
 
-// judgeReboot says what the pod means that reboots its node. Its own end says little: the boot ID tells.
-func (s *survey) judgeReboot(pod *Pod, node *Node) verdict {
-	if !goesOn(pod, node) || rebooted(node) {
-		return verdict{fate: fateOrphan}
+// assessRebootPod says what the pod means that reboots its node. Its own end says little: the boot ID tells.
+func (s *planner) assessRebootPod(pod *Pod, node *Node) podAssessment {
+	if !belongsToRun(pod, node) || rebooted(node) {
+		return podAssessment{disposition: podOrphaned}
 	}
 	deadline := s.rebootDeadline(node.On.Record)
 	switch {
 	case pod.ended():
-		return verdict{fate: fateEnded, record: s.rebootEnded(pod, node)}
+		return podAssessment{disposition: podEnded, record: s.rebootEnded(pod, node)}
 	case !s.in.Now.Before(deadline):
 		r := s.givenUp(node.On.Record)
 		r.PodUID = pod.UID
-		return verdict{fate: fateEnded, record: r}
+		return podAssessment{disposition: podEnded, record: r}
 	}
 	message, until := s.notStarting(pod)
 	if until.IsZero() || deadline.Before(until) {
 		until = deadline
 	}
-	return verdict{fate: fateRuns, until: until, message: message}
+	return podAssessment{disposition: podRuns, until: until, message: message}
 }
 
 // rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot: it
 // says that it could not reboot it; or it was ended itself, by the reboot as a rule, which the kubelet reports
 // before it reports the new boot. One that is made again leaves a node in another boot alone.
-func (s *survey) rebootEnded(pod *Pod, node *Node) record.Record {
+func (s *planner) rebootEnded(pod *Pod, node *Node) record.Record {
 	r := *node.On.Record
-	e := s.judgeEnd(pod, node)
+	e := s.readEnd(pod, node)
 	r.PodUID, r.FinishedAt = pod.UID, s.in.Now
 	if e.outcome == record.Failed && pod.Exit != nil && pod.Exit.Reported {
 		r.Outcome, r.Reason, r.Message, r.Reboot = record.Failed, v1alpha1.ReasonRebootFailed, e.message, nil
@@ -105,7 +105,7 @@ func (s *survey) rebootEnded(pod *Pod, node *Node) record.Record {
 }
 
 // givenUp is the record of a run whose reboot has taken too long.
-func (s *survey) givenUp(rec *record.Record) record.Record {
+func (s *planner) givenUp(rec *record.Record) record.Record {
 	r := *rec
 	r.Outcome, r.Reason, r.FinishedAt = record.Failed, v1alpha1.ReasonRebootTimedOut, s.in.Now
 	what := "the node did not come back in another boot"
@@ -118,7 +118,7 @@ func (s *survey) givenUp(rec *record.Record) record.Record {
 }
 
 // verified is the record of a run after its check has ended.
-func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
+func (s *planner) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
 	if len(e.Results) > 0 {
@@ -149,14 +149,14 @@ func (s *survey) verified(pod *Pod, node *Node, e record.Record) record.Record {
 }
 
 // completed is the record of a run with a reboot that has succeeded in this boot.
-func (s *survey) completed(r record.Record, boot, message string) record.Record {
+func (s *planner) completed(r record.Record, boot, message string) record.Record {
 	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Rerun = record.Succeeded, boot, nil, 0, false
 	r.Message = firstOf(message, r.Message)
 	return r
 }
 
-// settleReboot takes a run further whose task has succeeded, on a node on which no pod of it runs.
-func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
+// assessReboot takes a run further whose task has succeeded, on a node on which no pod of it runs.
+func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
 	deadline := s.rebootDeadline(rec)
@@ -166,27 +166,27 @@ func (s *survey) settleReboot(leaving bool, w *work, st *NodeState, p *Plan) {
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
 		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
-		s.conclude(w, r, p)
+		s.recordEnd(w, r, p)
 		return
 	}
 	if !s.in.Now.Before(deadline) {
 		// The pod that is on record stays so: it may not be let go yet.
-		s.conclude(w, s.givenUp(rec), p)
+		s.recordEnd(w, s.givenUp(rec), p)
 		return
 	}
 	st.Until = deadline
 	p.wake(deadline)
 	if !rebooted(node) {
-		if !s.pauses(task.Reboot, leaving, w, st, p) {
-			s.goOn(w, task.Reboot, p)
+		if !s.waitsForPod(task.Reboot, terminating, w, st, p) {
+			s.continueRun(w, task.Reboot, p)
 		}
 		return
 	}
-	s.settleBack(leaving, w, st, p)
+	s.assessRebootedNode(terminating, w, st, p)
 }
 
-// settleBack is for a node that is in another boot.
-func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
+// assessRebootedNode is for a node that is in another boot.
+func (s *planner) assessRebootedNode(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
 	backAt := s.past(rec.Reboot.BackAt)
@@ -210,9 +210,9 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
 		r.FinishedAt = s.in.Now
-		s.conclude(w, s.completed(r, node.BootID, ""), p)
-	case !s.pauses(task.Verify, leaving, w, st, p):
-		s.goOn(w, task.Verify, p)
+		s.recordEnd(w, s.completed(r, node.BootID, ""), p)
+	case !s.waitsForPod(task.Verify, terminating, w, st, p):
+		s.continueRun(w, task.Verify, p)
 		st.Reason = v1alpha1.ReasonVerifying
 	}
 }
@@ -220,7 +220,7 @@ func (s *survey) settleBack(leaving bool, w *work, st *NodeState, p *Plan) {
 func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
 
 // markBack notes since when the node is Ready in another boot.
-func (s *survey) markBack(w *work, at time.Time, message string, p *Plan) {
+func (s *planner) markBack(w *nodePlan, at time.Time, message string, p *Plan) {
 	r := *w.node.On.Record
 	back := *r.Reboot
 	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
@@ -230,14 +230,14 @@ func (s *survey) markBack(w *work, at time.Time, message string, p *Plan) {
 	s.mark(w, mark, p)
 }
 
-// pauses is true when the next pod of the run must not be made now.
-func (s *survey) pauses(phase task.Phase, leaving bool, w *work, st *NodeState, p *Plan) bool {
-	reason, message := absence(w.node)
+// waitsForPod is true when the next pod of the run must not be made now.
+func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan, st *NodeState, p *Plan) bool {
+	reason, message := cannotRunReason(w.node)
 	rec, o := w.node.On.Record, s.obstacleFor(phase)
 	switch {
 	case reason != "":
 		st.Message = message
-	case leaving:
+	case terminating:
 	case s.hindrance(w.node) != nil:
 		t := s.hindrance(w.node)
 		s.noteTrouble(w.node, t)
@@ -261,12 +261,12 @@ func (s *survey) pauses(phase task.Phase, leaving bool, w *work, st *NodeState, 
 }
 
 // mayProbe reports whether one start may show whether an obstacle is still there.
-func (s *survey) mayProbe(o *Obstacle, phase task.Phase) bool {
+func (s *planner) mayProbe(o *Obstacle, phase task.Phase) bool {
 	return !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt) && *s.startsLike(phase) == 0
 }
 
-// goOn starts the next pod of the run.
-func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
+// continueRun starts the next pod of the run.
+func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
 	rec := w.node.On.Record
 	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
 	a.Gates = s.gateKeys(w.node)
@@ -280,8 +280,8 @@ func (s *survey) goOn(w *work, phase task.Phase, p *Plan) {
 	p.Actions = append(p.Actions, Start{Attempt: *a})
 }
 
-// conclude ends a run that no pod ends.
-func (s *survey) conclude(w *work, r record.Record, p *Plan) {
+// recordEnd ends a run that no pod ends.
+func (s *planner) recordEnd(w *nodePlan, r record.Record, p *Plan) {
 	p.Actions = append(p.Actions, s.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }

@@ -9,16 +9,16 @@ import (
 // What is written on a node when an attempt has ended.
 
 // recordAction is the write of the end of an attempt.
-func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
+func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod}
 	a.Record = &r
-	a.SetAside = node.On.Record != nil && node.On.Record.Cordoned
+	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	if pod.Runs == task.Rollback {
 		s.finishRollback(&a, node)
 		return a
 	}
 	r.RecordedAt = s.recordedAt()
-	a.Keep = s.keptUntil(pod, &r).After(s.in.Now)
+	a.Retain = s.retainedUntil(pod, &r).After(s.in.Now)
 	if r.Outcome == record.Succeeded {
 		s.completes(node, &a.Change)
 	}
@@ -33,18 +33,18 @@ func (s *survey) recordAction(node *Node, pod *Pod, r record.Record) Record {
 }
 
 // finishRollback completes the record of an attempt of the rollback.
-func (s *survey) finishRollback(a *Record, node *Node) {
+func (s *planner) finishRollback(a *Record, node *Node) {
 	rb := a.Record.Rollback
 	rb.RecordedAt = s.recordedAt()
 	// A label that is there by now is the user's, who skips the node.
 	a.ResourceVersion = node.ResourceVersion
 	a.Final = rb.Outcome == record.Failed && rb.Attempts > s.retryLimit()
-	a.Keep = s.keptUntil(&a.Pod, a.Record).After(s.in.Now)
+	a.Retain = s.retainedUntil(&a.Pod, a.Record).After(s.in.Now)
 }
 
 // buildsOn reports whether the record must not be written if the node has changed since it was seen: a label that the user
 // has set meanwhile, to skip the node, must not be lost, nor that the earlier record was removed.
-func (s *survey) buildsOn(r *record.Record) bool {
+func (s *planner) buildsOn(r *record.Record) bool {
 	failedBefore := r.Attempts > 1 || (r.Outcome == record.Disrupted && r.Attempts > 0)
 	return r.Revision != s.in.Revision || failedBefore || r.Disruptions > 1
 }
@@ -52,7 +52,7 @@ func (s *survey) buildsOn(r *record.Record) bool {
 // dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the
 // node, and leaves the label of an earlier revision; so does a drain that was in vain. But one that another
 // machine has left behind would make this one look done.
-func (s *survey) dropsLabel(node *Node, r *record.Record) bool {
+func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {
 	case record.Succeeded:
 		return false
@@ -67,7 +67,7 @@ func (s *survey) dropsLabel(node *Node, r *record.Record) bool {
 }
 
 // skipped reports whether the user has set the node's label, to skip it, while an attempt of revision ran.
-func (s *survey) skipped(node *Node, revision string) bool {
+func (s *planner) skipped(node *Node, revision string) bool {
 	label := node.On.Label
 	return label != "" && (label == revision || label == s.in.Revision) && label != labelLeft(node)
 }
@@ -81,7 +81,7 @@ func labelLeft(node *Node) string {
 }
 
 // labelAfter is the label that the manager has left on a node after the record of an attempt is written.
-func (s *survey) labelAfter(node *Node, a *Record) string {
+func (s *planner) labelAfter(node *Node, a *Record) string {
 	left := labelLeft(node)
 	switch {
 	case a.Record.Outcome == record.Succeeded && !a.KeepLabel:
@@ -94,7 +94,7 @@ func (s *survey) labelAfter(node *Node, a *Record) string {
 
 // completes adds to the record of a success what it brings about on the node, or makes a failure of it when
 // its results cannot be published.
-func (s *survey) completes(node *Node, c *record.Change) {
+func (s *planner) completes(node *Node, c *record.Change) {
 	facts, reason, message := s.publish(node, c.Record)
 	if reason != "" {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message

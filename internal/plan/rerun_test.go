@@ -25,19 +25,19 @@ func TestStanding(t *testing.T) {
 		ofMachine = func(machine string) func(*record.Record) {
 			return func(r *record.Record) { r.MachineID = machine }
 		}
-		done = standing{done: true}
-		anew = standing{}
+		done = recordState{done: true}
+		anew = recordState{}
 		// ran says besides that this revision has run there before.
-		ran = func(was standing) standing {
-			was.touched, was.since = true, ago(61)
+		ran = func(was recordState) recordState {
+			was.ranRevision, was.since = true, ago(61)
 			return was
 		}
-		proof = ran(standing{done: true, proof: true})
+		proof = ran(recordState{done: true, succeeded: true})
 	)
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		node Node
-		want standing
+		want recordState
 	}{
 		"a success with a label by hand of another": {
 			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled(rev)), want: done,
@@ -48,11 +48,11 @@ func TestStanding(t *testing.T) {
 		"a failure since the user asked for another try": {
 			job:  newJob(askAgain),
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
-			want: ran(standing{failures: 1, notBefore: ago(50)}),
+			want: ran(recordState{failures: 1, notBefore: ago(50)}),
 		},
 		"a failure from a try that was asked for, where the annotation is gone": {
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
-			want: ran(standing{failures: 1, notBefore: ago(50)}),
+			want: ran(recordState{failures: 1, notBefore: ago(50)}),
 		},
 		"a success from before the user asked for another try": {
 			job: newJob(askAgain), node: newNode("n", recorded(record.Succeeded)), want: proof,
@@ -68,13 +68,13 @@ func TestStanding(t *testing.T) {
 		"one that is to be kept":                    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
 		"one that was to be kept, without label":    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: anew},
 		"a failure of an earlier revision":          {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: anew},
-		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: ran(standing{failures: 1, notBefore: ago(50)})},
-		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(standing{failures: 2, notBefore: ago(40)})},
+		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
+		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
 		"a failure of the run that a label outruns": {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
-		"a disruption counts as nothing and waits":  {node: newNode("n", recorded(record.Disrupted)), want: ran(standing{notBefore: ago(50)})},
+		"a disruption counts as nothing and waits":  {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
 		"the third in a row waits longer": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Attempts, r.Disruptions = 1, 3 })),
-			want: ran(standing{failures: 1, notBefore: ago(20)}),
+			want: ran(recordState{failures: 1, notBefore: ago(20)}),
 		},
 		"a disruption of a revision that is kept": {
 			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: ran(done),
@@ -93,8 +93,8 @@ func TestStanding(t *testing.T) {
 			if tt.job == nil {
 				tt.job = newJob()
 			}
-			got := newSurvey(see(tt.job, nil)).standing(&tt.node)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(standing{})); diff != "" {
+			got := newSurvey(see(tt.job, nil)).readRecord(&tt.node)
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(recordState{})); diff != "" {
 				t.Errorf("standing (-want +got):\n%s", diff)
 			}
 		})
@@ -259,7 +259,7 @@ func TestNextDue(t *testing.T) {
 }
 
 func TestNextDueAtTheBounds(t *testing.T) {
-	every := func(seconds int32) *survey {
+	every := func(seconds int32) *planner {
 		return newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
 	}
 	node := newNode("n")

@@ -10,13 +10,13 @@ const (
 )
 
 // retryLimit is how many failures may be followed by another attempt.
-func (s *survey) retryLimit() int32 {
+func (s *planner) retryLimit() int32 {
 	return valueOr(s.in.Job.Spec.Retry.Limit, defaultRetryLimit)
 }
 
 // backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at
 // times of their own, and a plan that cannot be predicted cannot be tested.
-func (s *survey) backoff(n int32) time.Duration {
+func (s *planner) backoff(n int32) time.Duration {
 	retry := s.in.Job.Spec.Retry
 	longest := time.Duration(valueOr(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
 	wait := time.Duration(valueOr(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
@@ -27,6 +27,6 @@ func (s *survey) backoff(n int32) time.Duration {
 }
 
 // after is when the next attempt may start after the n-th failure or disruption in a row.
-func (s *survey) after(ended time.Time, n int32) time.Time {
+func (s *planner) after(ended time.Time, n int32) time.Time {
 	return s.past(ended).Add(s.backoff(n))
 }

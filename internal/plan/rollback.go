@@ -8,16 +8,16 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// settleFailed gives a state to a node on which every attempt failed, and has the task rolled back
+// assessFailedNode gives a state to a node on which every attempt failed, and has the task rolled back
 // there.
-func (s *survey) settleFailed(leaving bool, w *work, st *NodeState) {
+func (s *planner) assessFailedNode(terminating bool, w *nodePlan, st *NodeState) {
 	w.failed, w.exhausted = true, true
 	f := s.failureOf(w.node, false)
 	st.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
 	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
-		w.settled = true
+		w.rollbackFinished = true
 	} else {
-		s.settleRollback(leaving, w, st)
+		s.assessRollback(terminating, w, st)
 		f.Rollback = st.Reason
 		if rb := w.node.On.Record.Rollback; rb != nil && rb.Outcome != record.Succeeded {
 			f.RollbackMessage = lastLine(rb.Message)
@@ -26,48 +26,48 @@ func (s *survey) settleFailed(leaving bool, w *work, st *NodeState) {
 	s.failures = append(s.failures, f)
 }
 
-// undoing is how far the rollback on a node is.
-type undoing struct {
+// rollbackState is how far the rollback on a node is.
+type rollbackState struct {
 	done      bool
 	failures  int32
 	notBefore time.Time
 }
 
-func (s *survey) undoing(rec *record.Record) undoing {
+func (s *planner) readRollback(rec *record.Record) rollbackState {
 	rb := rec.Rollback
 	if rb == nil || (s.retry != "" && rb.Retry != s.retry && rb.Outcome != record.Succeeded) {
-		return undoing{}
+		return rollbackState{}
 	}
 	switch rb.Outcome {
 	case record.Succeeded:
-		return undoing{done: true}
+		return rollbackState{done: true}
 	case record.Disrupted:
-		return undoing{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Disruptions)}
+		return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Disruptions)}
 	case record.Failed, record.Rebooting:
 	}
-	return undoing{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
+	return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
 }
 
-// settleRollback says how far the rollback is, and has it started when nothing keeps it from that.
-func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
+// assessRollback says how far the rollback is, and has it started when nothing keeps it from that.
+func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 	rec := w.node.On.Record
-	is := s.undoing(rec)
+	is := s.readRollback(rec)
 	switch {
 	case is.done:
-		w.settled = true
+		w.rollbackFinished = true
 		st.Reason = v1alpha1.ReasonRolledBack
 		return
 	case is.failures > s.retryLimit():
-		w.settled = true
+		w.rollbackFinished = true
 		st.set(Failed, v1alpha1.ReasonRollbackFailed, rec.Rollback.Message)
 		s.unrecovered = append(s.unrecovered, rollbackFailure(w.node.Name, rec.Rollback))
 		return
 	}
 	var wait NodeState
-	if s.mustWait(task.Rollback, w.node, leaving, is.notBefore, &wait) {
+	if s.mustWait(task.Rollback, w.node, terminating, is.notBefore, &wait) {
 		// Nothing will come of it until the node is back: what else is to be done there must not wait.
-		away, _ := absence(w.node)
-		w.settled = away != ""
+		away, _ := cannotRunReason(w.node)
+		w.rollbackFinished = away != ""
 		st.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
 		st.Until = wait.Until
 		return
@@ -78,23 +78,23 @@ func (s *survey) settleRollback(leaving bool, w *work, st *NodeState) {
 }
 
 // noteRollback notes what is said of a node on which the rollback runs.
-func (s *survey) noteRollback(w *work, v verdict, st *NodeState) {
+func (s *planner) noteRollback(w *nodePlan, v podAssessment, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
-	if s.standing(w.node).failures <= s.retryLimit() {
+	if s.readRecord(w.node).failures <= s.retryLimit() {
 		// It was skipped meanwhile, or is to be tried again.
 		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}
 	st.set(Failed, v1alpha1.ReasonRollingBack, v.message)
-	w.touched, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
+	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
 	f := s.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack
 	s.failures = append(s.failures, f)
 }
 
 // rollbackEnded is the record of a node after an attempt of the rollback has ended.
-func (s *survey) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
+func (s *planner) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.Rollback = &record.Rollback{
 		Outcome:    e.Outcome,

@@ -18,14 +18,14 @@ var defaultMaxConcurrent = intstr.FromString("25%")
 // startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step
 // and name, so that the same cluster always rolls out in the same order. A node that joined after the
 // revision was proven takes no slot.
-func (s *survey) startWithinLimit(p *Plan) {
+func (s *planner) startWithinLimit(p *Plan) {
 	matched, taken := s.slotsTaken(p.Nodes)
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	s.countAway(p.Nodes)
+	s.countUnavailable(p.Nodes)
 	candidates := s.candidates(p.Nodes)
 	for _, i := range candidates {
 		w, st := &s.work[i], &p.Nodes[i]
-		free := taken < s.slots || s.joined(w.node)
+		free := taken < s.slots || s.joinedAfterStable(w.node)
 		if s.obstacleFor(w.start.Phase) != nil && *s.startsLike(w.start.Phase) > 0 {
 			// One start shows whether the obstacle is still there.
 			free = false
@@ -44,7 +44,7 @@ func (s *survey) startWithinLimit(p *Plan) {
 			w.start = nil
 			continue
 		}
-		if !s.joined(w.node) {
+		if !s.joinedAfterStable(w.node) {
 			taken++
 		}
 		s.take(w)
@@ -55,15 +55,15 @@ func (s *survey) startWithinLimit(p *Plan) {
 }
 
 // take counts a node that is given a slot as one that is away.
-func (s *survey) take(w *work) {
-	if s.disrupts() && !w.away {
-		w.away = true
-		s.away++
+func (s *planner) take(w *nodePlan) {
+	if s.disrupts() && !w.unavailable {
+		w.unavailable = true
+		s.unavailableNodes++
 	}
 }
 
 // slotsTaken counts the nodes of the rollout, and those of them that take a slot.
-func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
+func (s *planner) slotsTaken(nodes []NodeState) (matched, taken int) {
 	for i := range nodes {
 		if nodes[i].State != Excluded || s.work[i].slot {
 			matched++
@@ -72,7 +72,7 @@ func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
 			continue
 		}
 		s.busy++
-		if !s.joined(s.work[i].node) {
+		if !s.joinedAfterStable(s.work[i].node) {
 			taken++
 		}
 	}
@@ -80,7 +80,7 @@ func (s *survey) slotsTaken(nodes []NodeState) (matched, taken int) {
 }
 
 // candidates are the nodes on which an attempt may start, in the order in which they do.
-func (s *survey) candidates(nodes []NodeState) []int {
+func (s *planner) candidates(nodes []NodeState) []int {
 	var candidates []int
 	for i := range nodes {
 		if s.work[i].start != nil {
@@ -95,17 +95,17 @@ func (s *survey) candidates(nodes []NodeState) []int {
 
 // lastTurn is when a node had its last turn; zero for a first one. Nodes on which something has failed that only the manager
 // knows of, and nodes that run again, come after all others and take turns: there may always be more of them than slots.
-func (s *survey) lastTurn(i int) time.Time {
+func (s *planner) lastTurn(i int) time.Time {
 	w := &s.work[i]
-	tried, rec := s.in.Troubles[w.node.UID].RetryAt, w.node.On.Record
-	if !tried.IsZero() || !w.repeats || rec == nil || s.inPreparation(w) {
+	tried, rec := s.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
+	if !tried.IsZero() || !w.rerun || rec == nil || s.inPreparation(w) {
 		return tried
 	}
 	return rec.EndedAt()
 }
 
 // begin starts the attempt of a node.
-func (s *survey) begin(i int, p *Plan) {
+func (s *planner) begin(i int, p *Plan) {
 	w, st := &s.work[i], &p.Nodes[i]
 	s.starts++
 	*s.startsLike(w.start.Phase)++
@@ -117,20 +117,20 @@ func (s *survey) begin(i int, p *Plan) {
 		st.set(Failed, v1alpha1.ReasonRollingBack, "")
 		return
 	}
-	w.touched = true
+	w.ranRevision = true
 	st.set(Running, v1alpha1.ReasonStarting, "")
 }
 
 // rank orders the candidates: what is to be put right comes before what is new, and what has begun before what
 // has not. The node of the manager comes last where it would be disrupted.
-func (s *survey) rank(i int) int {
+func (s *planner) rank(i int) int {
 	w := &s.work[i]
 	switch {
 	case w.start.Phase == task.Rollback:
 		return 0
 	case s.inPreparation(w):
 		return 1
-	case w.stuck:
+	case w.progressDeadlineExceeded:
 		return 4 // it has had its time
 	case s.disrupts() && w.node.Name == s.in.OwnNode:
 		return 3

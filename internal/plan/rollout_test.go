@@ -104,7 +104,7 @@ func TestStartWithinLimit(t *testing.T) {
 		"and with those on which something fails that only the manager knows of": {
 			in: func() Input {
 				in := see(newJob(oneAtOnce, everySeconds(60)), []Node{a, due("b", 900)})
-				in.Troubles = map[types.UID]Trouble{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
+				in.NodeProblems = map[types.UID]NodeProblem{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
 				return in
 			}(), want: start("b"),
 			wantWaiting: map[string]string{"a": "it waits for one of 1 slots (rollout.maxConcurrent)"},

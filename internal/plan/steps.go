@@ -33,7 +33,7 @@ var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.Fro
 
 // readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API lets no name in
 // that no step has; should one be there, nothing goes past the first step.
-func (s *survey) readSteps() {
+func (s *planner) readSteps() {
 	spec := s.in.Job.Spec.Rollout
 	steps := spec.Steps
 	if len(steps) == 0 {
@@ -55,12 +55,12 @@ func (s *survey) readSteps() {
 }
 
 // indexOf is the index of a step by its name, or -1.
-func (s *survey) indexOf(name string) int {
+func (s *planner) indexOf(name string) int {
 	return slices.IndexFunc(s.steps, func(st step) bool { return st.name == name })
 }
 
-// takeNodes gives each node to the first step that takes it.
-func (s *survey) takeNodes(nodes []NodeState) {
+// assignSteps gives each node to the first step that takes it.
+func (s *planner) assignSteps(nodes []NodeState) {
 	var pool []int
 	for i := range nodes {
 		if nodes[i].State != Excluded {
@@ -70,9 +70,9 @@ func (s *survey) takeNodes(nodes []NodeState) {
 	matched := slices.Clone(pool)
 	for k := range s.steps {
 		st := &s.steps[k]
-		st.nodes = s.thatFit(st, pool)
+		st.nodes = s.matchingStep(st, pool)
 		if st.quota != nil {
-			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.thatFit(st, matched))), nodes)
+			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.matchingStep(st, matched))), nodes)
 		}
 		for _, i := range st.nodes {
 			s.work[i].step = k
@@ -81,8 +81,8 @@ func (s *survey) takeNodes(nodes []NodeState) {
 	}
 }
 
-// thatFit are those of the nodes that the step's selector matches.
-func (s *survey) thatFit(st *step, nodes []int) []int {
+// matchingStep are those of the nodes that the step's selector matches.
+func (s *planner) matchingStep(st *step, nodes []int) []int {
 	if !st.selective {
 		return slices.Clone(nodes)
 	}
@@ -97,7 +97,7 @@ func (s *survey) thatFit(st *step, nodes []int) []int {
 
 // base is how many of the nodes a percentage of step k is of. Nodes that have joined since the step began do not count,
 // so that a step of a growing cluster can pass.
-func (s *survey) base(k int, matched []int) int {
+func (s *planner) base(k int, matched []int) int {
 	if k > s.current {
 		return len(matched)
 	}
@@ -111,12 +111,12 @@ func (s *survey) base(k int, matched []int) int {
 }
 
 // joinedSince reports whether a node was created after t, if t is set.
-func (s *survey) joinedSince(i int, t metav1.Time) bool {
+func (s *planner) joinedSince(i int, t metav1.Time) bool {
 	return !t.IsZero() && s.work[i].node.Created.After(t.Time)
 }
 
 // joinedInSoak reports whether a node was created since the soak began, which is noted as the next whole second.
-func (s *survey) joinedInSoak(i int) bool {
+func (s *planner) joinedInSoak(i int) bool {
 	since := s.rollout.SoakingSince
 	return !since.IsZero() && !s.work[i].node.Created.Before(since.Add(-time.Second))
 }
@@ -137,10 +137,10 @@ func quota(value *intstr.IntOrString, base int) int {
 // then changes nothing, spread over the zones.
 //
 // While a step soaks, no node is taken that has joined since: that would begin the soak again.
-func (s *survey) choose(k, want int, nodes []NodeState) []int {
+func (s *planner) choose(k, want int, nodes []NodeState) []int {
 	ran, fresh := s.choices(k, nodes)
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.claim(a, nodes), s.claim(b, nodes)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(cmp.Compare(s.stickiness(a, nodes), s.stickiness(b, nodes)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -149,7 +149,7 @@ func (s *survey) choose(k, want int, nodes []NodeState) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if nodes[i].State != Failed && !s.work[i].stuck {
+		if nodes[i].State != Failed && !s.work[i].progressDeadlineExceeded {
 			want--
 			inZone[zone(s.work[i].node)]++
 		}
@@ -159,10 +159,10 @@ func (s *survey) choose(k, want int, nodes []NodeState) []int {
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may.
-func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
+func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
 	for _, i := range s.steps[k].nodes {
 		switch {
-		case s.work[i].touched && (nodes[i].State != Done || s.work[i].proof):
+		case s.work[i].ranRevision && (nodes[i].State != Done || s.work[i].succeeded):
 			ran = append(ran, i)
 		case k == s.current && s.joinedInSoak(i):
 		case startable(&nodes[i]):
@@ -172,9 +172,9 @@ func (s *survey) choices(k int, nodes []NodeState) (ran, fresh []int) {
 	return ran, fresh
 }
 
-// claim orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
+// stickiness orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
 // taken away beside it: maintenance.maxUnavailable may not allow both, and then nothing would ever go on.
-func (s *survey) claim(i int, nodes []NodeState) int {
+func (s *planner) stickiness(i int, nodes []NodeState) int {
 	switch {
 	case s.countsAsDone(i, nodes) || !s.disrupts():
 		return 0
@@ -186,11 +186,11 @@ func (s *survey) claim(i int, nodes []NodeState) int {
 
 // startable is true for an unfinished node that is there to run a task sooner or later.
 func startable(st *NodeState) bool {
-	return st.State == Waiting && !away(st.Reason) || st.State == Running
+	return st.State == Waiting && !cannotRun(st.Reason) || st.State == Running
 }
 
-// away is true for the reasons of nodes that cannot run a task, and may never again.
-func away(reason string) bool {
+// cannotRun is true for the reasons of nodes that cannot run a task, and may never again.
+func cannotRun(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating:
 		return true
@@ -200,10 +200,10 @@ func away(reason string) bool {
 
 // spread sorts nodes by the order in which a step takes them: Ready ones first and those of the control
 // plane last, one from each zone in turn, the oldest first. inZone is how many each zone has already.
-func (s *survey) spread(nodes []int, inZone map[string]int) {
+func (s *planner) spread(nodes []int, inZone map[string]int) {
 	byAge := func(a, b int) int {
 		x, y := s.work[a].node, s.work[b].node
-		return cmp.Or(cmp.Compare(s.reluctance(x), s.reluctance(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(s.canaryRank(x), s.canaryRank(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
 	}
 	slices.SortFunc(nodes, byAge)
 	turn := make(map[int]int, len(nodes))
@@ -213,12 +213,12 @@ func (s *survey) spread(nodes []int, inZone map[string]int) {
 		inZone[z]++
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.reluctance(s.work[a].node), s.reluctance(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+		return cmp.Or(cmp.Compare(s.canaryRank(s.work[a].node), s.canaryRank(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
 	})
 }
 
-// reluctance orders nodes by how little they are fit to be the first.
-func (s *survey) reluctance(node *Node) int {
+// canaryRank orders nodes by how little they are fit to be the first.
+func (s *planner) canaryRank(node *Node) int {
 	n := 0
 	if s.disrupts() && node.Name == s.in.OwnNode {
 		n += 8

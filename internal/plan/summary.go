@@ -22,7 +22,7 @@ const (
 
 // status is bounded, whatever the size of the cluster, and stable: the same state gives the same
 // text, so that it is only written when something changed.
-func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
+func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
 		ObservedGeneration: s.in.Job.Generation,
 		Revision:           s.in.Revision,
@@ -35,7 +35,7 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	s.setConditions(&status, s.situation(status.Nodes, p.Nodes), progress(status.Nodes, p.Nodes))
+	s.setConditions(&status, s.summarize(status.Nodes, p.Nodes), progress(status.Nodes, p.Nodes))
 	if s.in.Revision != "" {
 		s.noteRisks()
 		s.rollout.Steps = s.stepCounts(p.Nodes)
@@ -45,7 +45,7 @@ func (s *survey) status(p *Plan) v1alpha1.NodeJobStatus {
 }
 
 // stepCounts is how far each step is.
-func (s *survey) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
+func (s *planner) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
 	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
 	for i := range s.steps {
 		c := v1alpha1.StepStatus{Name: s.steps[i].name, Nodes: int32(len(s.steps[i].nodes))}
@@ -90,7 +90,7 @@ func count(nodes []NodeState) v1alpha1.NodeCounts {
 }
 
 // boundedFailures are the nodes that need help first, then those that try again, by name.
-func (s *survey) boundedFailures() []v1alpha1.NodeFailure {
+func (s *planner) boundedFailures() []v1alpha1.NodeFailure {
 	slices.SortFunc(s.failures, func(a, b v1alpha1.NodeFailure) int {
 		if a.Retrying != b.Retrying {
 			if b.Retrying {
@@ -103,7 +103,7 @@ func (s *survey) boundedFailures() []v1alpha1.NodeFailure {
 	return s.failures[:min(len(s.failures), maxFailures)]
 }
 
-func (s *survey) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
+func (s *planner) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 	r := node.On.Record
 	return v1alpha1.NodeFailure{
 		Node:       node.Name,
@@ -113,7 +113,7 @@ func (s *survey) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 		Reason:     outcome.Clean(r.Reason, 128),
 		Message:    outcome.Clean(r.Message, maxFailureMessage),
 		FinishedAt: metav1.NewTime(r.FinishedAt),
-		Quarantine: s.setAsideState(node),
+		Quarantine: s.quarantineState(node),
 	}
 }
 

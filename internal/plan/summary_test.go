@@ -94,7 +94,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"all that is left runs again, and is refused": {func() Input {
 			in := see(newJob(everySeconds(60)), []Node{due("a")})
-			in.Troubles = map[types.UID]Trouble{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
+			in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
 			return in
 		}(), []string{
 			"Complete=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",

@@ -345,8 +345,8 @@ func (o Outcome) known() bool {
 	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting
 }
 
-// OnNode is what a node carries under one key.
-type OnNode struct {
+// NodeRecord is what a node carries under one key.
+type NodeRecord struct {
 	// Label is the revision that the node is done with, "" when there is no label. It is there by our
 	// record of a success, or because a user says so.
 	Label string
@@ -363,11 +363,11 @@ type OnNode struct {
 
 // Read returns what labels and annotations of a node hold under key. A record without its seal is ignored: a node
 // can write its own annotations.
-func Read(labels, annotations map[string]string, key string) OnNode {
+func Read(labels, annotations map[string]string, key string) NodeRecord {
 	label, labelled := labels[key]
 	value, annotated := annotations[key]
 	_, vouched := labels[SealKey(key)]
-	on := OnNode{Label: label, Sealed: vouched, Present: labelled || annotated || vouched}
+	on := NodeRecord{Label: label, Sealed: vouched, Present: labelled || annotated || vouched}
 	if !annotated {
 		return on
 	}

@@ -263,7 +263,7 @@ func TestRead(t *testing.T) {
 	other.Attempts++
 	tests := map[string]struct {
 		labels, annotations map[string]string
-		want                OnNode
+		want                NodeRecord
 	}{
 		"a node that never ran carries nothing": {
 			labels:      map[string]string{"ns.everynode.dev/other": "x"},
@@ -272,43 +272,43 @@ func TestRead(t *testing.T) {
 		"label and annotation": {
 			labels:      map[string]string{key: "rev", sealKey: Seal(Encode(r))},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Label: "rev", Record: &r, Sealed: true, Present: true},
+			want:        NodeRecord{Label: "rev", Record: &r, Sealed: true, Present: true},
 		},
 		"the label was taken off": {
 			labels:      map[string]string{sealKey: Seal(Encode(r))},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Record: &r, Sealed: true, Present: true},
+			want:        NodeRecord{Record: &r, Sealed: true, Present: true},
 		},
 		"a record without a seal is ignored": {
 			labels:      map[string]string{key: "rev"},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Label: "rev", Altered: true, Present: true},
+			want:        NodeRecord{Label: "rev", Altered: true, Present: true},
 		},
 		"a record with the seal of another is ignored": {
 			labels:      map[string]string{sealKey: Seal(Encode(other))},
 			annotations: map[string]string{key: Encode(r)},
-			want:        OnNode{Altered: true, Sealed: true, Present: true},
+			want:        NodeRecord{Altered: true, Sealed: true, Present: true},
 		},
 		"a seal without its record is still there to be forgotten": {
 			labels: map[string]string{sealKey: Seal(Encode(r))},
-			want:   OnNode{Sealed: true, Present: true},
+			want:   NodeRecord{Sealed: true, Present: true},
 		},
 		"a label set by hand": {
 			labels: map[string]string{key: "rev"},
-			want:   OnNode{Label: "rev", Present: true},
+			want:   NodeRecord{Label: "rev", Present: true},
 		},
 		"an empty label is still there to be forgotten": {
 			labels: map[string]string{key: ""},
-			want:   OnNode{Present: true},
+			want:   NodeRecord{Present: true},
 		},
 		"an annotation that cannot be read is still there to be forgotten": {
 			labels:      map[string]string{sealKey: Seal("what")},
 			annotations: map[string]string{key: "what"},
-			want:        OnNode{Sealed: true, Present: true},
+			want:        NodeRecord{Sealed: true, Present: true},
 		},
 		"an empty annotation is still there to be forgotten": {
 			annotations: map[string]string{key: ""},
-			want:        OnNode{Altered: true, Present: true},
+			want:        NodeRecord{Altered: true, Present: true},
 		},
 	}
 	for name, tt := range tests {

@@ -22,7 +22,7 @@ import (
 //	lock      held by the container that runs the task, for as long as it lives
 //	started   there when the task has begun
 //	outcome   there when the task has ended
-type turn struct {
+type runLock struct {
 	dir  string
 	lock *os.File
 }
@@ -35,20 +35,20 @@ const (
 	turnPoll = 50 * time.Millisecond
 )
 
-// takeTurn waits until no other container of the pod runs the task. The outcome is not nil when the
+// acquireRunLock waits until no other container of the pod runs the task. The outcome is not nil when the
 // task is not to be run here. Without a run directory every container runs it.
-func takeTurn(dir string, signals <-chan os.Signal, deadline <-chan time.Time) (*turn, *outcome.Outcome, error) {
+func acquireRunLock(dir string, signals <-chan os.Signal, deadline <-chan time.Time) (*runLock, *outcome.Outcome, error) {
 	if dir == "" {
-		return &turn{}, nil, nil
+		return &runLock{}, nil, nil
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		return &turn{}, nil, nil
+		return &runLock{}, nil, nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the run directory: %w", err)
 	}
-	t := &turn{dir: dir, lock: lock}
+	t := &runLock{dir: dir, lock: lock}
 	ended, err := t.waitForLock(signals, deadline)
 	if err != nil || ended != nil {
 		return t, ended, err
@@ -57,7 +57,7 @@ func takeTurn(dir string, signals <-chan os.Signal, deadline <-chan time.Time) (
 	return t, ended, err
 }
 
-func (t *turn) waitForLock(signals <-chan os.Signal, deadline <-chan time.Time) (*outcome.Outcome, error) {
+func (t *runLock) waitForLock(signals <-chan os.Signal, deadline <-chan time.Time) (*outcome.Outcome, error) {
 	poll := time.NewTicker(turnPoll)
 	defer poll.Stop()
 	for {
@@ -82,7 +82,7 @@ func (t *turn) waitForLock(signals <-chan os.Signal, deadline <-chan time.Time) 
 }
 
 // begin notes that the task begins, unless it has begun before.
-func (t *turn) begin() (*outcome.Outcome, error) {
+func (t *runLock) begin() (*outcome.Outcome, error) {
 	content, err := os.ReadFile(filepath.Join(t.dir, outcomeName))
 	if err == nil {
 		if o, ok := outcome.Decode(string(content)); ok {
@@ -102,11 +102,11 @@ func (t *turn) begin() (*outcome.Outcome, error) {
 }
 
 func interruptedEarlier(message string) *outcome.Outcome {
-	return &outcome.Outcome{ExitCode: 128 + int(syscall.SIGTERM), Reason: outcome.ReasonInterrupted, Message: message}
+	return &outcome.Outcome{ExitCode: 128 + int(syscall.SIGTERM), Reason: outcome.ReasonDisrupted, Message: message}
 }
 
 // end remembers the outcome for a container that may come after this one.
-func (t *turn) end(o outcome.Outcome) error {
+func (t *runLock) end(o outcome.Outcome) error {
 	if t.dir == "" {
 		return nil
 	}

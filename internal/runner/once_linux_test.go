@@ -47,7 +47,7 @@ func TestATaskWhoseContainerWasKilledIsInterruptedNotRunAgain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := startRunner(t, 0, testLimits(), environ...).wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonInterrupted {
+	if got := startRunner(t, 0, testLimits(), environ...).wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonDisrupted {
 		t.Errorf("the second container ended with %d and %+v", got.code, got.outcome)
 	}
 	wantRuns(t, dir, "run\n")
@@ -66,7 +66,7 @@ func TestASecondContainerWaitsNoLongerThanItsTimeLimitOrItsSignal(t *testing.T) 
 	stopped := startRunner(t, 0, testLimits(), environ...)
 	stopped.waitForOpen(filepath.Join(dir, lockName)) // it listens to signals by then
 	stopped.signal(unix.SIGTERM)
-	if got := stopped.wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonInterrupted {
+	if got := stopped.wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonDisrupted {
 		t.Errorf("the stopped container ended with %d and %+v", got.code, got.outcome)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {

@@ -72,7 +72,7 @@ func (t *hostThread) restart() (err error) {
 }
 
 // rebootedAlready returns the outcome when there is nothing to do: no second container, or pod, for
-// one reboot may cause another. It comes before takeTurn, which would call it interrupted.
+// one reboot may cause another. It comes before acquireRunLock, which would call it interrupted.
 func (a *attempt) rebootedAlready() (*outcome.Outcome, error) {
 	if a.Reboot != RebootNow {
 		return nil, nil
@@ -225,7 +225,7 @@ func (a *attempt) stillUp() ending {
 	switch {
 	case a.supervisor.interrupted != 0: // a kubelet that ends its pods because the node goes down does that
 		a.note("the runner received %s before the node went down", signalName(a.supervisor.interrupted))
-		return ending{128 + int(a.supervisor.interrupted), outcome.ReasonInterrupted}
+		return ending{128 + int(a.supervisor.interrupted), outcome.ReasonDisrupted}
 	case a.supervisor.timedOut:
 		a.note("the node did not go down within %v", a.Timeout)
 	default:

@@ -140,12 +140,12 @@ func TestReboot(t *testing.T) {
 		"without a time limit the next way comes after a while, and the last wait is over when it is killed": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || { ` + stopped + "; }"}, restart: true,
 			wantCalls: "systemctl reboot\nsystemctl reboot --force\n",
-			wantCode:  143, wantReason: outcome.ReasonInterrupted, wantSaid: "the runner received SIGTERM before the node went down",
+			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "the runner received SIGTERM before the node went down",
 		},
 		"a request that is refused is made again, and a runner that is stopped makes no other": {
 			programs: map[string]string{"systemd": "", "systemctl": `read first < $0.refused || { echo yes > $0.refused; echo a lock is held >&2; exit 1; }; ` + stopped}, timeout: "20",
 			wantCalls: "systemctl reboot\nsystemctl reboot\n",
-			wantCode:  143, wantReason: outcome.ReasonInterrupted, wantSaid: "a lock is held\neverynode-runner: systemctl reboot: it ended with exit code 1\n",
+			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "a lock is held\neverynode-runner: systemctl reboot: it ended with exit code 1\n",
 		},
 		"a request that is refused by force is not made again": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || exit 1`}, restart: true, timeout: "3",
@@ -159,7 +159,7 @@ func TestReboot(t *testing.T) {
 		},
 		"a systemctl that is killed is one that refused": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" = --force ] || kill -SEGV $$; ` + stopped}, timeout: "3",
-			wantCode: 143, wantReason: outcome.ReasonInterrupted, wantSaid: "systemctl reboot: it was killed by SIGSEGV\n",
+			wantCode: 143, wantReason: outcome.ReasonDisrupted, wantSaid: "systemctl reboot: it was killed by SIGSEGV\n",
 		},
 		"a node of systemd without systemctl": {
 			programs: map[string]string{"systemd": ""}, wantCalls: "reboot(2)\n",
@@ -183,7 +183,7 @@ func TestReboot(t *testing.T) {
 		},
 		"systemctl is told to leave no kernel running": {
 			programs: map[string]string{"systemd": "", "systemctl": `echo "skip=$SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT $EVERYNODE_REBOOT$EVERYNODE_BOOT_ID"; ` + stopped}, wantCalls: "systemctl reboot\n",
-			wantCode: 143, wantReason: outcome.ReasonInterrupted, wantSaid: "skip=1 \n",
+			wantCode: 143, wantReason: outcome.ReasonDisrupted, wantSaid: "skip=1 \n",
 		},
 	}
 	for name, tt := range tests {
@@ -267,7 +267,7 @@ func TestASecondContainerOfThePodRebootsNothing(t *testing.T) {
 	first.stdout.waitFor(t, "accepted")
 	first.signal(unix.SIGKILL)
 	_ = first.cmd.Wait() // killed: the error says so
-	if got := startRunner(t, 0, testLimits(), environ...).wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonInterrupted {
+	if got := startRunner(t, 0, testLimits(), environ...).wait(); got.code != 143 || got.outcome.Reason != outcome.ReasonDisrupted {
 		t.Errorf("in the same boot it ended with %d and %+v", got.code, got.outcome)
 	}
 	node.write(t, "boot_id", otherBoot+"\n")

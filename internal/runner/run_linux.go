@@ -70,7 +70,7 @@ func Run(o Options) (exitCode int) {
 	} else if rebooted != nil {
 		return report(log, o.Stderr, *rebooted, nil)
 	}
-	turn, before, err := takeTurn(o.RunDir, signals, a.supervisor.deadline)
+	turn, before, err := acquireRunLock(o.RunDir, signals, a.supervisor.deadline)
 	if err != nil {
 		return report(log, o.Stderr, failed(outcome.Outcome{}, err), nil)
 	}

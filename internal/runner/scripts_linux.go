@@ -112,5 +112,5 @@ func (a *attempt) stopped(p phase, code int, when string) ending {
 		code = 128 + int(a.supervisor.interrupted)
 	}
 	a.note("the runner received %s "+when, signalName(a.supervisor.interrupted), p.name)
-	return ending{code, outcome.ReasonInterrupted}
+	return ending{code, outcome.ReasonDisrupted}
 }

@@ -22,8 +22,8 @@ func TestSignalsArePassedOn(t *testing.T) {
 		r.stdout.waitFor(t, "got "+name)
 	}
 	r.signal(unix.SIGTERM)
-	if got := r.wait(); got.code != 7 || got.outcome.Reason != outcome.ReasonInterrupted {
-		t.Errorf("ended with %d %q, want 7 and %s", got.code, got.outcome.Reason, outcome.ReasonInterrupted)
+	if got := r.wait(); got.code != 7 || got.outcome.Reason != outcome.ReasonDisrupted {
+		t.Errorf("ended with %d %q, want 7 and %s", got.code, got.outcome.Reason, outcome.ReasonDisrupted)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestInterrupted(t *testing.T) {
 			r.stdout.waitFor(t, "ready")
 			r.signal(tt.signal)
 			got := r.wait()
-			if got.code != tt.wantCode || got.outcome.Reason != outcome.ReasonInterrupted || !strings.Contains(got.outcome.Message, tt.wantSaid) {
+			if got.code != tt.wantCode || got.outcome.Reason != outcome.ReasonDisrupted || !strings.Contains(got.outcome.Message, tt.wantSaid) {
 				t.Errorf("ended with %d %q, message %q; want %d", got.code, got.outcome.Reason, got.outcome.Message, tt.wantCode)
 			}
 			if strings.Contains(got.stdout, "the check ran") {
@@ -138,7 +138,7 @@ func TestASignalBeforeTheStartPreventsIt(t *testing.T) {
 	signals <- unix.SIGTERM
 	a := &attempt{supervisor: supervisor{signals: signals}}
 	got, err := a.runScript(taskPhase, Script{}, stdio{})
-	if err != nil || got != (ending{143, outcome.ReasonInterrupted}) {
+	if err != nil || got != (ending{143, outcome.ReasonDisrupted}) {
 		t.Errorf("ended with %+v, %v", got, err)
 	}
 }

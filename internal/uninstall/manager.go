@@ -40,7 +40,7 @@ type Departure struct {
 
 // Run holds the manager's rights while it leads, until ctx ends.
 func (d *Departure) Run(ctx context.Context) error {
-	if err := Hold(ctx, d.Client); err != nil {
+	if err := ProtectRights(ctx, d.Client); err != nil {
 		d.Log.Warn("what gives the manager its rights is not protected from deletion", "error", err)
 	}
 	for seen := 0; ctx.Err() == nil; d.wait(ctx, watchEvery) {
@@ -52,7 +52,7 @@ func (d *Departure) Run(ctx context.Context) error {
 			continue
 		}
 		d.Log.Warn("what gives the manager its rights is being deleted, and its CRDs are not")
-		if err := Release(ctx, d.Client, d.wait); err != nil {
+		if err := UnprotectRights(ctx, d.Client, d.wait); err != nil {
 			d.Log.Error("releasing what gives the manager its rights", "error", err)
 		}
 		seen = 0
@@ -102,7 +102,7 @@ func (d *Departure) Finish(ctx context.Context) {
 	case err != nil, stage == CleaningUp:
 		d.Log.Error("not all NodeJobs and NodeGuards are cleaned up: run kubectl everynode uninstall", "error", err)
 	}
-	if err := Release(ctx, d.Client, d.wait); err != nil {
+	if err := UnprotectRights(ctx, d.Client, d.wait); err != nil {
 		d.Log.Error("releasing what gives the manager its rights: run kubectl everynode uninstall", "error", err)
 	}
 }

@@ -27,7 +27,7 @@ type Scope struct {
 func NodeChange(node *corev1.Node, scope Scope) *record.Change {
 	view := observe.Node(node)
 	change := &record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
-	if stray := plan.Stray(&view, nil); stray != nil {
+	if stray := plan.Orphaned(&view, nil); stray != nil {
 		change = stray
 	}
 	scope.openGates(node, change)

@@ -275,7 +275,7 @@ func setEnd(pod *corev1.Pod, code int32, message string) {
 	}}
 }
 
-func (w *world) recordOn(job, node string) record.OnNode {
+func (w *world) recordOn(job, node string) record.NodeRecord {
 	w.t.Helper()
 	var live corev1.Node
 	must(w.t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))

@@ -87,7 +87,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	config.Wrap(used.through)
 	asManager, err := client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
 	must(t, err)
-	f.eventually("the manager has its rights", func() error { return uninstall.Hold(ctx, asManager) })
+	f.eventually("the manager has its rights", func() error { return uninstall.ProtectRights(ctx, asManager) })
 	stage := func(want uninstall.Stage) {
 		t.Helper()
 		if got, err := uninstall.StageOf(ctx, asManager); err != nil || got != want {
@@ -110,7 +110,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, uninstall.Release(ctx, asManager, func(context.Context, time.Duration) {}))
+	must(t, uninstall.UnprotectRights(ctx, asManager, func(context.Context, time.Duration) {}))
 	for _, o := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
 		must(t, f.admin.Get(ctx, client.ObjectKey{Name: uninstall.Manager}, o))
 		// The garbage collector, which is not there, ends them when the ServiceAccount is gone.

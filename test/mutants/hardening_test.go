@@ -6,7 +6,7 @@ import "maps"
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a node that has joined and carries workloads takes no slot": {
-		"advance.go", "&& !doneBefore && s.withoutWorkloads(node)", "&& !doneBefore",
+		"rollout_steps.go", "&& !doneBefore && s.withoutWorkloads(node)", "&& !doneBefore",
 	},
 	"a gate that was closed late counts as closed from the beginning": {
 		"gate.go", "return s.gate.holds(&t) && t.TimeAdded == nil })", "return s.gate.holds(&t) })",
@@ -15,13 +15,13 @@ var hardening = map[string]mutant{
 		"maintenance.go", "	case other != \"\":\n", "	case false:\n",
 	},
 	"a cordoned control plane node is no reason to wait": {
-		"maintenance.go", "w.leaving || s.cordonedElse(w.node) ||", "w.leaving ||",
+		"maintenance.go", "w.terminating || s.cordonedElse(w.node) ||", "w.terminating ||",
 	},
 	"nodes that only run etcd are not of the control plane": {
 		"steps.go", "return runsControlPlane || runsEtcd", "return runsControlPlane || runsEtcd && false",
 	},
 	"scripts run on every operating system": {
-		"facts.go", "task.FitsOS(s.self.OS, node.Labels) &&", "(task.FitsOS(s.self.OS, node.Labels) || true) &&",
+		"select.go", "task.FitsOS(s.self.OS, node.Labels) &&", "(task.FitsOS(s.self.OS, node.Labels) || true) &&",
 	},
 	"a backoff counts from the node's clock": {
 		"rerun.go", "return rec.Attempts, s.after(rec.EndedAt(), rec.Attempts)", "return rec.Attempts, s.after(rec.FinishedAt, rec.Attempts)",
@@ -48,7 +48,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "	rec := node.On.Record\n	if rec == nil || rec.Revision != pod.Revision", "	rec := node.On.Record\n	if rec == nil {\n		return pod.Attempt - 1\n	}\n	if rec.Revision != pod.Revision",
 	},
 	"a node that runs again is not done for its step": {
-		"advance.go", "return nodes[i].State == Done || s.work[i].repeats", "return nodes[i].State == Done",
+		"rollout_steps.go", "return nodes[i].State == Done || s.work[i].rerun", "return nodes[i].State == Done",
 	},
 	"nodes that run again do not take turns": {
 		"rollout.go", "	return rec.EndedAt()\n", "	return tried\n",
@@ -57,7 +57,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "s.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
-		"advance.go", "corev1.ConditionTrue && !s.joinedInSoak(i) {", "corev1.ConditionTrue {",
+		"rollout_steps.go", "corev1.ConditionTrue && !s.joinedInSoak(i) {", "corev1.ConditionTrue {",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(rec.Reboot.BootID, node.BootID)):", "):",
@@ -78,13 +78,13 @@ var hardening = map[string]mutant{
 		"rollout.go", "		return tried\n", "		return time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
-		"survey.go", "	if s.overdue(s.deadline(pod), p) {", "	if false && s.overdue(s.deadline(pod), p) {",
+		"planner.go", "	if s.overdue(s.deadline(pod), p) {", "	if false && s.overdue(s.deadline(pod), p) {",
 	},
 	"what a node writes itself holds the deletion for ever": {
-		"leave.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
+		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
 	},
 	"a deletion does not say that a node refuses its writes": {
-		"leave.go", "	case len(s.troubled) > 0:\n		text", "	case false:\n		text",
+		"deletion.go", "	case len(s.troubled) > 0:\n		text", "	case false:\n		text",
 	},
 }
 

@@ -42,7 +42,7 @@ func ran(node *plan.Node, change func(*record.Record)) {
 	r := record.Record{Revision: revision, Outcome: record.Succeeded, Attempts: 1, StartedAt: before(10 * time.Minute), FinishedAt: before(9 * time.Minute),
 		ExitCode: new(int32(0)), MachineID: node.MachineID, BootID: node.BootID, PodUID: types.UID("pod-" + node.Name)}
 	change(&r)
-	node.On = record.OnNode{Record: &r, Present: true}
+	node.On = record.NodeRecord{Record: &r, Present: true}
 	if r.Outcome == record.Succeeded {
 		node.On.Label = revision
 	}
@@ -91,7 +91,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 			})
 			n.Labels["example.com/kernel"], n.Published = "6.1", record.Published{Labels: map[string]string{"example.com/kernel": key}}
 		})},
-		"done-by-its-label": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.On = record.OnNode{Label: revision, Present: true} })},
+		"done-by-its-label": {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Present: true} })},
 		"not-selected": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "db"}}
 		}), Nodes: nodesOf(3, plain)},

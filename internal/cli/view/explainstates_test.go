@@ -91,13 +91,13 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 }
 
 func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
-	refused := plan.Trouble{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod node-setup/x is not the NodeJob's. Delete it", Since: before(time.Minute), RetryAt: now.Add(15 * time.Second)}
+	refused := plan.NodeProblem{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod node-setup/x is not the NodeJob's. Delete it", Since: before(time.Minute), RetryAt: now.Add(15 * time.Second)}
 	stuck := refused
 	stuck.Since = before(2 * time.Hour)
 	ended := onNode1(false)
 	ended.Phase, ended.Exit = corev1.PodFailed, &plan.Exit{Code: 5, Finished: before(time.Second), Reported: true, Reason: "TaskFailed", Message: "one\ntwo\n"}
 	tests := map[string]struct {
-		trouble        *plan.Trouble
+		trouble        *plan.NodeProblem
 		pods           []plan.Pod
 		sentence, next string
 	}{
@@ -122,7 +122,7 @@ func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
 			in := plan.Input{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps = nil }), Nodes: nodesOf(1, func(int, *plan.Node) {}), Pods: tt.pods}
 			in.Job.Status.Revision = revision
 			if tt.trouble != nil {
-				in.Troubles = map[types.UID]plan.Trouble{"uid-1": *tt.trouble}
+				in.NodeProblems = map[types.UID]plan.NodeProblem{"uid-1": *tt.trouble}
 			}
 			e := explained(in)
 			if diff := cmp.Diff([]string{tt.sentence, tt.next}, []string{e.Sentence(), e.Next()}); diff != "" {
@@ -134,7 +134,7 @@ func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
 
 func TestAnAlteredRecordIsNamed(t *testing.T) {
 	in := plan.Input{Job: job(disrupts), Revision: revision, Now: now, Nodes: nodesOf(1, func(_ int, n *plan.Node) {
-		n.On = record.OnNode{Label: revision, Altered: true, Present: true}
+		n.On = record.NodeRecord{Label: revision, Altered: true, Present: true}
 	})}
 	e := Explain{Job: in.Job, Node: &in.Nodes[0], State: plan.Next(in).Nodes[0], Now: now, Step: "all"}
 	drawn(t, "explain-an-altered-record", func(width int) []text.Line {
@@ -179,14 +179,14 @@ func TestSentencesAboutANode(t *testing.T) {
 		},
 		"a record that something else has written": {
 			nil, func(n *plan.Node) {
-				n.On = record.OnNode{Altered: true, Present: true}
+				n.On = record.NodeRecord{Altered: true, Present: true}
 				n.Ready = corev1.ConditionUnknown
 			},
 			"node-setup/somaxconn has no valid record on node-1, since the one there was changed by something other than the manager and is ignored: nothing is heard from the node (Ready=Unknown).",
 			"it runs automatically when the node reports again. To see why it does not: kubectl describe node node-1",
 		},
 		"a label beside a record that something else has written": {
-			nil, func(n *plan.Node) { n.On = record.OnNode{Label: revision, Altered: true, Present: true} },
+			nil, func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
 			"node-setup/somaxconn is done on node-1 by its label alone: the record there was changed by something other than the manager, and is ignored.",
 			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
 		},

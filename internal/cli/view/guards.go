@@ -33,12 +33,12 @@ func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string 
 	name := g.Namespace + "/" + g.Name
 	for k := range g.Status.Held {
 		if held := &g.Status.Held[k]; held.Node == node {
-			sentences = append(sentences, guard.Sentence(name, held)+askedFor(held, now)+".")
+			sentences = append(sentences, guard.Sentence(name, held)+requestedFor(held, now)+".")
 		}
 	}
 	for k := range g.Status.Released {
-		if going := &g.Status.Released[k]; going.Node == node {
-			sentences = append(sentences, letGo(name, going, now))
+		if released := &g.Status.Released[k]; released.Node == node {
+			sentences = append(sentences, releasedSentence(name, released, now))
 		}
 	}
 	return sentences
@@ -56,7 +56,7 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 	return ""
 }
 
-func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
+func requestedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	since := ""
 	if !h.RequestedAt.IsZero() {
 		since = "; it asked " + ago(now, h.RequestedAt.Time) + " ago"
@@ -71,7 +71,7 @@ func askedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	return since
 }
 
-func letGo(name string, g *v1alpha1.ReleasedNode, now time.Time) string {
+func releasedSentence(name string, g *v1alpha1.ReleasedNode, now time.Time) string {
 	sentence := fmt.Sprintf("NodeGuard %s has let node %s go %s ago (%s)", name, g.Node, ago(now, g.Since.Time), g.Reason)
 	if g.Message != "" {
 		sentence += ": " + g.Message

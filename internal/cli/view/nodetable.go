@@ -14,7 +14,7 @@ import (
 type NodeRow struct {
 	State plan.NodeState
 	Step  string
-	On    record.OnNode
+	On    record.NodeRecord
 }
 
 // NodeTable draws the nodes that a NodeJob is for, those that need help first. A record of an earlier revision says

@@ -14,11 +14,11 @@ type PlanData struct {
 	Notes []string `json:"notes,omitempty"`
 	// Stalled is why nothing would run; nil when nothing stands in the way.
 	Stalled *StalledData `json:"stalled,omitempty"`
-	// AtOnce is on how many nodes it would run at once.
-	AtOnce int         `json:"atOnce"`
-	Steps  []StepData  `json:"steps"`
-	Nodes  []NodeData  `json:"nodes"`
-	Drains []DrainData `json:"drains,omitempty"`
+	// MaxConcurrent is on how many nodes it would run at once.
+	MaxConcurrent int         `json:"atOnce"`
+	Steps         []StepData  `json:"steps"`
+	Nodes         []NodeData  `json:"nodes"`
+	Drains        []DrainData `json:"drains,omitempty"`
 }
 
 // StalledData is what keeps a NodeJob from running anywhere.
@@ -62,7 +62,7 @@ type BlockedData struct {
 func (p Plan) Data() PlanData {
 	d := PlanData{
 		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, Was: p.Was, Notes: p.Notes,
-		AtOnce: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
+		MaxConcurrent: max(p.Plan.Slots, 1), Steps: make([]StepData, 0, len(p.Plan.Steps)), Nodes: make([]NodeData, 0, len(p.Plan.Nodes)),
 	}
 	if stalled := p.stalled(); stalled != nil {
 		d.Stalled = &StalledData{stalled.Reason, stalled.Message}

@@ -25,8 +25,8 @@ const (
 	RunUnreachable
 	// RunDeleted : the Node is gone.
 	RunDeleted
-	// RunLeftOut : it did not come to run there.
-	RunLeftOut
+	// RunNotRun : it did not come to run there.
+	RunNotRun
 )
 
 // Final is true for a state that does not change any more.
@@ -76,7 +76,7 @@ var runStates = []struct {
 	{RunFailed, "failed", text.Bad, '!'},
 	{RunUnreachable, "unreachable", text.Bad, '?'},
 	{RunDeleted, "deleted", text.Warn, '-'},
-	{RunLeftOut, "not run", text.Warn, '-'},
+	{RunNotRun, "not run", text.Warn, '-'},
 	{RunRunning, "running", text.Active, '>'},
 	{RunWaiting, "waiting", text.Dim, '.'},
 }

@@ -60,7 +60,7 @@ func TestRunAsPeopleSeeIt(t *testing.T) {
 		runNode("node-2", RunFailed, failedWith(3, "TaskFailed", "no disk at \x1b[2J/dev/sdz")),
 		runNode("node-3", RunFailed, failedWith(-1, "DeadlineExceeded", "")),
 		runNode("node-4", RunUnreachable, failedWith(-1, "", "nothing is heard from it")),
-		runNode("node-5", RunLeftOut, failedWith(-1, "", "the run was stopped before its turn")),
+		runNode("node-5", RunNotRun, failedWith(-1, "", "the run was stopped before its turn")),
 		runNode("node-6", RunDeleted),
 	}
 	tests := map[string]Run{

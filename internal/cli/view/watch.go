@@ -21,7 +21,7 @@ func (s Status) Summary() text.Line {
 // Stamp begins a line with when it was printed.
 func Stamp(now time.Time) text.Line { return text.Toned(text.Dim, now.UTC().Format("15:04:05Z  ")) }
 
-// Away says that nothing is seen now, below a view that may be old.
-func Away(now, since time.Time, why string) text.Line {
+// Disconnected says that nothing is seen now, below a view that may be old.
+func Disconnected(now, since time.Time, why string) text.Line {
 	return text.Toned(text.Bad, fmt.Sprintf("The API server has not answered for %s; this is what was seen last: ", ago(now, since))).With(why)
 }

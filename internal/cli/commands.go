@@ -1,0 +1,11 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// mutatingCommands change something.
+func mutatingCommands(f *Factory) []*cobra.Command {
+	return []*cobra.Command{
+		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
+	}
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// What retry and rerun write on a node must lead the manager to run the task there. It reads label and record together
+// (internal/plan, standing), and by the labels on record it knows a node that nothing else selects any more.
+
+// nodeMetadata is what a node carries that a verb decides by.
+type nodeMetadata struct {
+	record.NodeRecord
+	labels map[string]string
+}
+
+// nodeActions decides what is to be written on the nodes of a NodeJob.
+type nodeActions struct {
+	job *v1alpha1.NodeJob
+	key string
+}
+
+func newNodeActions(job *v1alpha1.NodeJob) nodeActions {
+	return nodeActions{job, v1alpha1.RecordKey(job.Namespace, job.Name)}
+}
+
+// revision is what nodes are to be done with; "" while no manager has looked at the spec as it is.
+func (a nodeActions) revision() string {
+	if a.job.Status.ObservedGeneration != a.job.Generation {
+		return ""
+	}
+	return a.job.Status.Revision
+}
+
+// counts is true for a label by which a node is done. While the revision is not known, any may be.
+func (a nodeActions) counts(label string) bool {
+	onChange := a.job.Spec.Rerun.OnChange
+	return label != "" && (a.revision() == "" || label == a.revision() || (onChange != nil && !*onChange))
+}
+
+// isOld is true for a record that says nothing of the revision.
+func (a nodeActions) isOld(rec *record.Record) bool {
+	return rec == nil || (a.revision() != "" && rec.Revision != a.revision())
+}
+
+// isDone is true where nothing is to run. A further run that was disrupted goes on: the label is that of the run before.
+func (a nodeActions) isDone(on nodeMetadata) bool {
+	rec := on.Record
+	goesOn := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
+	return a.counts(on.Label) && !goesOn
+}
+
+// retry decides about a node on which it is to be tried again.
+func (a nodeActions) retry(on nodeMetadata) nodeChange {
+	rec := on.Record
+	switch {
+	case on.Altered && on.Label == "":
+		return nodeChange{nothing: "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"}
+	case rec == nil && on.Label == "":
+		return nodeChange{nothing: "no attempt has ended there"}
+	case a.isDone(on):
+		return nodeChange{nothing: "it is done there; rerun runs it again"}
+	case a.isOld(rec):
+		return nodeChange{nothing: "it has not run there with the revision " + a.revision() + " yet, and does so when its turn comes"}
+	case rec.Outcome != record.Failed && rec.Outcome != record.Disrupted:
+		return nodeChange{nothing: "it has not failed there: the record says " + string(rec.Outcome)}
+	}
+	return a.forget(on, "is tried again from the beginning: ")
+}
+
+// rerun decides about a node on which it is to run again.
+func (a nodeActions) rerun(on nodeMetadata) nodeChange {
+	rec := on.Record
+	switch {
+	case !a.isDone(on) && !a.isOld(rec) && rec.Outcome == record.Failed:
+		return nodeChange{nothing: "it has failed there; retry tries it again"}
+	case !a.isDone(on):
+		return nodeChange{nothing: "it is not done there, and runs anyway when its turn comes"}
+	case a.isOld(rec) || rec.Outcome == record.Succeeded:
+		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " removed"}
+	case rec.Outcome == record.Rebooting:
+		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
+	}
+	return a.forget(on, "runs again: ") // somebody has skipped it after a failure, which would count once more
+}
+
+// forget removes the record with its seal, and the label too where the node would be done by it. Labels that a success has taken off
+// come back: without the record nobody knows of them, and the node may be selected by one.
+func (a nodeActions) forget(on nodeMetadata, did string) nodeChange {
+	c := nodeChange{annotations: map[string]*string{a.key: nil}, labels: map[string]*string{record.SealKey(a.key): nil}}
+	said := []string{"annotation " + a.key + " removed with its seal"}
+	set := func(key string, value *string, what string) {
+		c.labels[key], said = value, append(said, what)
+	}
+	if a.counts(on.Label) {
+		set(a.key, nil, "label "+a.key+" removed")
+	}
+	for _, key := range a.job.Spec.RemoveLabels {
+		value, was := on.Record.RemovedLabels[key]
+		if _, is := on.labels[key]; was && !is {
+			set(key, &value, "label "+key+"="+value+" put back")
+		}
+	}
+	c.did = did + strings.Join(said, ", ")
+	return c
+}

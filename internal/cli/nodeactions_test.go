@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
+)
+
+const (
+	againKey  = "ns.everynode.dev/j"
+	asksLabel = "example.com/setup"
+)
+
+var againNow = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
+
+// againJob is for nodes with a label that a success takes off.
+func againJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", Generation: 2},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{asksLabel: "wanted"}},
+			RemoveLabels: []string{asksLabel},
+			Retry:        v1alpha1.RetrySpec{Limit: new(int32(0))},
+		},
+		Status: v1alpha1.NodeJobStatus{ObservedGeneration: 2, Revision: "new"},
+	}
+	if change != nil {
+		change(job)
+	}
+	return job
+}
+
+// starts is true when the manager, which sees these labels and annotations, starts the task on the node.
+func starts(job *v1alpha1.NodeJob, labels, annotations map[string]string) bool {
+	node := plan.Node{
+		Name: "n", UID: "u", Ready: corev1.ConditionTrue, BootID: "b", MachineID: "m", Labels: labels, Annotations: annotations,
+		On: record.Read(labels, annotations, againKey),
+	}
+	p := plan.Next(plan.Input{Job: job, Revision: job.Status.Revision, Nodes: []plan.Node{node}, Now: againNow})
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Start); return ok })
+}
+
+// patched is what is left of labels or annotations.
+func patched(before map[string]string, change map[string]*string) map[string]string {
+	after := maps.Clone(before)
+	for key, value := range change {
+		if delete(after, key); value != nil {
+			after[key] = *value
+		}
+	}
+	return after
+}
+
+// TestRetryAndRerunLeadToARun asks the planner what it makes of the node before and after the verb.
+func TestRetryAndRerunLeadToARun(t *testing.T) {
+	removed := map[string]string{asksLabel: "wanted"}
+	failed := record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: againNow, PodUID: "p", RemovedLabels: removed}
+	of := func(r record.Record, change func(*record.Record)) *record.Record { change(&r); return &r }
+	succeeded := of(failed, func(r *record.Record) { r.Outcome = record.Succeeded })
+	disruptedAgain := of(failed, func(r *record.Record) { r.Outcome, r.Rerun, r.Attempts, r.Disruptions = record.Disrupted, true, 0, 9 })
+	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
+	notLooked := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
+	const (
+		off       = "annotation " + againKey + " removed with its seal"
+		labelOff  = "label " + againKey + " removed"
+		putBack   = "label " + asksLabel + "=wanted put back"
+		retried   = "is tried again from the beginning: "
+		runsAgain = "runs again: "
+	)
+	tests := map[string]struct {
+		job   func(*v1alpha1.NodeJob)
+		rec   *record.Record
+		label string
+		asks  bool // the label that asks for the task is on the node
+		retry string
+		rerun string
+		idle  bool // nothing runs unless somebody asks
+	}{
+		"one that failed after a success took the label off": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
+		"one that failed, with the label that asks for it":   {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; retry tries it again"},
+		"one that failed, with the label of what ran before": {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
+		"one whose further run is disrupted all the time":    {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs anyway when its turn comes"},
+		"one that failed and was skipped":                    {rec: &failed, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
+		"one that is done":                                   {rec: succeeded, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
+		"one that was skipped without a run":                 {label: "new", asks: true, idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
+		"one that keeps what an earlier revision did":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
+		"one that is done with an earlier revision":          {label: "old", asks: true, retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
+		"one on which an earlier revision failed":            {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
+		"one on which it has not run":                        {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs anyway when its turn comes"},
+		"one that failed, and nobody knows the revision":     {job: notLooked, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := againJob(tt.job)
+			labels, annotations := map[string]string{"other": "stays"}, map[string]string{"other": "stays"}
+			on := record.NodeRecord{Label: tt.label, Record: tt.rec, Present: tt.label != "" || tt.rec != nil}
+			if tt.label != "" {
+				labels[againKey] = tt.label
+			}
+			if tt.asks {
+				labels[asksLabel] = "wanted"
+			}
+			if tt.rec != nil {
+				encoded := record.Encode(*tt.rec)
+				annotations[againKey], labels[record.SealKey(againKey)] = encoded, record.Seal(encoded)
+			}
+			if got := starts(job, labels, annotations); got == tt.idle {
+				t.Errorf("before the verb it is started: %v", got)
+			}
+			for verb, decided := range map[string]struct {
+				c    nodeChange
+				want string
+			}{"retry": {newNodeActions(job).retry(nodeMetadata{on, labels}), tt.retry}, "rerun": {newNodeActions(job).rerun(nodeMetadata{on, labels}), tt.rerun}} {
+				if diff := cmp.Diff(decided.want, decided.c.did+decided.c.nothing); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", verb, diff)
+				}
+				if decided.c.nothing != "" {
+					continue
+				}
+				after := patched(labels, decided.c.labels)
+				if !starts(job, after, patched(annotations, decided.c.annotations)) || after["other"] != "stays" {
+					t.Errorf("%s does not lead to a run, with labels %v", verb, after)
+				}
+			}
+		})
+	}
+}
+
+// TestARecordThatSomebodyWroteSetsNoOtherLabel : a kubelet may write what a record says was taken off.
+func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
+	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
+	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
+	seal, sealed := c.labels[record.SealKey(againKey)]
+	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[againKey] != nil || len(c.annotations) != 1 {
+		t.Errorf("the change is %+v", c)
+	}
+}
+
+// TestAnAlteredRecordIsNoReasonToRetry : it counts as none, so the node runs the task anyway.
+func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
+	const want = "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"
+	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil})
+	if diff := cmp.Diff(want, c.nothing); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestWhatIsBeingDeletedKeepsItsRecords : what is to be undone is known by them alone.
+func TestWhatIsBeingDeletedKeepsItsRecords(t *testing.T) {
+	job := againJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(againNow)) })
+	if err := stays(job); CodeOf(err) != ExitUsage {
+		t.Errorf("error: %v", err)
+	}
+	if err := stays(againJob(nil)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,242 @@
+package controller
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
+)
+
+// writtenObjects holds what we wrote until the cache shows it.
+//
+// The cache is behind our own writes. Pod names are derived, so a second create is harmless; but a
+// count of running nodes must include those that were just started, and a node whose success was
+// just recorded must not look like one that never ran; and a step that was begun must not be begun again.
+// Nothing here has to outlive the process: a new leader begins from a consistent list
+// (Reconciler.prime).
+type writtenObjects struct {
+	mu    sync.Mutex
+	jobs  loop.WrittenObjects[*v1alpha1.NodeJob]
+	nodes loop.WrittenObjects[*corev1.Node]
+	pods  map[types.UID]*writtenPod
+}
+
+type writtenPod struct {
+	// pod is the newest version that we know; nil when only a deletion is remembered.
+	pod *corev1.Pod
+	// seen is when it was last known to exist, or written to.
+	seen time.Time
+	// finalized is true once nothing of ours keeps the pod in the API.
+	finalized bool
+	// retained is true once we have left the pod there for its logs.
+	retained bool
+	// stopped is when we asked for its deletion.
+	stopped time.Time
+	// waiting is why it did not start, when it was last seen: a pod that has ended no longer says.
+	waiting string
+}
+
+func newWrittenObjects() *writtenObjects {
+	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, nodes: loop.WrittenObjects[*corev1.Node]{}, pods: map[types.UID]*writtenPod{}}
+}
+
+func (m *writtenObjects) rememberNode(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes.Remember(node)
+}
+
+// node returns the newest known version of a cached node.
+func (m *writtenObjects) node(cached *corev1.Node) *corev1.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes.Of(cached)
+}
+
+func (m *writtenObjects) forgetNode(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.nodes, client.ObjectKey{Name: name})
+}
+
+// rememberJob keeps a NodeJob: how far its rollout is, is in its status, which we write.
+func (m *writtenObjects) rememberJob(job *v1alpha1.NodeJob) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs.Remember(job)
+}
+
+// job returns the newest known version of a cached NodeJob.
+func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.jobs.Of(cached)
+}
+
+// knowsJob is true when a NodeJob is remembered, which the cache may not show yet.
+func (m *writtenObjects) knowsJob(name client.ObjectKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.jobs[name]
+	return ok
+}
+
+func (m *writtenObjects) forgetJob(name client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.jobs, name)
+}
+
+func (m *writtenObjects) rememberPod(pod *corev1.Pod, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(pod.UID)
+	known.seen = now
+	if known.pod == nil || loop.Newer(pod, known.pod) {
+		known.pod = pod
+	}
+}
+
+func (m *writtenObjects) rememberStopped(uid types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(uid)
+	known.stopped, known.seen = now, now
+}
+
+func (m *writtenObjects) rememberReleased(uid types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(uid)
+	known.pod, known.finalized, known.seen = nil, true, now
+	if known.stopped.IsZero() {
+		known.stopped = now
+	}
+}
+
+// waiting returns why a pod does not or did not start, given what it says now.
+func (m *writtenObjects) waiting(uid types.UID, says string, now time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if says != "" {
+		known := m.podEntry(uid)
+		known.waiting, known.seen = says, now
+		return says
+	}
+	if known, ok := m.pods[uid]; ok {
+		return known.waiting
+	}
+	return ""
+}
+
+func (m *writtenObjects) podEntry(uid types.UID) *writtenPod {
+	known, ok := m.pods[uid]
+	if !ok {
+		known = &writtenPod{}
+		m.pods[uid] = known
+	}
+	return known
+}
+
+// rememberKept notes that a pod is left there for its logs, since its end is on record.
+func (m *writtenObjects) rememberKept(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.podEntry(uid).retained = true
+}
+
+// wasRetained reports whether we have left a pod there for its logs.
+func (m *writtenObjects) wasRetained(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.pods[uid]
+	return ok && known.retained
+}
+
+// wasFinalized reports whether we have released a pod.
+func (m *writtenObjects) wasFinalized(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.pods[uid]
+	return ok && known.finalized
+}
+
+// forgetPod is called when the cache has seen the pod go, and nothing about it matters any more.
+func (m *writtenObjects) forgetPod(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+}
+
+// seenPod is a pod with what we remember about it.
+type seenPod struct {
+	*corev1.Pod
+	released bool
+	stopped  time.Time
+	// unseen is true when the cache does not show it.
+	unseen bool
+}
+
+// podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the
+// cache should show by now but does not: only the API server can tell whether they are gone.
+func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropOld(now)
+	inCache := make(map[types.UID]bool, len(cached))
+	pods = make([]seenPod, 0, len(cached))
+	for _, pod := range cached {
+		inCache[pod.UID] = true
+		seen := seenPod{Pod: pod}
+		if known, ok := m.pods[pod.UID]; ok {
+			if known.pod != nil && loop.Newer(known.pod, pod) {
+				seen.Pod = known.pod
+			} else {
+				known.pod = nil
+			}
+			seen.released, seen.stopped = known.finalized, known.stopped
+		}
+		pods = append(pods, seen)
+	}
+	for uid, known := range m.pods {
+		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
+			continue
+		}
+		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped, unseen: true})
+		if now.Sub(known.seen) > doubtAfter {
+			doubtful = append(doubtful, known.pod)
+		}
+	}
+	return pods, doubtful
+}
+
+// dropOld drops deletions of long ago, with the lock held.
+func (m *writtenObjects) dropOld(now time.Time) {
+	maps.DeleteFunc(m.pods, func(_ types.UID, known *writtenPod) bool {
+		return known.pod == nil && now.Sub(known.seen) > forgetAfter
+	})
+}
+
+// doubtAfter is how long the cache may take to show a pod that we made. It is far longer than it
+// ever takes, except when the pod came and went while a watch was broken.
+const doubtAfter = 15 * time.Second
+
+// forgetAfter is when nothing of a deletion needs to be remembered any more: the cache has long shown
+// it. Most are forgotten when it shows the end of the pod, but that may come before the answer to the
+// write that we remember.
+const forgetAfter = time.Hour
+
+func ownedBy(pod *corev1.Pod, uid types.UID) bool {
+	for i := range pod.OwnerReferences {
+		if pod.OwnerReferences[i].UID == uid {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,276 @@
+package guard
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+const (
+	// ContainerName is the container of the built-in companion, and of a check.
+	ContainerName = "guard"
+
+	// safeToEvict has cluster-autoscaler evict a pod whose controller it does not know, within its budget.
+	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "everynode"
+)
+
+// Template is the companion as it should be: the user's, with the target's tolerations and priority class where it has
+// none, or the built-in one.
+func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) corev1.PodTemplateSpec {
+	t := corev1.PodTemplateSpec{Spec: builtIn(opts)}
+	if g.Spec.Template != nil {
+		t = *g.Spec.Template.DeepCopy()
+	}
+	if target != nil && t.Spec.Tolerations == nil {
+		t.Spec.Tolerations = withoutPlacement(target.Tolerations)
+	}
+	if target != nil && t.Spec.PriorityClassName == "" {
+		t.Spec.PriorityClassName = target.PriorityClassName
+	}
+	t.Spec.Tolerations = task.Tolerations(t.Spec.Tolerations)
+	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	task.WithoutToken(&t.Spec)
+	t.Annotations = maps.Clone(t.Annotations)
+	if t.Annotations == nil {
+		t.Annotations = map[string]string{}
+	}
+	if _, said := t.Annotations[safeToEvict]; !said {
+		t.Annotations[safeToEvict] = "true"
+	}
+	return t
+}
+
+// withoutPlacement are the tolerations that keep a running pod on its node. Those for the scheduler mean nothing to a pod that is bound to its
+// node, and one that tolerates the taint by which Karpenter says that a node goes is not waited for.
+func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
+	kept := make([]corev1.Toleration, 0, len(tolerations))
+	for _, t := range tolerations {
+		switch t.Effect {
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule:
+			continue
+		case "":
+			t.Effect = corev1.TaintEffectNoExecute
+		case corev1.TaintEffectNoExecute:
+		}
+		kept = append(kept, t)
+	}
+	return kept
+}
+
+// builtIn holds, and ends at SIGTERM. It passes the strictest Pod Security.
+func builtIn(opts task.Options) corev1.PodSpec {
+	yes, no, user, grace := true, false, int64(65532), int64(5)
+	return corev1.PodSpec{
+		AutomountServiceAccountToken:  &no,
+		EnableServiceLinks:            &no,
+		TerminationGracePeriodSeconds: &grace,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user,
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: ContainerName, Image: opts.RunnerImage, Args: []string{"--wait"}, ImagePullPolicy: corev1.PullIfNotPresent,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+	}
+}
+
+// Revision is a short hash of the companion as it should be.
+func Revision(t *corev1.PodTemplateSpec) string {
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a companion: %v", err)) // only API types, which came from JSON
+	}
+	return task.ShortHash(string(b))
+}
+
+// BudgetName is the only name that the budget of a node can have, so there are never two.
+func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
+
+// PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) keeps kubelets from
+// guessing it. nth is how many names before it are taken by pods of other owners.
+func PodName(guard, salt, role, node string, nth int) string {
+	name := prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth))
+	if role == v1alpha1.GuardRoleCheck {
+		name += "-check"
+	}
+	return name
+}
+
+func prefix(guard string) string {
+	if len(guard) > 46 {
+		guard = strings.TrimRight(guard[:35], "-.") + "-" + task.ShortHash(guard) // others may begin alike
+	}
+	return guard + "-"
+}
+
+// NodeID stands for a node in labels, whose values may be shorter than names of nodes.
+func NodeID(node string) string { return task.ShortHash(node) }
+
+// MatchLabels are by what a budget selects its companion.
+func MatchLabels(guard, node string) map[string]string {
+	return map[string]string{v1alpha1.NodeGuardLabel: guard, v1alpha1.GuardedNodeLabel: NodeID(node), v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
+}
+
+// Companion is the pod beside the target's on a node, bound to it: no scheduler stands between, so it is never
+// Pending for want of a place, and it comes back to a node that is cordoned and held.
+func Companion(g *v1alpha1.NodeGuard, t *corev1.PodTemplateSpec, node, name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: made(g, name), Spec: *t.Spec.DeepCopy()}
+	maps.Copy(pod.Labels, t.Labels)
+	maps.Copy(pod.Labels, MatchLabels(g.Name, node))
+	maps.Copy(pod.Annotations, t.Annotations)
+	pod.Labels[v1alpha1.RevisionLabel] = Revision(t)
+	pod.Annotations[v1alpha1.NodeGuardUIDAnnotation] = string(g.UID)
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// made is the metadata of what a NodeGuard makes. It owns it, so that a drain needs no --force, and nothing is left of it
+// when it is deleted, also while no manager runs.
+func made(g *v1alpha1.NodeGuard, name string) metav1.ObjectMeta {
+	yes := true
+	return metav1.ObjectMeta{
+		Namespace: g.Namespace, Name: name,
+		Labels:      map[string]string{managedByLabel: managedBy},
+		Annotations: map[string]string{v1alpha1.NodeGuardUIDAnnotation: string(g.UID)},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuard", Name: g.Name, UID: g.UID, Controller: &yes,
+		}},
+	}
+}
+
+// Check is the pod that says by its exit code whether a node may go.
+func Check(g *v1alpha1.NodeGuard, node, name, requestedAt string, opts task.Options) *corev1.Pod {
+	spec := g.Spec.Release.Check
+	seconds := int32(DefaultCheckTimeoutSeconds)
+	if spec.TimeoutSeconds != nil {
+		seconds = *spec.TimeoutSeconds
+	}
+	pod := &corev1.Pod{Spec: containerCheck(spec, node)}
+	if spec.Script != "" {
+		// As the script of a NodeJob runs.
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID}}
+		job.Spec.Task = v1alpha1.TaskSpec{Script: spec.Script, TimeoutSeconds: &seconds}
+		pod = task.Pod(job, task.Source{Script: spec.Script}, task.Attempt{Phase: task.Task, Revision: "check", Number: 1, NodeName: node}, opts)
+	}
+	deadline := int64(seconds)
+	pod.ObjectMeta = made(g, name)
+	maps.Copy(pod.Labels, MatchLabels(g.Name, node))
+	pod.Labels[v1alpha1.GuardRoleLabel] = v1alpha1.GuardRoleCheck
+	pod.Annotations[v1alpha1.RequestedAtAnnotation] = requestedAt
+	pod.Spec.NodeName = node
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.ActiveDeadlineSeconds = &deadline
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	return pod
+}
+
+func containerCheck(spec *v1alpha1.ReleaseCheck, node string) corev1.PodSpec {
+	if spec.Container == nil {
+		return corev1.PodSpec{}
+	}
+	c := spec.Container.DeepCopy()
+	pod := corev1.PodSpec{
+		ServiceAccountName: spec.ServiceAccountName,
+		Containers: []corev1.Container{{
+			Name: ContainerName, Image: c.Image, Command: c.Command, Args: c.Args,
+			Env:                      append(c.Env, corev1.EnvVar{Name: "EVERYNODE_NODE_NAME", Value: node}),
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		}},
+	}
+	task.WithoutToken(&pod)
+	return pod
+}
+
+// NewBudget is the PodDisruptionBudget of a node.
+func NewBudget(g *v1alpha1.NodeGuard, node string, state BudgetState) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: made(g, BudgetName(g.Name, node))}
+	WriteBudget(b, g.Name, node, state)
+	return b
+}
+
+// lockedAvailable is more pods than a node can have: no disruption is ever allowed.
+const lockedAvailable = 1_000_000
+
+// WriteBudget brings a budget to a state.
+//
+// A locked budget wants more ready pods than there can be, so pods of other owners with the same labels open nothing. Not
+// all closed budgets are locked, because monitoring reports budgets with fewer ready pods than they want.
+//
+// The companion's owner has no scale that the disruption controller could look up, so only a whole number of minAvailable
+// works: 1 of 1 closes it, 0 opens it. A companion that is not ready needs the policy as well: under IfHealthyBudget it is
+// held while 1 is wanted, and also when 0 are, since then no disruption is counted as allowed.
+func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state BudgetState) {
+	available, policy := intstr.FromInt32(1), policyv1.IfHealthyBudget
+	switch {
+	case state.Open:
+		available, policy = intstr.FromInt32(0), policyv1.AlwaysAllow
+	case state.Locked:
+		available = intstr.FromInt32(lockedAvailable)
+	}
+	b.Spec = policyv1.PodDisruptionBudgetSpec{
+		MinAvailable:               &available,
+		Selector:                   &metav1.LabelSelector{MatchLabels: MatchLabels(guard, node)},
+		UnhealthyPodEvictionPolicy: &policy,
+	}
+	b.Labels, b.Annotations = maps.Clone(b.Labels), maps.Clone(b.Annotations)
+	if b.Labels == nil {
+		b.Labels = map[string]string{}
+	}
+	if b.Annotations == nil {
+		b.Annotations = map[string]string{}
+	}
+	labels := MatchLabels(guard, node)
+	delete(labels, v1alpha1.GuardRoleLabel)
+	maps.Copy(b.Labels, labels)
+	b.Annotations[v1alpha1.GuardedNodeAnnotation] = node
+	set := func(key, value string) {
+		if value == "" {
+			delete(b.Annotations, key)
+		} else {
+			b.Annotations[key] = value
+		}
+	}
+	set(v1alpha1.RequestedAtAnnotation, token(state.RequestedAt))
+	set(v1alpha1.EndedReleaseAnnotation, state.Ended)
+}
+
+// ReadBudget is what a budget of a NodeGuard says.
+func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
+	budget := Budget{
+		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
+		Node: b.Annotations[v1alpha1.GuardedNodeAnnotation], Owner: owner(b),
+	}
+	budget.Ended = b.Annotations[v1alpha1.EndedReleaseAnnotation]
+	if since, err := time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]); err == nil {
+		budget.RequestedAt = since
+	}
+	budget.Open = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == 0
+	budget.Locked = b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int && b.Spec.MinAvailable.IntVal == lockedAvailable
+	should := &policyv1.PodDisruptionBudget{}
+	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
+	budget.Drifted = !sameSpec(&b.Spec, &should.Spec)
+	return budget
+}
+
+func sameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
+	return a.MaxUnavailable == nil && a.MinAvailable != nil && *a.MinAvailable == *b.MinAvailable &&
+		a.UnhealthyPodEvictionPolicy != nil && *a.UnhealthyPodEvictionPolicy == *b.UnhealthyPodEvictionPolicy &&
+		a.Selector != nil && len(a.Selector.MatchExpressions) == 0 && maps.Equal(a.Selector.MatchLabels, b.Selector.MatchLabels)
+}

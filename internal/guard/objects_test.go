@@ -1,0 +1,201 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+var options = task.Options{RunnerImage: "runner:1"}
+
+func guardOf(name string) *v1alpha1.NodeGuard {
+	return &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: name, UID: "uid"}}
+}
+
+func TestNamesAreValidWhateverTheNodeIsCalled(t *testing.T) {
+	longest := strings.Repeat("n", 63)
+	node := strings.TrimSuffix(strings.Repeat(strings.Repeat("a", 61)+".", 5)[:253], ".")
+	for _, name := range []string{BudgetName(longest, node), PodName(longest, "s", v1alpha1.GuardRoleCheck, node, 7), PodName(longest, "s", v1alpha1.GuardRoleCompanion, node, 0), BudgetName("a", "b")} {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+	for key, value := range MatchLabels(longest, node) {
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+			t.Errorf("%s=%s: %v", key, value, problems)
+		}
+	}
+	if BudgetName("g", "node-1.a") == BudgetName("g", "node-1.b") {
+		t.Error("two nodes have one name")
+	}
+	if a, b := longest[:62]+"a", longest[:62]+"b"; BudgetName(a, node) == BudgetName(b, node) {
+		t.Error("two NodeGuards whose long names begin alike have one name for what they make")
+	}
+}
+
+// A kubelet that knows the name of a pod beforehand can take it.
+func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
+	names := map[string]string{}
+	for says, name := range map[string]string{
+		"the companion":               PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"with another salt":           PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"when the first is taken":     PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
+		"on another node":             PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
+		"the check, without its mark": strings.TrimSuffix(PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0), "-check"),
+		"the budget":                  BudgetName("g", "n1"),
+	} {
+		if other, twice := names[name]; twice {
+			t.Errorf("%s and %s are both called %s", says, other, name)
+		}
+		names[name] = says
+	}
+}
+
+func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
+	g := guardOf("disks")
+	template := Template(g, nil, options)
+	selector, err := metav1.LabelSelectorAsSelector(NewBudget(g, "n1", BudgetState{}).Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"its own":              {Companion(g, &template, "n1", "c"), true},
+		"that of another node": {Companion(g, &template, "n2", "c"), false},
+		"that of another":      {Companion(guardOf("other"), &template, "n1", "c"), false},
+		"a check":              {Check(g, "n1", "c-check", "", options), false},
+	} {
+		if got := selector.Matches(labels.Set(tt.pod.Labels)); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What is written is read again as it was, and what somebody changes is seen.
+func TestBudgetsSayWhatTheyAre(t *testing.T) {
+	g := guardOf("disks")
+	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, RequestedAt: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}, {Locked: true}, {Locked: true, RequestedAt: t0}} {
+		b := NewBudget(g, "n1", state)
+		got := ReadBudget(b)
+		if got.BudgetState != state || got.Drifted || got.Node != "n1" || got.Owner != "uid" {
+			t.Errorf("%+v is read as %+v", state, got)
+		}
+	}
+	if locked := NewBudget(g, "n1", BudgetState{Locked: true}).Spec.MinAvailable.IntVal; locked < 100_000 {
+		t.Errorf("a locked budget wants %d pods, which a node and its helpers may have", locked)
+	}
+	for name, change := range map[string]func(*policyv1.PodDisruptionBudgetSpec){
+		"another number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(2)) },
+		"no number": func(s *policyv1.PodDisruptionBudgetSpec) {
+			s.MinAvailable, s.MaxUnavailable = nil, new(intstr.FromInt32(1))
+		},
+		"a percentage":     func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromString("100%")) },
+		"another policy":   func(s *policyv1.PodDisruptionBudgetSpec) { *s.UnhealthyPodEvictionPolicy = policyv1.AlwaysAllow },
+		"no policy":        func(s *policyv1.PodDisruptionBudgetSpec) { s.UnhealthyPodEvictionPolicy = nil },
+		"another selector": func(s *policyv1.PodDisruptionBudgetSpec) { s.Selector.MatchLabels["x"] = "y" },
+		"no selector":      func(s *policyv1.PodDisruptionBudgetSpec) { s.Selector = nil },
+	} {
+		b := NewBudget(g, "n1", BudgetState{})
+		change(&b.Spec)
+		if !ReadBudget(b).Drifted {
+			t.Errorf("%s is not seen", name)
+		}
+		WriteBudget(b, "disks", "n1", BudgetState{})
+		if ReadBudget(b).Drifted {
+			t.Errorf("%s is not mended", name)
+		}
+	}
+}
+
+func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
+	target := &corev1.PodSpec{PriorityClassName: "high", Tolerations: []corev1.Toleration{{Key: "disks"}}}
+	container := []corev1.Container{{Name: "c", Image: "i"}}
+	tests := map[string]struct {
+		template     *corev1.PodTemplateSpec
+		wantPriority string
+		wantKey      string
+	}{
+		"the built-in one": {nil, "high", "disks"},
+		"a template":       {&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: container}}, "high", "disks"},
+		"a template with its own": {&corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: container, PriorityClassName: "low", Tolerations: []corev1.Toleration{{Key: "mine"}},
+		}}, "low", "mine"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := guardOf("disks")
+			g.Spec.Template = tt.template
+			before := g.DeepCopy()
+			template := Template(g, target, options)
+			if template.Spec.PriorityClassName != tt.wantPriority || template.Spec.Tolerations[0].Key != tt.wantKey {
+				t.Errorf("priority %s, tolerations %v", template.Spec.PriorityClassName, template.Spec.Tolerations)
+			}
+			if *template.Spec.AutomountServiceAccountToken {
+				t.Error("it has a token that nobody asked for")
+			}
+			pod := Companion(g, &template, "n1", "c")
+			if ref := metav1.GetControllerOf(pod); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" || pod.Annotations[safeToEvict] != "true" {
+				t.Errorf("the companion is %+v", pod)
+			}
+			if diff := cmp.Diff(before, g); diff != "" {
+				t.Errorf("the NodeGuard was changed: %s", diff)
+			}
+			other := Template(g, nil, options)
+			if Revision(&template) == Revision(&other) && tt.wantPriority == "high" {
+				t.Error("another target's tolerations are no new revision")
+			}
+		})
+	}
+}
+
+// Karpenter waits for no pod that tolerates its taint, and what the scheduler minds is nothing to a pod that is bound to its node.
+func TestTheCompanionToleratesOnlyWhatKeepsItOnItsNode(t *testing.T) {
+	target := &corev1.PodSpec{Tolerations: []corev1.Toleration{
+		{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: "c", Effect: corev1.TaintEffectNoExecute},
+		{Operator: corev1.TolerationOpExists},
+	}}
+	got := map[string]corev1.TaintEffect{}
+	for _, toleration := range Template(guardOf("disks"), target, options).Spec.Tolerations {
+		got[toleration.Key] = toleration.Effect
+	}
+	if got["c"] != corev1.TaintEffectNoExecute || got[""] != corev1.TaintEffectNoExecute {
+		t.Errorf("it is thrown off where the target is not: %v", got)
+	}
+	for _, key := range []string{"a", "b"} {
+		if _, tolerated := got[key]; tolerated {
+			t.Errorf("it tolerates %s, which is for the scheduler", key)
+		}
+	}
+	if template := Template(guardOf("disks"), target, options); task.Untolerated([]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}, template.Spec.Tolerations) == nil {
+		t.Error("it tolerates the taint by which Karpenter says that the node goes")
+	}
+}
+
+// A drain lists pods a moment after it has cordoned, and stops at one that has an emptyDir, unless it is told to go on.
+func TestADrainDoesNotStopAtACheck(t *testing.T) {
+	for name, check := range map[string]*v1alpha1.ReleaseCheck{"a script": {Script: "true"}, "a container": {Container: &v1alpha1.CheckContainer{Image: "i"}}} {
+		g := guardOf("disks")
+		g.Spec.Release.Check = check
+		pod := Check(g, "n1", "c-check", "", options)
+		if len(pod.Spec.Volumes) > 0 || len(pod.Spec.Containers[0].VolumeMounts) > 0 {
+			t.Errorf("%s has %+v", name, pod.Spec.Volumes)
+		}
+		if metav1.GetControllerOf(pod) == nil {
+			t.Errorf("%s is nobody's, which a drain stops at, too", name)
+		}
+	}
+}

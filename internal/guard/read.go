@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// ViewNode is what the plan reads of a node.
+func ViewNode(n *corev1.Node) Node {
+	return Node{
+		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, Taints: n.Spec.Taints,
+		Unschedulable: n.Spec.Unschedulable, Deleting: !n.DeletionTimestamp.IsZero(),
+		Ready:    nodeReady(n),
+		Approved: n.Annotations[v1alpha1.ApproveReleaseAnnotation], BreakGlass: n.Annotations[v1alpha1.BreakGlassAnnotation],
+	}
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// ViewTarget is what the plan reads of a pod of the target; false when it has ended or leaves, and is none.
+func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return TargetPod{}, false
+	}
+	pod := TargetPod{Node: p.Spec.NodeName, Ready: podReady(p) && p.DeletionTimestamp.IsZero()}
+	if ref := metav1.GetControllerOf(p); ref != nil {
+		pod.OwnerKind = ref.Kind
+	}
+	return pod, true
+}
+
+// ViewPod is what the plan reads of a companion or a check.
+func ViewPod(p *corev1.Pod) Pod {
+	view := Pod{
+		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
+		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Leaving: !p.DeletionTimestamp.IsZero(),
+		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
+	}
+	if view.ended() {
+		view.Ended, view.ExitCode, view.Message = ended(p)
+	}
+	return view
+}
+
+// owner is the UID of the NodeGuard that made an object, also where somebody has taken its owner off.
+func owner(o metav1.Object) types.UID {
+	if ref := metav1.GetControllerOf(o); ref != nil {
+		return ref.UID
+	}
+	return types.UID(o.GetAnnotations()[v1alpha1.NodeGuardUIDAnnotation])
+}
+
+func podReady(p *corev1.Pod) bool {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// ended is how a check ended. One that the kubelet ended has no time of its own: then it is as if it had ended when it
+// was made, and the next comes the sooner.
+func ended(p *corev1.Pod) (at time.Time, code int32, message string) {
+	at, code, message = p.CreationTimestamp.Time, -1, p.Status.Reason
+	for i := range p.Status.ContainerStatuses {
+		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil {
+			at, code, message = p.CreationTimestamp.Add(took(p, t.FinishedAt)), t.ExitCode, t.Message
+			if o, reported := outcome.Decode(t.Message); reported {
+				message = o.Message
+			}
+		}
+	}
+	return at, code, message
+}
+
+// took is how long a pod has run until some time of its node. Node clocks are wrong at times: with what one of them measures, and
+// the time at which the API server made the pod, nobody has to trust it.
+func took(p *corev1.Pod, until metav1.Time) time.Duration {
+	if p.Status.StartTime == nil {
+		return 0
+	}
+	return max(until.Sub(p.Status.StartTime.Time), 0)
+}

@@ -1,0 +1,287 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// planDeletion plans for a NodeJob that is being deleted.
+func (s *planner) planDeletion() Plan {
+	if s.rollsBackOnDeletion() {
+		return s.rollBackAll()
+	}
+	return s.cleanUp()
+}
+
+// rollsBackOnDeletion is true when the task is to be rolled back before the NodeJob goes. In a namespace that is
+// being deleted no pod can be made any more, so that would hold it for ever.
+func (s *planner) rollsBackOnDeletion() bool {
+	o := s.obstacleFor(task.Rollback)
+	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
+	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
+}
+
+// cleanUp lets the pods go, and the records too unless they are to be retained. It waits for nothing
+// that may never come, so a deletion cannot hang: a pod is let go whether or not its kubelet answers.
+func (s *planner) cleanUp() Plan {
+	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
+	for i := range s.in.Pods {
+		if needsFinalizerRemoval(&s.in.Pods[i]) {
+			p.Actions = append(p.Actions, FinalizePod{Pod: s.in.Pods[i]})
+		}
+	}
+	for i := range s.in.Nodes {
+		node := &s.in.Nodes[i]
+		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
+			s.noteTrouble(node, t)
+			p.wake(t.RetryAt)
+		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+			s.removeGateAndCordon(node, &p)
+		} else {
+			s.removeMetadata(node, &p)
+		}
+	}
+	switch {
+	case len(s.troubled) > 0:
+		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(s.troubled))), named(s.troubled))
+		s.setConditions(&p.Status, summary{v1alpha1.ConditionStalled, s.troubleReason, text}, text)
+	case !s.waitsForWrites(&p):
+		p.Actions = append(p.Actions, RemoveFinalizer{})
+	}
+	return p
+}
+
+// forgetWithin is how long a deletion waits for what a node itself may have written: it could do so for ever.
+const forgetWithin = time.Minute
+
+// waitsForWrites reports whether the NodeJob must not go before the actions of the plan are done.
+func (s *planner) waitsForWrites(p *Plan) bool {
+	if len(p.Actions) == 0 {
+		return false
+	}
+	sealed := map[string]bool{}
+	for i := range s.in.Nodes {
+		sealed[s.in.Nodes[i].Name] = s.in.Nodes[i].On.Sealed
+	}
+	waited := !s.in.Now.Before(s.in.Job.DeletionTimestamp.Add(forgetWithin))
+	return slices.ContainsFunc(p.Actions, func(action Action) bool {
+		a, forgets := action.(CleanUpNode)
+		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet may write neither
+	})
+}
+
+// removeMetadata takes what is ours off a node, if anything is.
+func (s *planner) removeMetadata(node *Node, p *Plan) {
+	c := s.changeOf(node)
+	c.Forget = true
+	c.Cordon, c.Taints, c.Facts = s.uncordon(node), s.taintsWithoutGate(node), s.unpublish(node)
+	if !node.On.Present && !c.Shared() {
+		return
+	}
+	if c.Shared() {
+		c.ResourceVersion = node.ResourceVersion
+	}
+	p.Actions = append(p.Actions, CleanUpNode{Node: node.Name, Change: c})
+}
+
+// removeGateAndCordon lets workloads onto a node on which the record stays: nobody would do it later.
+func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
+	mark := s.markOf(node, "", "")
+	if mark.Taints = s.taintsWithoutGate(node); mark.Taints != nil {
+		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
+	}
+	if mark.Cordon = s.uncordon(node); mark.Cordon != nil {
+		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "what it was cordoned for is over"
+	}
+	if mark.Reason != "" {
+		p.Actions = append(p.Actions, mark)
+	}
+}
+
+// taintsWithoutGate are the taints of a node without the gate of a NodeJob that goes: also one that somebody else
+// has put there for it, since nobody else would take it away.
+func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
+	selector := labels.Everything()
+	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
+			selector = labels.Nothing()
+		}
+	}
+	return s.opened(node, s.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
+}
+
+// rollBackAll rolls the task back on every node that it has run on, within the same limit, and forgets each
+// that is rolled back. A node on which that fails, or that is away, holds the deletion: so whoever
+// deleted the NodeJob learns of it, and the status says how to go on without.
+func (s *planner) rollBackAll() Plan {
+	var p Plan
+	for i := range s.in.Nodes {
+		s.assessNodeOnDeletion(&s.in.Nodes[i], &p)
+	}
+	s.removeOrphanedPods(&p)
+	s.startWithinLimit(&p)
+	for i := range p.Nodes {
+		if s.work[i].slot && !s.work[i].progressDeadlineExceeded {
+			p.Nodes[i].State = Running
+		}
+	}
+	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
+	if !s.waitsForWrites(&p) && !left && count(p.Nodes).Matched == 0 {
+		p.Actions = append(p.Actions, RemoveFinalizer{})
+	}
+	p.Status = s.deletionStatus(&p)
+	if isStalled(p.Status) {
+		// What lets it go may be no event that we see, such as the deletion of the namespace.
+		p.wake(s.in.Now.Add(deletionRecheckInterval))
+	}
+	return p
+}
+
+// assessNodeOnDeletion is settle for a NodeJob that is rolled back.
+func (s *planner) assessNodeOnDeletion(node *Node, p *Plan) {
+	w, st := nodePlan{node: node, step: noStep}, NodeState{Name: node.Name}
+	s.assessPods(&w, &st, p)
+	terminating := w.terminating || s.in.BusyNodes[node.Name]
+	if !w.slot && !w.progressDeadlineExceeded {
+		s.assessRollbackOnDeletion(terminating, &w, &st, p)
+	}
+	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && s.in.Now.Before(late) {
+		p.wake(late)
+	}
+	p.wake(st.Until)
+	p.Nodes = append(p.Nodes, st)
+	s.work = append(s.work, w)
+}
+
+// deletionRecheckInterval is how often a deletion that is held is looked at.
+const deletionRecheckInterval = 10 * time.Second
+
+func isStalled(status v1alpha1.NodeJobStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
+}
+
+// assessRollbackOnDeletion gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.
+func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
+	rec := w.node.On.Record
+	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
+	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.readRollback(rec).done {
+		// It never ran here, or on another machine; or it is undone.
+		s.removeMetadata(w.node, p)
+		return
+	}
+	st.State = Waiting
+	s.assessRollback(terminating, w, st)
+	if st.State == Failed && st.Reason == v1alpha1.ReasonRollbackPending {
+		st.State = Waiting
+	}
+	if st.State == Failed {
+		f := s.failureOf(w.node, false)
+		f.Rollback, f.RollbackMessage = st.Reason, lastLine(rec.Rollback.Message)
+		s.failures = append(s.failures, f)
+	}
+}
+
+// deletionStatus is that of a NodeJob whose task is being rolled back.
+func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
+	status := *s.in.Job.Status.DeepCopy()
+	status.ObservedGeneration = s.in.Job.Generation
+	status.Nodes = count(p.Nodes)
+	status.Failures = s.boundedFailures()
+	status.Drains, status.Gate = nil, nil
+	n := status.Nodes
+	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
+	held := s.deletionBlockers(p.Nodes)
+	switch {
+	case s.obstacleFor(task.Rollback) != nil && n.Matched > 0:
+		o := s.obstacleFor(task.Rollback)
+		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.deletionRemedy()}
+	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.slots):
+		is = summary{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.deletionRemedy()}
+	case held != "" && n.Running == 0:
+		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.deletionRemedy()}
+	}
+	s.setConditions(&status, is, text)
+	return status
+}
+
+// deletionBlockers says what keeps the deletion from ending although nothing is to come by itself; "" when
+// something is.
+func (s *planner) deletionBlockers(nodes []NodeState) string {
+	var held []string
+	for i := range nodes {
+		st := &nodes[i]
+		switch {
+		case s.work[i].progressDeadlineExceeded:
+			held = append(held, st.Name+": "+st.Message)
+		case st.State == Failed:
+			held = append(held, st.Name+": the rollback has failed")
+		case st.State == Waiting && (s.work[i].rollbackFinished || s.hindrance(s.work[i].node) != nil || s.staysTooLong(&s.work[i])):
+			held = append(held, st.Name+": "+st.Message)
+		case st.State == Waiting:
+			return ""
+		}
+	}
+	return named(held)
+}
+
+// slotsStuck counts the slots that nodes hold on which nothing goes on.
+func (s *planner) slotsStuck() int {
+	n := 0
+	for i := range s.work {
+		if s.work[i].slot && s.work[i].progressDeadlineExceeded {
+			n++
+		}
+	}
+	return n
+}
+
+// staysTooLong reports whether a pod of ours that was to end is still on the node.
+func (s *planner) staysTooLong(w *nodePlan) bool {
+	return w.terminating && !w.terminatingSince.IsZero() && !s.in.Now.Before(w.terminatingSince.Add(StopSlack))
+}
+
+// deletionRemedy is how a deletion goes on without the rollback.
+func (s *planner) deletionRemedy() string {
+	job := s.in.Job
+	return fmt.Sprintf("Mend that and try again with: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or leave the nodes as they are with: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
+		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
+}
+
+// setConditions gives each condition its answer, of which at most one of the first three is True.
+func (s *planner) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
+	for _, c := range s.conditions(is, otherwise) {
+		c.ObservedGeneration = s.in.Job.Generation
+		c.LastTransitionTime = metav1.NewTime(s.in.Now)
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	if s.in.Job.Spec.Rollback == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRollbackFailed)
+	}
+	if s.gate.spec == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionGateEnforced)
+	}
+}
+
+// rollbackFailure says in a line how a rollback failed.
+func rollbackFailure(node string, rb *record.Rollback) string {
+	text := node + ": " + rb.Reason
+	if rb.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *rb.ExitCode)
+	}
+	if line := lastLine(rb.Message); line != "" {
+		text += ": " + line
+	}
+	return strings.TrimSpace(text)
+}

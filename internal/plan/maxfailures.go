@@ -1,0 +1,206 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// maxUnrecordedFailures bounds status.rollout.casualties and atRisk. A revision that has harmed so many nodes
+// is stopped, whatever the budget: beyond that they could not be counted.
+const maxUnrecordedFailures = 32
+
+// countUnrecordedFailures finds the nodes that are gone, or another machine, since they were last seen failed or
+// not Ready. They count as failed, or the repair of the nodes that a task kills would hide that it does: each canary
+// would be followed by another.
+func (s *planner) countUnrecordedFailures() {
+	r := &s.rollout
+	if s.retry != "" && r.Retry != s.retry {
+		// Whoever asks for another try has seen them.
+		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, s.retry
+	}
+	if !s.stableAt.IsZero() {
+		r.UnrecordedFailures, r.AtRisk = nil, nil
+		return
+	}
+	if len(r.AtRisk) == 0 {
+		return
+	}
+	machines := make(map[types.UID]string, len(s.in.Nodes))
+	for i := range s.in.Nodes {
+		machines[s.in.Nodes[i].UID] = s.in.Nodes[i].MachineID
+	}
+	for _, n := range r.AtRisk {
+		// A machine may be repaired by another one behind the same Node.
+		if machine, there := machines[n.UID]; there && !(onReplace(s.in.Job) && differ(machine, n.MachineID)) {
+			continue
+		}
+		reason := v1alpha1.ReasonNotReadyNodeDeleted
+		if n.Failed {
+			reason = v1alpha1.ReasonFailedNodeDeleted
+		}
+		s.addUnrecordedFailure(n.Node, n.UID, reason)
+	}
+}
+
+func (s *planner) addUnrecordedFailure(node string, uid types.UID, reason string) {
+	r := &s.rollout
+	if s.isUnrecordedFailure(uid) || len(r.UnrecordedFailures) >= maxUnrecordedFailures {
+		return
+	}
+	r.UnrecordedFailures = append(r.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: node, UID: uid, Reason: reason, At: s.now()})
+}
+
+func (s *planner) isUnrecordedFailure(uid types.UID) bool {
+	return slices.ContainsFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
+}
+
+// failInSoak makes a casualty of a node that turned NotReady in the soak of its step, or before it for too long.
+func (s *planner) failInSoak(i int, st *NodeState, reason string) {
+	s.addUnrecordedFailure(st.Name, s.work[i].node.UID, reason)
+	s.failUnrecorded(i, st, reason)
+}
+
+func (s *planner) failUnrecorded(i int, st *NodeState, reason string) {
+	s.work[i].failed, s.work[i].succeeded, s.work[i].rerun, s.work[i].start = true, false, false, nil
+	st.set(Failed, reason, s.tellCasualty(i, reason))
+}
+
+// tellCasualty adds a node to the failures in the status, and returns why it is one.
+func (s *planner) tellCasualty(i int, reason string) string {
+	message := "the node turned NotReady in the soak after the task"
+	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
+		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
+	}
+	f := v1alpha1.NodeFailure{Node: s.work[i].node.Name, Reason: reason, Message: message}
+	if rec := s.work[i].node.On.Record; rec != nil {
+		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
+	}
+	s.failures = append(s.failures, f)
+	return message
+}
+
+// countFailed counts what stands against rollout.maxFailures.
+func (s *planner) countFailed(nodes []NodeState) {
+	matched := 0
+	s.failed = s.reviewUnrecordedFailures(nodes)
+	for i := range nodes {
+		if nodes[i].State != Excluded {
+			matched++
+		}
+		if s.work[i].failed {
+			s.failed++
+		}
+	}
+	s.mayFail = mayFail(s.in.Job.Spec.Rollout, matched)
+	s.stopped = s.failed > s.mayFail || len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures
+}
+
+// reviewUnrecordedFailures returns how many of them are gone, or excluded since. One that is still there and done counts as failed;
+// one that is not done any more counts by what becomes of it, since somebody has asked for another run.
+func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
+	if len(s.rollout.UnrecordedFailures) == 0 {
+		return 0
+	}
+	index := make(map[types.UID]int, len(s.work))
+	for i := range s.work {
+		index[s.work[i].node.UID] = i
+	}
+	gone := 0
+	for k := range s.rollout.UnrecordedFailures {
+		c := &s.rollout.UnrecordedFailures[k]
+		if i, there := index[c.UID]; wasPresent(c) && (!there || s.replaced(s.work[i].node)) {
+			c.Reason = v1alpha1.ReasonNotReadyNodeDeleted
+		}
+	}
+	s.rollout.UnrecordedFailures = slices.DeleteFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
+		i := index[c.UID]
+		switch {
+		case !wasPresent(&c):
+			gone++
+		case nodes[i].State == Excluded: // for a taint of its removal, as a rule
+			gone++
+			s.tellCasualty(i, c.Reason)
+		case s.countsAsDone(i, nodes):
+			s.failUnrecorded(i, &nodes[i], c.Reason)
+		default:
+			return nodes[i].Reason != c.Reason
+		}
+		return false
+	})
+	return gone
+}
+
+// wasPresent reports whether a casualty was a node that is still there, when it was noted.
+func wasPresent(c *v1alpha1.UnrecordedFailure) bool {
+	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonProgressDeadlineExceeded
+}
+
+// mayFail is how many of the matched nodes may fail.
+func mayFail(r v1alpha1.RolloutSpec, matched int) int {
+	if r.MaxFailures == nil {
+		return 0
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxFailures, matched, false)
+	if err != nil {
+		// The CRD's rule lets no such value in.
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (s *planner) failuresMessage() string {
+	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(s.failed)), s.mayFail)
+}
+
+// noteRisks lists the nodes that become casualties if they are deleted as they are now. One that was
+// to go while it was well, as when a cluster is scaled down, does not.
+func (s *planner) noteRisks() {
+	before := map[types.UID]bool{}
+	for _, n := range s.rollout.AtRisk {
+		before[n.UID] = true
+	}
+	s.rollout.AtRisk = nil
+	if !s.rollout.StableAt.IsZero() {
+		return
+	}
+	var risks []v1alpha1.NodeAtRisk
+	for i := range s.work {
+		w := &s.work[i]
+		if !w.ranRevision || s.isUnrecordedFailure(w.node.UID) {
+			continue
+		}
+		sick := w.node.Ready != corev1.ConditionTrue && (before[w.node.UID] || !removed(w.node))
+		if w.failed || sick {
+			risks = append(risks, v1alpha1.NodeAtRisk{Node: w.node.Name, UID: w.node.UID, MachineID: w.node.MachineID, Failed: w.failed})
+		}
+	}
+	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })
+	s.rollout.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
+}
+
+// removalTaints are set on nodes that are about to be removed. Sources: cluster-autoscaler utils/taints, ToBeDeletedTaint;
+// Karpenter pkg/apis, DisruptedTaintKey of v1 and DisruptionTaintKey of v1beta1; GKE, graceful node termination.
+var removalTaints = []string{
+	"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption", "cloud.google.com/impending-node-termination",
+}
+
+// removalTaintPrefix begins the keys of the taints of the AWS Node Termination Handler. Source: its pkg/node.
+const removalTaintPrefix = "aws-node-termination-handler/"
+
+// removed reports whether a node is about to be removed, or was cordoned by a person, as kubectl drain does.
+func removed(node *Node) bool {
+	byPerson := node.Unschedulable && len(node.CordonedBy) == 0
+	return node.Deleting || byPerson || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(removalTaints, t.Key) || strings.HasPrefix(t.Key, removalTaintPrefix)
+	})
+}

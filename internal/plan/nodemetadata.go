@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// reconcileNodeMetadata brings up to date what nodes carry beside a run: gates, facts, labels. What can go with the record of a
+// success has gone with it; this is for what changes without one, as when the NodeJob does.
+func (s *planner) reconcileNodeMetadata(p *Plan) {
+	for i := range p.Nodes {
+		w, st := &s.work[i], &p.Nodes[i]
+		mark := s.markOf(w.node, "", "")
+		s.reconcileGate(w, st, &mark, p)
+		if st.State == Done {
+			s.reconcileFacts(w, &mark)
+		} else if s.owned(w.node) > 0 {
+			if mark.Facts = s.unlisted(w.node); mark.Facts != nil {
+				mark.because(v1alpha1.ReasonPublished, "")
+			}
+		}
+		if mark.Reason != "" && !w.written {
+			s.mark(w, mark, p)
+		}
+	}
+}
+
+// because gives a mark its reason, unless it has one.
+func (m *PatchNode) because(reason, message string) {
+	if m.Reason == "" {
+		m.Reason, m.Message = reason, message
+	}
+}
+
+// reconcileFacts publishes, and takes labels away, on a node that is done: what is asked for may have changed since.
+func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
+	rec := w.node.On.Record
+	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
+		return // somebody has said that it is done, or it is by what runs no more
+	}
+	s.reconcileRemovedLabels(w, rec, mark)
+	facts, reason, message := s.publish(w.node, rec)
+	if reason == v1alpha1.ReasonInvalidResult {
+		return // the record had no room for what was published when it was reported
+	}
+	if reason != "" {
+		s.unpublished = append(s.unpublished, w.node.Name+": "+message)
+	} else if mark.Facts = facts; facts != nil {
+		mark.because(v1alpha1.ReasonPublished, "")
+	}
+}
+
+func (s *planner) reconcileRemovedLabels(w *nodePlan, rec *record.Record, mark *PatchNode) {
+	if len(s.in.Job.Spec.RemoveLabels) == 0 {
+		return
+	}
+	r := *rec
+	mark.Record = &r
+	if s.removeLabels(w.node, &mark.Change); len(mark.RemoveLabels) == 0 {
+		mark.Record = nil
+		return
+	}
+	mark.because(v1alpha1.ReasonPublished, "")
+}

@@ -1,0 +1,299 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+)
+
+const (
+	// EvictionInterval is how often the pods of a node that is being drained are looked at, and the
+	// eviction of one that is blocked is tried. kubectl drain waits as long.
+	EvictionInterval = 5 * time.Second
+
+	defaultDrainTimeoutSeconds = 600
+
+	// maxDrains bounds the drains that go on at once, maxBlocked the pods that it names for each node, and
+	// maxBlockedMessage, in bytes, what it says of each.
+	maxDrains         = 10
+	maxBlocked        = 3
+	maxBlockedMessage = 256
+)
+
+// countDrains counts the drains that go on: those of failed nodes, and those before a task.
+func (s *planner) countDrains() {
+	for i := range s.work {
+		w := &s.work[i]
+		_, before := s.drainingSince(w.node)
+		if (w.exhausted && drains(w.node.On.Record)) || (before && s.inPreparation(w)) {
+			s.draining++
+		}
+	}
+}
+
+// quarantine does with failed nodes what onFailure.node says, and gives back the others. Where a node
+// stands is on the node, so a new manager goes on from there.
+func (s *planner) quarantine(p *Plan) {
+	for i := range p.Nodes {
+		if w := &s.work[i]; !w.written {
+			s.reconcileQuarantine(w, &p.Nodes[i], p)
+		}
+	}
+	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
+	})
+	s.drains = s.drains[:min(len(s.drains), maxDrains)]
+}
+
+func (s *planner) reconcileQuarantine(w *nodePlan, st *NodeState, p *Plan) {
+	policy := s.in.Job.Spec.OnFailure.Node
+	leave := policy == "" || policy == v1alpha1.FailedNodeNone
+	switch {
+	case w.exhausted && !leave:
+		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
+	case s.retainsCordon(w, st):
+	case leave, st.State == Done, st.State == Excluded, s.wasPrepared(w.node):
+		s.endQuarantine(w, false, p)
+	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
+		s.endQuarantine(w, true, p)
+	}
+	// While the task is tried again the node stays cordoned, until a success opens it.
+}
+
+// wasPrepared is true for a node that was cordoned before a task, and not for a failure: when the task does not
+// come to run, as under spec.suspend, the node is given back.
+func (s *planner) wasPrepared(node *Node) bool {
+	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
+}
+
+// cordon is the change that cordons the node for this NodeJob; nil when it is, or when somebody else
+// has cordoned it: then it is not ours to open again.
+func (s *planner) cordon(node *Node) *record.Cordon {
+	switch {
+	case !node.Unschedulable:
+		return &record.Cordon{By: []string{s.key}}
+	case len(node.CordonedBy) == 0 || s.cordonedForUs(node):
+		return nil
+	}
+	by := append(slices.Clone(node.CordonedBy), s.key)
+	slices.Sort(by)
+	return &record.Cordon{By: by}
+}
+
+// uncordon is the change that takes our cordon off; nil when there is none. The node stays cordoned
+// while it is for another NodeJob.
+func (s *planner) uncordon(node *Node) *record.Cordon {
+	if !s.cordonedForUs(node) {
+		return nil
+	}
+	by := slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == s.key })
+	if !node.Unschedulable {
+		by = nil // somebody has opened it for all
+	}
+	return &record.Cordon{By: by}
+}
+
+// cordonAndDrain sets a failed node aside: the cordon at once, so that nothing new lands there, and the
+// drain when the rollback has ended.
+func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
+	node := w.node
+	r := *node.On.Record
+	switch {
+	case !node.Unschedulable && (r.Cordoned || s.cordonedForUs(node)):
+		s.endQuarantine(w, true, p)
+		return
+	case !drain && drains(&r):
+		mark := s.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark.Record = s.cancelled(r)
+		s.mark(w, mark, p)
+		return
+	}
+	if mark := s.beginning(w, r, drain); mark.Record != nil {
+		s.mark(w, mark, p)
+	} else if drain && drains(&r) {
+		s.drain(w, r, p)
+	}
+}
+
+// beginning is the write with which the cordon begins, or the drain, or both; without a record when
+// neither does.
+func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
+	node := w.node
+	mark := s.markOf(node, "", "")
+	if !r.Cordoned {
+		mark.Cordon = s.cordon(node)
+	}
+	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may be cordoned since before the task
+		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
+		r.Cordoned, mark.Record = true, &r
+	}
+	if drain && w.rollbackFinished && s.mayDrain(node, &r) {
+		s.draining++
+		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
+		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
+	}
+	return mark
+}
+
+// endQuarantine lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
+// hand, who is not overruled.
+func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
+	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
+	mark.Cordon = s.uncordon(w.node)
+	if byHand {
+		mark.Message = "somebody has uncordoned it, and it is left alone"
+	}
+	// Only failures have anything to do with it; and a success would bring the label back.
+	if rec := w.node.On.Record; rec != nil && rec.Outcome == record.Failed && (drains(rec) || rec.Cordoned != (byHand && w.exhausted)) {
+		r := *rec
+		r.Cordoned = byHand && w.exhausted
+		mark.Record = &r
+		if drains(rec) {
+			mark.Record = s.cancelled(r)
+		}
+	}
+	if mark.Cordon != nil || mark.Record != nil {
+		s.mark(w, mark, p)
+	}
+}
+
+// markOf is a mark on the node as it was seen.
+func (s *planner) markOf(node *Node, reason, message string) PatchNode {
+	c := s.changeOf(node)
+	c.ResourceVersion = node.ResourceVersion
+	return PatchNode{Node: node.Name, Change: c, Reason: reason, Message: message}
+}
+
+// changeOf is a write to the node as this NodeJob.
+func (s *planner) changeOf(node *Node) record.Change {
+	return record.Change{UID: node.UID, Key: s.key}
+}
+
+// mark is the one write to the node in this pass.
+func (s *planner) mark(w *nodePlan, mark PatchNode, p *Plan) {
+	p.Actions = append(p.Actions, mark)
+	w.written = true
+}
+
+// drains is true while a drain is on record that has not ended.
+func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt.IsZero() }
+
+// mayDrain is true when a drain may begin: not while too many others go on, each of which is looked at
+// time and again.
+func (s *planner) mayDrain(node *Node, r *record.Record) bool {
+	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
+	return (r.Drain == nil || again) && s.draining < maxDrains && s.suspendedReason() == ""
+}
+
+// cancelled is the record after its drain was given up.
+func (s *planner) cancelled(r record.Record) *record.Record {
+	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
+	return &r
+}
+
+// drain takes the drain of a node one look further.
+func (s *planner) drain(w *nodePlan, r record.Record, p *Plan) {
+	node, d := w.node, *r.Drain
+	spec := s.in.Job.Spec.OnFailure.Drain
+	if spec == nil {
+		spec = &v1alpha1.DrainSpec{}
+	}
+	look := s.readDrain(node, d.StartedAt, spec, p)
+	mark := s.markOf(node, "", "")
+	d.FinishedAt = s.now().Time
+	switch {
+	case look.empty:
+		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
+	case look.late:
+		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
+	default:
+		s.continueDrain(node, look, spec, p)
+		return
+	}
+	d.Outcome = mark.Reason
+	r.Drain, mark.Record = &d, &r
+	s.mark(w, mark, p)
+}
+
+func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
+	parts := []string{fmt.Sprintf("%d pods have not left it in %d s, and stay", status.Pods, timeout/time.Second)}
+	for _, b := range status.Blocked {
+		parts = append(parts, b.Pod+": "+b.Message)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// evict asks for what may be evicted and was not asked for lately.
+func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p *Plan) {
+	if s.suspendedReason() != "" {
+		return
+	}
+	e := Evict{Node: node.Name}
+	if grace := spec.GracePeriodSeconds; grace != nil {
+		e.GracePeriodSeconds = new(int64(*grace))
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if !pod.Terminating && pod.EvictionRefused == "" && !s.in.Now.Before(pod.TriedAt.Add(EvictionInterval)) {
+			e.Pods = append(e.Pods, *pod)
+		}
+	}
+	// Those that were not tried for longest come first, should there be no time for all.
+	slices.SortStableFunc(e.Pods, func(a, b DrainPod) int { return a.TriedAt.Compare(b.TriedAt) })
+	if len(e.Pods) > 0 {
+		p.Actions = append(p.Actions, e)
+	}
+}
+
+// blockedPods are the pods that hold a drain up, since when: by name, and those that the status named
+// before first, so that it stays as it is.
+func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
+	since := map[string]metav1.Time{}
+	for i := range s.in.Job.Status.Drains {
+		if d := &s.in.Job.Status.Drains[i]; d.Node == node {
+			for _, b := range d.Blocked {
+				since[b.Pod] = b.Since
+			}
+		}
+	}
+	var blocked []v1alpha1.BlockedPod
+	for i := range pods {
+		message := firstOf(pods[i].EvictionRefused, pods[i].Blocked)
+		if message == "" || pods[i].Terminating {
+			continue
+		}
+		b := v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: s.now(), Message: outcome.Clean(message, maxBlockedMessage)}
+		if known, ok := since[b.Pod]; ok {
+			b.Since = known
+		}
+		blocked = append(blocked, b)
+	}
+	slices.SortFunc(blocked, func(a, b v1alpha1.BlockedPod) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Pod, b.Pod))
+	})
+	return blocked[:min(len(blocked), maxBlocked)]
+}
+
+// quarantineState is how far a failed node is set aside, as status.failures shows it; "" when it is not.
+func (s *planner) quarantineState(node *Node) string {
+	if rec := node.On.Record; rec != nil && rec.Drain != nil {
+		if drains(rec) {
+			return v1alpha1.ReasonDraining
+		}
+		if rec.Drain.Outcome != v1alpha1.ReasonDrainCancelled {
+			return rec.Drain.Outcome
+		}
+	}
+	if s.cordonedForUs(node) {
+		return v1alpha1.ReasonCordoned
+	}
+	return ""
+}

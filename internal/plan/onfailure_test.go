@@ -1,0 +1,357 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+func onFailure(policy v1alpha1.FailedNodePolicy) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = policy }
+}
+
+func withRollback(j *v1alpha1.NodeJob) {
+	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(30))}
+}
+
+// cordonedFor is a node that Everynode has cordoned for these.
+func cordonedFor(keys ...string) func(*Node) {
+	return func(n *Node) { n.Unschedulable, n.CordonedBy, n.ResourceVersion = true, keys, "42" }
+}
+
+func undone(o record.Outcome, attempts int32) func(*record.Record) {
+	return func(r *record.Record) {
+		r.Rollback = &record.Rollback{Outcome: o, Attempts: attempts, FinishedAt: ago(60), Reason: "TaskFailed", Message: "no way back", PodUID: "undo-pod"}
+	}
+}
+
+func drainSince(seconds int) func(*record.Record) {
+	return func(r *record.Record) { r.Cordoned, r.Drain = true, &record.Drain{StartedAt: ago(seconds)} }
+}
+
+func wasCordoned(r *record.Record) { r.Cordoned = true }
+
+// TestFailedNodes asks what becomes of a node on which every attempt failed.
+func TestFailedNodes(t *testing.T) {
+	const own, other = "ns.everynode.dev/job", "ns.everynode.dev/other"
+	failed := func(changes ...func(*record.Record)) func(*Node) {
+		return recorded(record.Failed, append([]func(*record.Record){attempts(2)}, changes...)...)
+	}
+	byHand := func(n *Node) { n.Unschedulable = true }
+	lost := func(n *Node) { n.Ready = corev1.ConditionUnknown }
+	web := DrainPod{Namespace: "web", Name: "web-1", UID: "web-1"}
+	blocked, held, terminating := web, web, web
+	blocked.Blocked, blocked.TriedAt = "the budget", ago(3)
+	held.EvictionRefused = "nothing would make it again"
+	terminating.Terminating = true
+	tests := map[string]struct {
+		job        []func(*v1alpha1.NodeJob)
+		node       Node
+		pods       []DrainPod
+		want       []string
+		wantReason string
+	}{
+		"it is left alone by default": {node: newNode("n", failed()), wantReason: v1alpha1.ReasonRetriesExhausted},
+
+		"it is rolled back": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed()),
+			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"once": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Succeeded, 1))), wantReason: v1alpha1.ReasonRolledBack,
+		},
+		"again when the rollback failed": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 1))),
+			want: []string{"start rollback 2 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"not for ever": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 2))), wantReason: v1alpha1.ReasonRollbackFailed,
+		},
+		"again without counting when the rollback was disrupted": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Disrupted, 0))),
+			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"when it is back": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(), lost), wantReason: v1alpha1.ReasonRollbackPending,
+		},
+		"in spite of a taint": {
+			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"though too many have failed": {
+			job: []func(*v1alpha1.NodeJob){withRollback, mayFailNodes(0)}, node: newNode("n", failed()),
+			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"not while suspended": {
+			job: []func(*v1alpha1.NodeJob){withRollback, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }}, node: newNode("n", failed()),
+			wantReason: v1alpha1.ReasonRollbackPending,
+		},
+
+		"it is cordoned": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed()),
+			want: []string{"Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is cordoned at once, and rolled back": {
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed()),
+			want: []string{"start rollback 1 of rev on n", "Cordoned n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"it stays cordoned": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that is cordoned for another NodeJob is for this one too": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), cordonedFor(other)),
+			want: []string{"Cordoned n, recorded, cordoned by " + own + " and " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that somebody has cordoned by hand is not ours": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), byHand),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that somebody has uncordoned by hand is left alone": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"and our mark is taken off it, and the drain ends": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is given back when it need not be cordoned any more": {
+			node: newNode("n", failed(), cordonedFor(own, other)), want: []string{"Uncordoned n, cordoned by " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is given back when it was skipped": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)),
+			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+		},
+		"it is given back when it is not selected any more": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), onPool("b")},
+			node: newNode("n", failed(), cordonedFor(own)), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonNotSelected,
+		},
+		"and its drain ends": {
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"its drain ends when it need only be cordoned": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			want: []string{"DrainCancelled n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that was cordoned for an earlier failure and uncordoned by hand since is left alone": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it stays cordoned while it is tried again": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
+			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
+		},
+
+		"it is given back when it has a taint that is not tolerated": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
+			node: newNode("n", recorded(record.Failed), cordonedFor(own), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
+			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonUntoleratedTaint,
+		},
+		"our mark is taken off when somebody uncordons it while it is tried again": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain},
+			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
+			want: []string{"start attempt 1 of rev on n", "Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonStarting,
+		},
+		"its drain begins anew when it was cancelled and is wanted again": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			node: newNode("n", failed(drainSince(9), func(r *record.Record) {
+				r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrainCancelled
+			}), cordonedFor(own)),
+			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"its drain ends when it is skipped": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
+			node: newNode("n", failed(drainSince(9)), labelled(rev), cordonedFor(own)),
+			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonDone,
+		},
+		"it is drained": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
+			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is cordoned and drained in one write": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed()),
+			want: []string{"Draining n, recorded, cordoned by " + own}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"it is drained when the rollback has failed": {
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
+			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackFailed,
+		},
+		"it is drained without the rollback when it is lost": {
+			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
+			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackPending,
+		},
+		"nothing is evicted before it was looked at": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"its pods are evicted": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{web, held, terminating}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"one that was blocked waits a little": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{blocked}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"nothing is evicted while suspended": {
+			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
+			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"the drain ends when all have left": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
+			pods: []DrainPod{}, want: []string{"Drained n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+		"the drain ends in time": {
+			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(600)), cordonedFor(own)),
+			pods: []DrainPod{blocked}, want: []string{"DrainTimedOut n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(tt.job...), []Node{tt.node})
+			if tt.pods != nil {
+				in.Drains = map[types.UID][]DrainPod{tt.node.UID: tt.pods}
+			}
+			p := Next(in)
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if p.Nodes[0].Reason != tt.wantReason {
+				t.Errorf("it is %s: %s, want %s", p.Nodes[0].State, p.Nodes[0].Reason, tt.wantReason)
+			}
+		})
+	}
+}
+
+func onPool(pool string) func(*v1alpha1.NodeJob) {
+	return func(j *v1alpha1.NodeJob) {
+		j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
+	}
+}
+
+// Each drain is looked at time and again: not more than a few go on at once.
+func TestTenDrainsAtOnce(t *testing.T) {
+	nodes := make([]Node, 0, 15)
+	for i := range 15 {
+		changes := []func(*record.Record){attempts(2), wasCordoned}
+		if i >= 12 {
+			changes = append(changes, drainSince(9))
+		}
+		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), recorded(record.Failed, changes...), cordonedFor("ns.everynode.dev/job")))
+	}
+	if p := Next(see(newJob(onFailure(v1alpha1.FailedNodeDrain)), nodes)); len(p.Actions) != maxDrains-3 {
+		t.Errorf("%v begin beside 3 that go on", told(p))
+	}
+}
+
+// What holds a drain up is in the status, since when and until when; and it is looked at again.
+func TestDrainStatus(t *testing.T) {
+	node := newNode("n", recorded(record.Failed, attempts(2), drainSince(100)), cordonedFor("ns.everynode.dev/job"))
+	job := newJob(onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) {
+		j.Spec.OnFailure.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(103)), GracePeriodSeconds: new(int32(7))}
+	})
+	job.Status.Drains = []v1alpha1.NodeDrain{{Node: "n", Blocked: []v1alpha1.BlockedPod{{Pod: "web/c", Since: metav1.Time{Time: ago(50)}}}}}
+	in := see(job, []Node{node})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		in.Drains = map[types.UID][]DrainPod{node.UID: append(in.Drains[node.UID],
+			DrainPod{Namespace: "web", Name: name, UID: types.UID(name), Blocked: "budget " + name, TriedAt: ago(9)})}
+	}
+	p := Next(in)
+	blocked := func(name string, since time.Time) v1alpha1.BlockedPod {
+		return v1alpha1.BlockedPod{Pod: "web/" + name, Since: metav1.Time{Time: since}, Message: "budget " + name}
+	}
+	want := []v1alpha1.NodeDrain{{
+		Node: "n", Since: metav1.Time{Time: ago(100)}, Deadline: metav1.Time{Time: now.Add(3 * time.Second)}, Pods: 4,
+		Blocked: []v1alpha1.BlockedPod{blocked("c", ago(50)), blocked("a", now), blocked("b", now)},
+	}}
+	if diff := cmp.Diff(want, p.Status.Drains); diff != "" {
+		t.Errorf("drains (-want +got):\n%s", diff)
+	}
+	if !p.WakeAt.Equal(now.Add(3 * time.Second)) {
+		t.Errorf("wakes at %v, want at the deadline", p.WakeAt)
+	}
+	if e, ok := p.Actions[0].(Evict); !ok || *e.GracePeriodSeconds != 7 || len(e.Pods) != 4 {
+		t.Errorf("%+v, want the eviction of 4 pods with 7 seconds", p.Actions)
+	}
+	if got := p.Status.Failures[0].Quarantine; got != v1alpha1.ReasonDraining {
+		t.Errorf("set aside: %q", got)
+	}
+}
+
+// TestRollbackEnds follows the pod of a rollback to the node's record.
+func TestRollbackEnds(t *testing.T) {
+	failed := newNode("n", recorded(record.Failed, attempts(2)))
+	undo := func(changes ...func(*Pod)) Pod {
+		return newPod(failed, append([]func(*Pod){func(p *Pod) { p.Runs, p.UID = task.Rollback, "undo-pod" }}, changes...)...)
+	}
+	tests := map[string]struct {
+		node       Node
+		pod        Pod
+		want       []string
+		wantState  State
+		wantReason string
+	}{
+		"it runs": {node: failed, pod: undo(), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack},
+		"it succeeds": {
+			node: failed, pod: undo(exited(0)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
+		},
+		"it fails": {
+			node: failed, pod: undo(exited(4)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 1, disruptions 0"},
+		},
+		"it fails for good": {
+			node: failed, pod: undo(exited(4), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good"},
+		},
+		"it takes longer than its own time limit": {
+			node: failed, pod: undo(func(p *Pod) { p.Created, p.Started = ago(41), ago(41) }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"stop n-pod: DeadlineExceeded"},
+		},
+		"it ends while the node is drained without it": {
+			node: newNode("n", recorded(record.Failed, attempts(2), drainSince(600)), cordonedFor("ns.everynode.dev/job")), pod: undo(exited(0)),
+			want:      []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
+			wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
+		},
+		"the user skips the node meanwhile": {
+			node: newNode("n", recorded(record.Failed, attempts(2)), labelled(rev)), pod: undo(exited(0)), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
+			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
+		},
+		"it is on record": {
+			node: newNode("n", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1))), pod: undo(exited(0)),
+			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRolledBack,
+		},
+		"the user has taken the record away meanwhile": {
+			node: newNode("n"), pod: undo(exited(0)), want: []string{"release n-pod"}, wantState: Waiting, wantReason: v1alpha1.ReasonPodTerminating,
+		},
+		"the revision has changed meanwhile": {
+			node: newNode("n", recorded(record.Failed, attempts(2), func(r *record.Record) { r.Revision = "old" })),
+			pod:  undo(func(p *Pod) { p.Revision = "old" }), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			policy := v1alpha1.FailedNodeNone
+			if tt.node.CordonedBy != nil {
+				policy = v1alpha1.FailedNodeDrain
+			}
+			p := Next(see(newJob(withRollback, onFailure(policy)), []Node{tt.node}, tt.pod))
+			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if p.Nodes[0].State != tt.wantState || p.Nodes[0].Reason != tt.wantReason {
+				t.Errorf("it is %s: %s, want %s: %s", p.Nodes[0].State, p.Nodes[0].Reason, tt.wantState, tt.wantReason)
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// Orphaned is the change that takes off a node what NodeJobs have left there that are gone, or have another gate now;
+// nil when nothing is. A node may get such a taint after the end of its NodeJob: the API server learns of that
+// a moment later. And somebody may have made a NodeJob go by force.
+func Orphaned(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
+	c := record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
+	stray := func(t corev1.Taint) bool { return ofEverynode(&t) && !claimed(&t, jobs) }
+	if slices.ContainsFunc(node.Taints, stray) {
+		c.Taints = &record.Taints{All: slices.DeleteFunc(slices.Clone(node.Taints), stray)}
+	}
+	gone := func(key string) bool {
+		return !slices.ContainsFunc(jobs, func(job *v1alpha1.NodeJob) bool { return v1alpha1.RecordKey(job.Namespace, job.Name) == key })
+	}
+	if slices.ContainsFunc(node.CordonedBy, gone) {
+		by := slices.DeleteFunc(slices.Clone(node.CordonedBy), gone)
+		if !node.Unschedulable {
+			by = nil // somebody has opened it for all
+		}
+		c.Cordon = &record.Cordon{By: by}
+	}
+	if !c.Shared() {
+		return nil
+	}
+	return &c
+}
+
+// claimed is true for a taint that is the gate of a NodeJob, or could be: with the key of its own, its own plan
+// knows better, unless its gate has another key by now.
+func claimed(taint *corev1.Taint, jobs []*v1alpha1.NodeJob) bool {
+	return slices.ContainsFunc(jobs, func(job *v1alpha1.NodeJob) bool {
+		if taint.Key == v1alpha1.RecordKey(job.Namespace, job.Name) {
+			return v1alpha1.GateKey(job) == taint.Key
+		}
+		gate := job.Spec.Gate
+		if gate == nil || gate.Key != taint.Key {
+			return false
+		}
+		return string(gate.Effect) == string(taint.Effect) || (gate.Effect == "" && taint.Effect == corev1.TaintEffectNoSchedule)
+	})
+}

@@ -1,0 +1,415 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// planner joins nodes and pods, and gathers what a pass over the nodes finds.
+type planner struct {
+	in          Input
+	key         string
+	retry       string
+	selector    labels.Selector
+	named       names
+	steps       []step
+	tolerations []corev1.Toleration
+	obstacle    *Obstacle
+	gate        gate
+	dependsOn   []peer
+	sharers     []peer
+	// self is the NodeJob as others see it.
+	self peer
+	// podsOn holds the pods by the name of the node that they are bound to.
+	podsOn map[string][]*Pod
+	// work has an entry for each of Plan.Nodes.
+	work []nodePlan
+	// rollout is how far the revision has come, as this pass finds it.
+	rollout v1alpha1.RolloutStatus
+	// stableAt is when the revision was proven, by the status that was seen: zero when it was not.
+	stableAt time.Time
+	// current and ceiling are indexes into steps.
+	current, ceiling int
+	// notReadyNode is a node that must become Ready for the soak of the current step to begin.
+	notReadyNode string
+	// passed is true when the current step is, and only the ceiling holds the rollout.
+	passed bool
+	// failed counts the nodes that count against maxFailures, of which at most mayFail may.
+	failed, mayFail int
+	// stopped is true when too many have failed.
+	stopped bool
+	// slots is what rollout.maxConcurrent allows at once.
+	slots int
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons to drain them next.
+	draining, toDrain int
+	// unavailableNodes counts the nodes that are not there for others, of which maxUnavailableNodes may be disrupted.
+	unavailableNodes, maxUnavailableNodes int
+	// unavailableNames names the first of them, once it is asked for.
+	unavailableNames string
+	// gated counts the unfinished nodes that have the gate's taint.
+	gated int32
+	// unpublished are nodes that are done and on which something cannot be published.
+	unpublished []string
+	// busy counts the nodes with an attempt that runs or starts.
+	busy int32
+
+	failures   []v1alpha1.NodeFailure
+	drains     []v1alpha1.NodeDrain
+	notStarted []string
+	// disrupted are nodes that were disrupted many times in a row.
+	disrupted []string
+	// unrecovered are nodes on which the rollback failed as well.
+	unrecovered []string
+	// prepared counts the nodes that this pass makes ready.
+	prepared int32
+	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
+	// keeps from starting.
+	starts, obstructed int32
+	// runnerObstructed counts those that only Input.RunnerRefused does.
+	runnerObstructed int32
+	// taskStarts and runnerStarts count the starts of this pass by what the API server may refuse alike (startsLike).
+	taskStarts, runnerStarts int32
+	// troubled are nodes with which the manager cannot go on, and troubleReason why not.
+	troubled      []string
+	troubleReason string
+}
+
+// nodePlan is what a pass finds out about a node beside its state.
+type nodePlan struct {
+	node *Node
+	// ranRevision is true when this revision has run on the node or runs there, since when at the earliest.
+	ranRevision bool
+	since       time.Time
+	// succeeded is true when this revision has succeeded there.
+	succeeded bool
+	// progressDeadlineExceeded is true for a node that has kept others waiting for too long.
+	progressDeadlineExceeded bool
+	// rerun is true for a node that was done with this revision, and is to run it again or does.
+	rerun bool
+	// failed is true when the node counts against rollout.maxFailures.
+	failed bool
+	// exhausted is true when its record says so: no attempt is left.
+	exhausted bool
+	// rollbackFinished is true when no rollback is to come any more.
+	rollbackFinished bool
+	// slot is true while a pod of ours on it has an end that is not on record.
+	slot bool
+	// terminating is true while a pod of ours on it has not gone, though nothing is to come of it.
+	terminating bool
+	// terminatingSince is when it should have ended; zero when that is not known.
+	terminatingSince time.Time
+	// retained are pods of it whose end is on record, and that are there for their logs.
+	retained []*Pod
+	// written is true when this pass writes a record on it: a second write would not know of the first.
+	written bool
+	// step that takes it; noStep when none does.
+	step int
+	// unavailable is true when the node is not there for others.
+	unavailable bool
+	// start is the attempt that may start now; nil when none may.
+	start *task.Attempt
+}
+
+const noStep = -1
+
+func newSurvey(in Input) *planner {
+	s := &planner{
+		in:          in,
+		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
+		retry:       task.RetryToken(in.Job),
+		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
+		obstacle:    in.Obstacle,
+		podsOn:      make(map[string][]*Pod, len(in.Pods)),
+		work:        make([]nodePlan, 0, len(in.Nodes)),
+	}
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
+	}
+	s.dependsOn, s.sharers = readPeers(in.DependsOn), readPeers(in.GatePeers)
+	s.self = s.selfPeer()
+	s.readGate()
+	if !in.Job.DeletionTimestamp.IsZero() {
+		return s // which nodes it was for does not matter any more
+	}
+	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.named = namesOf(in.Job.Spec.NodeNames)
+	for _, drain := range []struct {
+		field string
+		spec  *v1alpha1.DrainSpec
+	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.maintenance.drain", in.Job.Spec.Maintenance.Drain}} {
+		if drain.spec != nil {
+			s.selectorOf(drain.spec.PodSelector, drain.field+".podSelector")
+		}
+	}
+	s.readSteps()
+	s.carryOver()
+	return s
+}
+
+// selectorOf reads a label selector; one that cannot be used selects nothing and is an obstacle.
+func (s *planner) selectorOf(spec *metav1.LabelSelector, field string) labels.Selector {
+	if spec == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if err != nil {
+		s.obstacle = &Obstacle{
+			Reason:  v1alpha1.ReasonInvalidSelector,
+			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
+		}
+		return labels.Nothing()
+	}
+	return selector
+}
+
+// assessNode gives the node its state and plans what its pods need.
+func (s *planner) assessNode(node *Node, p *Plan) {
+	st := NodeState{Name: node.Name}
+	w := nodePlan{node: node, step: noStep}
+	known := s.readRecord(node)
+	w.ranRevision, w.since, w.succeeded = known.ranRevision, known.since, known.succeeded
+	w.rerun = known.ranRevision && !known.done && s.isRerun(node, s.in.Revision)
+	w.succeeded = w.succeeded || w.rerun
+	s.assessPods(&w, &st, p)
+	terminating := w.terminating || s.in.BusyNodes[node.Name]
+	switch {
+	case w.progressDeadlineExceeded:
+	case !w.slot && known.rebooting:
+		s.assessReboot(terminating, &w, &st, p)
+	case !w.slot:
+		s.assessIdleNode(terminating, known, &w, &st)
+	case known.failures > s.retryLimit() && s.selects(node):
+		w.failed = true // whatever it is that still runs there
+	}
+	s.checkProgress(&w, known, &st, p)
+	s.removeRetainedPods(&w, &st, p)
+	p.wake(st.Until)
+	p.Nodes = append(p.Nodes, st)
+	s.work = append(s.work, w)
+}
+
+// exclude leaves a node out. It does not count as one that runs the task again.
+func (w *nodePlan) exclude(st *NodeState, reason, message string) {
+	w.rerun = false
+	st.set(Excluded, reason, message)
+}
+
+// assessPods plans for each pod on the node. An attempt holds its node, and its slot, until its end
+// is on record.
+func (s *planner) assessPods(w *nodePlan, st *NodeState, p *Plan) {
+	for _, pod := range s.podsOn[w.node.Name] {
+		v := s.assessPod(pod, w.node)
+		p.wake(v.until)
+		switch v.disposition {
+		case podTerminating:
+			w.terminating, w.terminatingSince = true, pod.DeleteRequested.Add(pod.DeleteGrace)
+			continue
+		case podOrphaned, podRecorded:
+			s.removePod(pod, v.disposition, w, p)
+			continue
+		case podEnded:
+			if s.writeEnd(w, pod, &v, st, p); w.progressDeadlineExceeded && pod.ended() {
+				continue // nothing runs there
+			}
+		case podOverdue:
+			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
+		case podRuns:
+		}
+		w.slot = true
+		s.notePod(w, pod, v, st)
+	}
+}
+
+// notePod notes what is said of a node on which a pod holds a slot.
+func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
+	if pod.Runs == task.Rollback {
+		s.noteRollback(w, v, st)
+		return
+	}
+	s.noteRunning(w, pod, v, st)
+	switch pod.Runs {
+	case task.Reboot:
+		st.Reason, st.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
+	case task.Verify:
+		st.Reason = v1alpha1.ReasonVerifying
+	case task.Task, task.Rollback:
+	}
+}
+
+// writeEnd records the end of an attempt. Where the API server does not let the manager do so, it is tried from time to time,
+// and does not count as progress.
+func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeState, p *Plan) {
+	if t, ok := s.in.NodeProblems[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
+		v.message = t.Message
+		s.unrecorded(w, pod, &t, st, p)
+		if s.in.Now.Before(t.RetryAt) {
+			p.wake(t.RetryAt)
+			return
+		}
+	}
+	p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
+	w.written = true
+}
+
+// unrecorded is for a pod whose end the API server does not let the manager record. It keeps its slot, but not for ever.
+func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem, st *NodeState, p *Plan) {
+	s.noteTrouble(w.node, t)
+	if s.overdue(s.deadline(pod), p) {
+		w.terminating = true
+		st.set(Waiting, t.Reason, t.Message)
+		s.failProgress(w, t.Message, st)
+	}
+}
+
+// noteRunning notes what is said of a node on which an attempt of the task runs.
+func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
+	st.set(Running, v1alpha1.ReasonRunning, v.message)
+	st.Until = v.until
+	if pod.Revision == s.in.Revision && !w.ranRevision {
+		w.ranRevision, w.since = true, pod.Created
+	}
+	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
+		s.notStarted = append(s.notStarted, w.node.Name+": "+v.message)
+	}
+	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && (prev.Outcome == record.Failed || prev.Outcome == record.Disrupted) {
+		s.retrying(w.node)
+	}
+}
+
+// retrying notes a node whose last attempt failed or was disrupted, and that goes on.
+func (s *planner) retrying(node *Node) {
+	s.failures = append(s.failures, s.failureOf(node, true))
+	if rec := node.On.Record; rec.Disruptions >= manyDisruptions {
+		s.disrupted = append(s.disrupted, node.Name+": "+lastLine(rec.Message))
+	}
+}
+
+// assessIdleNode gives a state to a node on which no attempt runs. The order of the questions is part
+// of the behaviour: what a node has on record counts before what keeps it from running.
+func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePlan, st *NodeState) {
+	node := w.node
+	if !s.selects(node) {
+		reason, message := s.unselected(node)
+		w.exclude(st, reason, message)
+		return
+	}
+	switch {
+	case known.done:
+		st.set(Done, v1alpha1.ReasonDone, "")
+		st.Until = known.due
+		return
+	case known.failures > s.retryLimit():
+		s.assessFailedNode(terminating, w, st)
+		return
+	case known.failures > 0 && node.unreachable():
+		// The task may be what has taken the node away: until it is back it counts.
+		w.failed = true
+		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back")
+		s.failures = append(s.failures, s.failureOf(node, false))
+		return
+	}
+	if taint := s.untolerated(node, s.tolerations); taint != nil {
+		w.exclude(st, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
+		return
+	}
+	if !known.notBefore.IsZero() {
+		s.retrying(node)
+	}
+	if s.mustWait(task.Task, node, terminating, known.notBefore, st) {
+		return
+	}
+	if before := s.unmetDependency(node); before != "" {
+		st.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
+		if s.isNewNode(node) {
+			st.Until = node.Created.Add(joiningFor) // it may not be for the node after all
+		}
+		return
+	}
+	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, known.rerunReason)
+	w.start = s.attempt(node, task.Task, s.in.Revision, known.failures+1)
+}
+
+func (s *planner) attempt(node *Node, phase task.Phase, revision string, number int32) *task.Attempt {
+	return &task.Attempt{
+		Phase:     phase,
+		Revision:  revision,
+		Number:    number,
+		NodeName:  node.Name,
+		NodeUID:   node.UID,
+		MachineID: node.MachineID,
+		BootID:    node.BootID,
+		Retry:     s.retry,
+	}
+}
+
+// mustWait says what keeps a node from starting an attempt now, if anything.
+func (s *planner) mustWait(phase task.Phase, node *Node, terminating bool, notBefore time.Time, st *NodeState) bool {
+	reason, message := cannotRunReason(node)
+	o := s.obstacleFor(phase)
+	switch {
+	case reason != "":
+		st.set(Waiting, reason, message)
+	case terminating:
+		st.set(Waiting, v1alpha1.ReasonPodTerminating, "the pod of an earlier attempt has not left yet")
+	case s.suspendedReason() != "" && s.in.Job.DeletionTimestamp.IsZero():
+		st.set(Waiting, v1alpha1.ReasonSuspended, s.suspendedReason())
+	case o != nil && (o.RetryAt.IsZero() || s.in.Now.Before(o.RetryAt)):
+		s.obstructs(o)
+		st.set(Waiting, o.Reason, o.Message)
+		st.Until = o.RetryAt
+	case s.hindrance(node) != nil:
+		t := s.hindrance(node)
+		s.noteTrouble(node, t)
+		st.set(Waiting, t.Reason, t.Message)
+		st.Until = t.RetryAt
+	case s.in.Now.Before(notBefore):
+		st.set(Waiting, v1alpha1.ReasonBackingOff, "the next attempt waits after one that failed or was disrupted")
+		st.Until = notBefore
+	default:
+		return false
+	}
+	return true
+}
+
+// cannotRunReason is why a node cannot run anything now; "" when it can.
+func cannotRunReason(node *Node) (reason, message string) {
+	switch {
+	case node.Deleting:
+		return v1alpha1.ReasonNodeTerminating, "the node is being deleted"
+	case node.Ready == "":
+		return v1alpha1.ReasonNotReported, "the node has not reported its state yet"
+	case node.unreachable():
+		return v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node (Ready=Unknown)"
+	}
+	return "", ""
+}
+
+// removeOrphanedPods lets pods go whose Node is no longer there: there is nothing to record on.
+func (s *planner) removeOrphanedPods(p *Plan) {
+	known := make(map[string]bool, len(s.in.Nodes))
+	for i := range s.in.Nodes {
+		known[s.in.Nodes[i].Name] = true
+	}
+	for i := range s.in.Pods {
+		pod := &s.in.Pods[i]
+		if !known[pod.NodeName] && needsFinalizerRemoval(pod) {
+			p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
+		}
+	}
+}
+
+// cordonedForUs is true when Everynode has cordoned the node, for this NodeJob among others.
+func (s *planner) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, s.key) }
+
+func (st *NodeState) set(state State, reason, message string) {
+	st.State, st.Reason, st.Message = state, reason, message
+}

@@ -1,0 +1,169 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// factsOf are the facts that a run publishes, by their keys. A result that it did not report is none.
+func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
+	labelled, annotated = map[string]string{}, map[string]string{}
+	for i := range s.in.Job.Spec.Publish {
+		fact := &s.in.Job.Spec.Publish[i]
+		value, reported := r.Results[fact.Result]
+		switch {
+		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
+			return nil, nil, fmt.Sprintf("the result %s cannot be published, since results were left out or cut: one may have %d bytes, and all together %d",
+				fact.Result, outcome.MaxValueBytes, outcome.MaxResultsBytes)
+		case !reported:
+		case fact.Label == "":
+			annotated[fact.Annotation] = value
+		default:
+			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+				return nil, nil, fmt.Sprintf("the result %s cannot be published as label %s, since %q is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+					fact.Result, fact.Label, outcome.Clean(value, 80))
+			}
+			labelled[fact.Label] = value
+		}
+	}
+	return labelled, annotated, ""
+}
+
+// publish is the change that brings what is published on a node in line with a run; nil when it is. What
+// somebody else has put there is not overwritten: then the reason and the message say so.
+func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+	if s.isPublished(node, r) {
+		return nil, "", ""
+	}
+	labelled, annotated, problem := s.factsOf(r)
+	if problem != "" {
+		return nil, v1alpha1.ReasonInvalidResult, problem
+	}
+	facts, conflict := s.factsChange(node, labelled, annotated)
+	switch {
+	case conflict != "":
+		return nil, v1alpha1.ReasonPublishConflict, conflict
+	case facts != nil && !facts.Published.Fits():
+		return nil, v1alpha1.ReasonPublishConflict, "the node has no room for more facts: publish fewer"
+	}
+	return facts, "", ""
+}
+
+// factsChange is the change after which the NodeJob has published these labels and annotations on the node, and no
+// others; nil when that is so. What is in the way is the conflict.
+func (s *planner) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
+	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
+	conflict = firstOf(
+		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
+		s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+	if conflict != "" || len(f.Labels)+len(f.Annotations) == 0 {
+		return nil, conflict
+	}
+	return f, ""
+}
+
+// isPublished is true when all is as it should be, which it nearly always is: a pass asks for every node.
+func (s *planner) isPublished(node *Node, r *record.Record) bool {
+	spec, reported := s.in.Job.Spec.Publish, 0
+	for i := range spec {
+		fact := &spec[i]
+		value, ok := r.Results[fact.Result]
+		if !ok {
+			continue
+		}
+		reported++
+		key, have, owners := fact.Annotation, node.Annotations, node.Published.Annotations
+		if fact.Label != "" {
+			key, have, owners = fact.Label, node.Labels, node.Published.Labels
+		}
+		if is, there := have[key]; !there || is != value || owners[key] != s.key {
+			return false
+		}
+	}
+	return reported == s.owned(node) && !r.Truncated
+}
+
+// publishKind notes in owners and change what is to become of the labels, or of the annotations.
+func (s *planner) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value := want[key]
+		is, there := have[key]
+		owner := owners[key]
+		switch {
+		case owner != "" && owner != s.key:
+			return fmt.Sprintf("%s %s of the node is published by another NodeJob (%s): publish under another key", kind, key, outcome.Clean(owner, 317))
+		case owner == "" && there:
+			return fmt.Sprintf("the node has the %s %s already, which this NodeJob has not put there: publish under another key, or take it off the node", kind, key)
+		case !there || is != value || owner == "":
+			owners[key], change[key] = s.key, &value
+		}
+	}
+	s.unpublishKind(want, owners, change)
+	return ""
+}
+
+// unpublishKind notes what of our own is to go.
+func (s *planner) unpublishKind(want, owners map[string]string, change map[string]*string) {
+	for key, owner := range owners {
+		// Who has published what is on the node, where its kubelet may write as well: nobody may have us take away
+		// what a NodeJob could not have published.
+		if _, wanted := want[key]; owner == s.key && !wanted && mayPublish(key) {
+			delete(owners, key)
+			change[key] = nil
+		}
+	}
+}
+
+// mayPublish is true for keys that the API lets a NodeJob publish.
+func mayPublish(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	if !prefixed || prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
+		return true
+	}
+	return !slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", v1alpha1.Group}, func(domain string) bool {
+		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+	})
+}
+
+// unpublish is the change that takes all facts of the NodeJob off a node; nil when there are none.
+func (s *planner) unpublish(node *Node) *record.Facts {
+	facts, _ := s.factsChange(node, nil, nil) // nothing is wanted, so nothing is in the way
+	return facts
+}
+
+// owned counts what the NodeJob has published on the node.
+func (s *planner) owned(node *Node) int {
+	n := 0
+	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
+		for _, owner := range owners {
+			if owner == s.key {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// unlisted is the change that takes off a node what spec.publish does not name any more; nil when there is nothing.
+func (s *planner) unlisted(node *Node) *record.Facts {
+	labelled, annotated := map[string]string{}, map[string]string{}
+	for _, fact := range s.in.Job.Spec.Publish {
+		// What is named stays as it is.
+		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == s.key {
+			labelled[fact.Label] = is
+		}
+		if is, there := node.Annotations[fact.Annotation]; there && node.Published.Annotations[fact.Annotation] == s.key {
+			annotated[fact.Annotation] = is
+		}
+	}
+	facts, _ := s.factsChange(node, labelled, annotated) // what is wanted is ours already
+	return facts
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// retainedUntil is until when a pod is kept for its logs, whose end is on that record; zero when it is not.
+func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
+	keep := s.in.Job.Spec.RetainPodsSeconds
+	if keep == 0 || rec == nil || !pod.ended() || !pod.DeleteRequested.IsZero() || !s.in.Job.DeletionTimestamp.IsZero() {
+		return time.Time{}
+	}
+	if rec.Outcome == record.Rebooting {
+		return time.Time{} // the run goes on, with other pods
+	}
+	ended := rec.EndedAt()
+	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
+		ended = rec.Rollback.EndedAt()
+	}
+	return s.past(ended).Add(time.Duration(keep) * time.Second)
+}
+
+// retain is true for a pod that stays although its end is on record. The finalizer comes off all the same: whoever
+// deletes it is not held up.
+func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
+	until := s.retainedUntil(pod, w.node.On.Record)
+	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
+		return false
+	}
+	w.retained = append(w.retained, pod)
+	if pod.Finalized {
+		p.Actions = append(p.Actions, RetainPod{Pod: *pod})
+	}
+	p.wake(until)
+	return true
+}
+
+// removePod lets a pod go that needs no record, or has one, unless it is kept.
+func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan, p *Plan) {
+	if why == podRecorded && s.retain(pod, w, p) {
+		return
+	}
+	p.Actions = append(p.Actions, FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
+	w.terminating = true
+}
+
+// removeRetainedPods lets the pods go that are kept on a node that runs again: names are derived, and the next attempt may
+// need the name of one of them.
+func (s *planner) removeRetainedPods(w *nodePlan, st *NodeState, p *Plan) {
+	if w.start == nil || len(w.retained) == 0 {
+		return
+	}
+	for _, pod := range w.retained {
+		p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
+	}
+	w.start = nil
+	st.Message = "the pod of an earlier attempt has not left yet"
+	if st.State == Waiting {
+		st.Reason = v1alpha1.ReasonPodTerminating
+	}
+}

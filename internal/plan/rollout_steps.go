@@ -1,0 +1,246 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// carryOver takes up how far the revision has come from the status. Nothing is lost when the status
+// is: it is found again, step by step, from what the nodes have on record.
+func (s *planner) carryOver() {
+	status := &s.in.Job.Status
+	if status.Rollout != nil && status.Revision == s.in.Revision {
+		s.rollout = *status.Rollout.DeepCopy()
+	}
+	s.stableAt = s.rollout.StableAt.Time
+	s.current = max(s.indexOf(s.rollout.Step), 0)
+	s.countUnrecordedFailures()
+}
+
+// joinedAfterStable reports whether a node has joined since the revision was proven, has not been done since, and cannot carry
+// workloads yet: it takes no slot and nothing of the budget. Every other node takes its turn, also one that joined while
+// nothing could start, and one that is selected since a label or the selector changed. For a rollback at deletion, every
+// node does.
+func (s *planner) joinedAfterStable(node *Node) bool {
+	rec := node.On.Record
+	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.stableAt.IsZero() && node.Created.After(s.stableAt) && !doneBefore && s.withoutWorkloads(node)
+}
+
+// withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the node
+// was created, or the node is young and not Ready.
+func (s *planner) withoutWorkloads(node *Node) bool {
+	return s.closedSinceCreation(node) || (node.Ready != corev1.ConditionTrue && s.isNewNode(node))
+}
+
+// advance takes the rollout as far as what is seen allows, one step after the other.
+func (s *planner) advance(p *Plan) {
+	if s.in.Revision == "" {
+		return
+	}
+	s.countFailed(p.Nodes)
+	s.assignSteps(p.Nodes)
+	if s.indexOf(s.rollout.Step) < 0 {
+		s.beginStep(0)
+	}
+	for s.stableAt.IsZero() {
+		if s.stopped {
+			s.rollout.SoakingSince = metav1.Time{} // nobody watches it
+		}
+		if s.stopped || !s.passes(p) {
+			return
+		}
+		switch {
+		case s.current == len(s.steps)-1:
+			s.rollout.StableAt = s.now()
+			if len(s.rollout.UnrecordedFailures) > 0 || s.ceiling < s.current {
+				// They hold nothing any more: that is for the next pass, and no event comes of it.
+				p.wake(s.in.Now.Add(time.Second))
+			}
+			return
+		case s.current >= s.ceiling:
+			s.passed = true
+			return
+		}
+		s.beginStep(s.current + 1)
+	}
+}
+
+// now is the time as a status tells it, in whole seconds.
+func (s *planner) now() metav1.Time { return metav1.NewTime(s.in.Now.Truncate(time.Second)) }
+
+func (s *planner) beginStep(k int) {
+	s.current = k
+	s.rollout.Step = s.steps[k].name
+	s.rollout.StepStartedAt = s.now()
+	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, metav1.Time{}
+}
+
+// passes is true when the current step is done and its soak is over. A soak that finds a node not
+// Ready makes it a casualty, and the question is asked again.
+func (s *planner) passes(p *Plan) bool {
+	st := &s.steps[s.current]
+	for s.stepPassed(st, p.Nodes) {
+		if st.soak == 0 || !s.rollout.SoakedAt.IsZero() {
+			return true
+		}
+		sick, soaks := s.notReady(st, p.Nodes), !s.rollout.SoakingSince.IsZero()
+		switch {
+		case len(sick) == 0:
+			if !soaks {
+				// The next whole second, or the soak would be shorter than it was asked for.
+				s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
+			}
+			s.rollout.WaitingForReadySince = metav1.Time{}
+			return s.soaked(st, p)
+		case soaks:
+			s.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak, p)
+		case s.waitedForReady(p):
+			s.failNotReady(sick, v1alpha1.ReasonProgressDeadlineExceeded, p)
+		default:
+			s.notReadyNode = p.Nodes[sick[0]].Name
+			return false
+		}
+		if s.stopped {
+			break
+		}
+	}
+	s.rollout.SoakingSince, s.rollout.WaitingForReadySince = metav1.Time{}, metav1.Time{}
+	return false
+}
+
+// waitedForReady reports whether the soak has waited for rollout.progressDeadlineSeconds for nodes to become Ready.
+func (s *planner) waitedForReady(p *Plan) bool {
+	if s.rollout.WaitingForReadySince.IsZero() {
+		s.rollout.WaitingForReadySince = s.now()
+	}
+	return s.overdue(s.rollout.WaitingForReadySince.Time, p)
+}
+
+// failNotReady has nodes of the step count as failed that are not Ready, and lets others take their places.
+func (s *planner) failNotReady(sick []int, reason string, p *Plan) {
+	for _, i := range sick {
+		s.failInSoak(i, &p.Nodes[i], reason)
+	}
+	s.countFailed(p.Nodes)
+	since := s.rollout.SoakingSince
+	s.rollout.SoakingSince = metav1.Time{} // any node may take the place of a sick one
+	s.assignSteps(p.Nodes)
+	s.rollout.SoakingSince = since
+}
+
+// soaked is true when the soak is over, and says when it is.
+func (s *planner) soaked(st *step, p *Plan) bool {
+	until := s.rollout.SoakingSince.Add(st.soak)
+	if s.in.Now.Before(until) {
+		p.wake(until)
+		return false
+	}
+	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, s.now()
+	return true
+}
+
+// stepPassed is true when nothing of the step is still to come, and something proves that it works. A
+// step for a number of nodes wants so many successes, as far as there are nodes for them.
+func (s *planner) stepPassed(st *step, nodes []NodeState) bool {
+	done := 0
+	for _, i := range st.nodes {
+		switch {
+		case s.countsAsDone(i, nodes):
+			done++
+		case nodes[i].State == Failed, s.work[i].progressDeadlineExceeded:
+		case st.quota != nil, s.stepWaitsFor(i, &nodes[i]):
+			return false
+		}
+	}
+	if len(st.nodes) == 0 && !st.selective {
+		return s.anySucceeded() // there are no more nodes
+	}
+	return done > 0
+}
+
+// countsAsDone reports whether a node is done, or was and runs the task again: the revision has succeeded there, and until
+// the further run fails nothing speaks against it.
+func (s *planner) countsAsDone(i int, nodes []NodeState) bool {
+	return nodes[i].State == Done || s.work[i].rerun
+}
+
+// anySucceeded is true when the revision has succeeded anywhere.
+func (s *planner) anySucceeded() bool {
+	for i := range s.work {
+		if s.work[i].succeeded {
+			return true
+		}
+	}
+	return false
+}
+
+// stepWaitsFor is true for an unfinished node that its step waits for: one that was there when the step
+// began, and that can run the task or has.
+func (s *planner) stepWaitsFor(i int, st *NodeState) bool {
+	w := &s.work[i]
+	if w.node.Created.After(s.rollout.StepStartedAt.Time) {
+		return false
+	}
+	return w.ranRevision || !cannotRun(st.Reason)
+}
+
+// notReady are the nodes of the step that have succeeded and are not Ready, but for those on which the task is at work
+// again, and those that have joined since the soak began: they may never have been Ready.
+func (s *planner) notReady(st *step, nodes []NodeState) []int {
+	var sick []int
+	for _, i := range st.nodes {
+		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedInSoak(i) {
+			sick = append(sick, i)
+		}
+	}
+	return sick
+}
+
+// blockStarts gives the nodes that may not start yet the reason for it.
+func (s *planner) blockStarts(p *Plan) {
+	for i := range p.Nodes {
+		w, st := &s.work[i], &p.Nodes[i]
+		if w.start == nil || st.State != Waiting {
+			continue
+		}
+		if reason, message, until := s.rolloutBlock(w); reason != "" {
+			w.start = nil
+			st.set(Waiting, reason, message)
+			st.Until = until
+			p.wake(until)
+		}
+	}
+}
+
+// rolloutBlock is what the rollout as a whole has against the start of a task on a node; "" when nothing.
+func (s *planner) rolloutBlock(w *nodePlan) (reason, message string, until time.Time) {
+	if s.stopped {
+		return v1alpha1.ReasonMaxFailuresExceeded, "the rollout has stopped: " + s.failuresMessage(), until
+	}
+	if !s.stableAt.IsZero() || w.step <= min(s.current, s.ceiling) {
+		return "", "", until
+	}
+	current, own := &s.steps[s.current], s.steps[w.step].name
+	switch {
+	case w.step <= s.current || s.passed:
+		return v1alpha1.ReasonAwaitingPromotion,
+			fmt.Sprintf("it is in step %s, and rollout.promoteTo is %s", own, s.steps[s.ceiling].name), until
+	case current.selective && len(current.nodes) == 0:
+		return v1alpha1.ReasonStepWithoutNodes, fmt.Sprintf("it is in step %s, and no node is in step %s", own, current.name), until
+	case !s.rollout.SoakingSince.IsZero():
+		until = s.rollout.SoakingSince.Add(current.soak)
+		return v1alpha1.ReasonSoaking,
+			fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, until.UTC().Format(time.RFC3339)), until
+	case s.notReadyNode != "":
+		return v1alpha1.ReasonWaitingForStep,
+			fmt.Sprintf("it is in step %s, and the soak of step %s begins when node %s is Ready", own, current.name, s.notReadyNode), until
+	}
+	return v1alpha1.ReasonWaitingForStep, fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name), until
+}

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// selects is true when the NodeJob is for a node with these labels, or would be with those that its own
+// success has taken off.
+func (s *planner) selects(node *Node) bool {
+	return s.named.has(node) && task.FitsOS(s.self.OS, node.Labels) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
+}
+
+// names are those of spec.nodeNames; nil for all nodes.
+type names map[string]bool
+
+func namesOf(list []string) names {
+	if len(list) == 0 {
+		return nil
+	}
+	set := make(names, len(list))
+	for _, name := range list {
+		set[name] = true
+	}
+	return set
+}
+
+func (n names) has(node *Node) bool { return n == nil || n[node.Name] }
+
+// matchesWith is true when the selector matches the node, as it is or with the labels that a success has taken off it.
+func matchesWith(selector labels.Selector, removeLabels []string, node *Node, rec *record.Record) bool {
+	if selector.Matches(labels.Set(node.Labels)) {
+		return true
+	}
+	if rec == nil || len(rec.RemovedLabels) == 0 {
+		return false
+	}
+	had := make(map[string]string, len(node.Labels)+len(rec.RemovedLabels))
+	for key, value := range rec.RemovedLabels {
+		if slices.Contains(removeLabels, key) {
+			had[key] = value
+		}
+	}
+	maps.Copy(had, node.Labels)
+	return selector.Matches(labels.Set(had))
+}
+
+// relabelled is a label that a success has taken off the node, and that is there again: somebody asks for
+// another run; "" when there is none.
+func (s *planner) relabelled(node *Node) string {
+	for _, key := range s.in.Job.Spec.RemoveLabels {
+		_, was := node.On.Record.RemovedLabels[key]
+		if _, is := node.Labels[key]; is && was {
+			return key
+		}
+	}
+	return ""
+}
+
+// removeLabels notes in a change and in its record which labels a success takes off the node.
+func (s *planner) removeLabels(node *Node, c *record.Change) {
+	removed := map[string]string{}
+	for _, key := range s.in.Job.Spec.RemoveLabels {
+		if value, ok := c.Record.RemovedLabels[key]; ok {
+			removed[key] = value
+		}
+		if value, ok := node.Labels[key]; ok {
+			removed[key] = value
+			c.RemoveLabels = append(c.RemoveLabels, key)
+		}
+	}
+	if len(removed) > 0 {
+		c.Record.RemovedLabels = removed
+	}
+}

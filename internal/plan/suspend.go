@@ -1,0 +1,24 @@
+package plan
+
+import "time"
+
+// startingDeadline is when spec.startingDeadlineSeconds is over; zero when it never is.
+func (s *planner) startingDeadline() time.Time {
+	within := s.in.Job.Spec.StartingDeadlineSeconds
+	if within == nil {
+		return time.Time{}
+	}
+	return s.in.Job.CreationTimestamp.Add(time.Duration(*within) * time.Second)
+}
+
+// suspendedReason is why nothing may start any more; "" when it may.
+func (s *planner) suspendedReason() string {
+	at := s.startingDeadline()
+	switch {
+	case s.in.Job.Spec.Suspend:
+		return "spec.suspend is true"
+	case at.IsZero() || s.in.Now.Before(at):
+		return ""
+	}
+	return "spec.startingDeadlineSeconds is over"
+}

@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// expire deletes the NodeJob when it has been at rest for spec.ttlSecondsAfterFinished.
+func (s *planner) expire(p *Plan) {
+	if closes := s.startingDeadline(); !closes.IsZero() && s.in.Now.Before(closes) {
+		p.wake(closes)
+	}
+	ttl := s.in.Job.Spec.TTLSecondsAfterFinished
+	reconciling := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
+	if ttl == nil || reconciling == nil || reconciling.Status != metav1.ConditionFalse || !s.isFinished() {
+		return
+	}
+	since := later(reconciling.LastTransitionTime.Time, s.lastEnd())
+	if at := since.Add(time.Duration(*ttl) * time.Second); s.in.Now.Before(at) {
+		p.wake(at)
+		return
+	}
+	p.Actions = append(p.Actions, DeleteJob{})
+}
+
+// isFinished is true when nothing runs, and no failed node is still to be rolled back or drained. A rollout that has
+// stopped is not Reconciling although all of that may go on.
+func (s *planner) isFinished() bool {
+	for i := range s.work {
+		if w := &s.work[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
+			return false
+		}
+	}
+	return s.draining == 0
+}
+
+// lastEnd is when the last attempt ended, of a rollback too; zero when none has.
+func (s *planner) lastEnd() time.Time {
+	var last time.Time
+	for i := range s.work {
+		rec := s.work[i].node.On.Record
+		if rec == nil {
+			continue
+		}
+		last = later(last, s.past(rec.EndedAt()))
+		if rec.Rollback != nil {
+			last = later(last, s.past(rec.Rollback.EndedAt()))
+		}
+	}
+	return last
+}
