@@ -115,6 +115,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.forget(ctx, seen, a)
 	case plan.RemoveFinalizer:
 		return r.finish(ctx, seen.job)
+	case plan.Start, plan.Evict: // apply does these itself
 	}
 	return fmt.Errorf("unknown action %T", action)
 }

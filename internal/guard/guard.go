@@ -256,7 +256,9 @@ type Move struct {
 	Held time.Duration
 }
 
-// Action is one of MakeCompanion, MakeCheck, MakeBudget, SetBudget, DeletePod, DeleteBudget and Consume.
+// Action is one of MakeCompanion, MakeCheck, MakeBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
+//
+//sumtype:decl
 type Action interface{ action() }
 
 // MakeCompanion makes the companion of a node.

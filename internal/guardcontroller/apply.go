@@ -64,8 +64,9 @@ func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action 
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
 	case guard.MakeCheck:
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
+	default:
+		return false, nil
 	}
-	return false, nil
 }
 
 // judge notes what the API server has refused to make. A pod is no error of the pass: when one more is tried is in the
@@ -85,6 +86,7 @@ func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs [
 		case guard.MakeBudget:
 			budgets = append(budgets, errs[i])
 			continue
+		default:
 		}
 		if isRefusal(errs[i]) {
 			errs[i] = nil

@@ -28,8 +28,8 @@ type targets struct {
 	wake   *waker
 
 	mu sync.Mutex
-	// ctx is that of the manager; nil before it has begun.
-	ctx context.Context
+	// ctx is the context of the manager; nil before it has started.
+	ctx context.Context //nolint:containedctx // caches start later and must end with the manager
 	of  map[client.ObjectKey]*targetCache
 }
 

@@ -229,7 +229,9 @@ type StepNodes struct {
 	Nodes []int
 }
 
-// Action is one of Start, Record, Mark, Evict, Stop, Release, Keep, Expire, Forget and Finish.
+// Action is one of Start, Record, PatchNode, Evict, Stop, FinalizePod, RetainPod, DeleteJob, CleanUpNode and RemoveFinalizer.
+//
+//sumtype:decl
 type Action interface{ action() }
 
 // Start makes the pod of an attempt.
