@@ -140,7 +140,7 @@ func TestRecipeCACertificateContainerd(t *testing.T) {
 	// What somebody else has written is left alone.
 	w.sh(node, "mkdir -p /etc/containerd/certs.d/registry.example && echo '# mine' > /etc/containerd/certs.d/registry.example/hosts.toml")
 	r = w.recipe("ca-certificate-containerd.yaml", onNodes(node), onceOnly)
-	wantText(t, w.failed(r.job, node).Message, "hosts.toml is not this NodeJob's")
+	wantText(t, w.failed(r.job, node).Message, "hosts.toml is not managed by this NodeJob")
 	r.takenBack(node)
 	if got := w.sh(node, "cat /etc/containerd/certs.d/registry.example/hosts.toml"); got != "# mine" {
 		t.Errorf("the file is %q", got)

@@ -18,16 +18,16 @@ const (
 	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot" or "verify".
 	PhaseLabel = Group + "/phase"
 
-	// RetryAnnotation, on a NodeJob: a new value, whatever it is, has the task tried again on every node
+	// RetryAnnotation, on a NodeJob: a new value, whatever it is, retries the task on every node
 	// on which it failed. On a task's pod it is the hash of the value that the pod was made under.
 	RetryAnnotation = Group + "/retry"
 
 	// CordonedAnnotation, on a node, names by their record keys the NodeJobs that the node is cordoned
-	// for, separated by commas. A node that somebody else has cordoned does not have it.
+	// for, separated by commas. A node that a user or another tool has cordoned does not have it.
 	CordonedAnnotation = Group + "/cordoned-by"
 
 	// PublishedAnnotation, on a node, says which NodeJob has published which of its labels and annotations.
-	// What is not in it belongs to somebody else.
+	// Labels and annotations that are not in it belong to users or other tools.
 	PublishedAnnotation = Group + "/published"
 
 	// RebootAnnotation, on a task's pod, is spec.maintenance.reboot when the pod was made.
@@ -40,7 +40,7 @@ const (
 	RecordedAnnotation = Group + "/recorded"
 
 	// NodeUIDAnnotation, on a task's pod, is the UID of the Node that it was made for. A node that
-	// is removed and made again under the same name has another.
+	// is deleted and recreated with the same name has another UID.
 	NodeUIDAnnotation = Group + "/node-uid"
 
 	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
@@ -48,7 +48,7 @@ const (
 )
 
 // GateValue is the value of the gate taints that Everynode has put on a node, by the admission policy or by
-// the manager. A taint with the key of a gate and another value was put there by somebody else.
+// the manager. A taint with the key of a gate and another value was set by a user or another tool.
 const GateValue = "everynode"
 
 // GateKey is the key of the gate's taint of a NodeJob.

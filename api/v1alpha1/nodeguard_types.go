@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodeGuard puts a companion pod beside each pod of a target, such as a DaemonSet, and has drains wait for it:
-// a node goes when few enough others are away, and when the user's own condition says so.
+// NodeGuard puts a companion pod beside each pod of a target, such as a DaemonSet, and makes drains wait for it:
+// a node is released when few enough other nodes are unavailable, and when the condition in spec.release is met.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -123,9 +123,9 @@ type ReleaseSpec struct {
 	// +kubebuilder:validation:Maximum=604800
 	DeadlineSeconds *int32 `json:"deadlineSeconds,omitempty"`
 
-	// onDeadline is Hold, which says so and goes on holding, or Release, which waits no longer for the condition,
-	// nor for nodes that are away by themselves, but still lets no more than maxUnavailable nodes go at once.
-	// Hold when omitted.
+	// onDeadline is Hold, which reports the passed deadline and keeps the node held, or Release, which waits no longer
+	// for the condition, nor for nodes that are unavailable without a release; at most maxUnavailable nodes are released
+	// at once. Hold when omitted.
 	// +optional
 	OnDeadline DeadlineAction `json:"onDeadline,omitempty"`
 }
@@ -227,9 +227,9 @@ const (
 type DeadlineAction string
 
 const (
-	// OnDeadlineHold goes on holding it.
+	// OnDeadlineHold keeps the node held.
 	OnDeadlineHold DeadlineAction = "Hold"
-	// OnDeadlineRelease lets it go as soon as fewer than maxUnavailable others were let go.
+	// OnDeadlineRelease releases the node as soon as fewer than maxUnavailable other nodes are released.
 	OnDeadlineRelease DeadlineAction = "Release"
 )
 

@@ -34,11 +34,11 @@ type Fact struct {
 type GateSpec struct {
 	// key of the taint. Omitted: the key of the record, NAMESPACE.everynode.dev/NAME. With a key of your own,
 	// such as a startup taint of Karpenter or of the cluster autoscaler, or one that the kubelet registers
-	// with, the taint is taken off whoever has put it there; NodeJobs with the same key open the node together.
+	// with, the taint is removed regardless of who set it; NodeJobs with the same key open the node together.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.contains('/')",message="gate.key must have a prefix, such as example.com/not-set-up: a taint without one may mean something else to somebody else"
+	// +kubebuilder:validation:XValidation:rule="self.contains('/')",message="gate.key must have a prefix, such as example.com/not-set-up: other tools may use a key without a prefix"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev|karpenter[.]sh)/') || self.matches('^(startup|ignore)-taint[.]cluster-autoscaler[.]kubernetes[.]io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
 	Key string `json:"key,omitempty"`
 
@@ -119,9 +119,9 @@ type MaintenanceSpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
-	// maxUnavailable bounds the nodes that are away at once when cordon, drain or reboot is asked for: a number,
+	// maxUnavailable limits how many nodes are unavailable at once when cordon, drain or reboot is set: a number,
 	// or a percentage of the matching nodes, rounded down but never below one. Nodes that are not Ready
-	// or that somebody else has cordoned count. rollout.maxConcurrent when omitted.
+	// or that a user or another tool has cordoned count. rollout.maxConcurrent when omitted.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`

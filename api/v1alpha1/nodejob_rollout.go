@@ -52,8 +52,8 @@ type RolloutSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Steps []RolloutStep `json:"steps,omitempty"`
 
-	// promoteTo is the name of the furthest step that the rollout may reach: the last when omitted. It is
-	// a ceiling only: each revision begins with the first step.
+	// promoteTo is the name of the last step that the rollout may reach: the last of all when omitted. It is
+	// an upper limit only: each revision begins with the first step.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	PromoteTo string `json:"promoteTo,omitempty"`

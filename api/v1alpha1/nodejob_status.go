@@ -42,7 +42,7 @@ type NodeJobStatus struct {
 	Drains []NodeDrain `json:"drains,omitempty"`
 
 	// failures are at most 10 nodes on which the last attempt of this revision failed or was disrupted,
-	// those that are not tried again first.
+	// those that are not retried first.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
@@ -71,7 +71,7 @@ type NodeCounts struct {
 	// waiting for a slot, a backoff, or for the node itself.
 	// +optional
 	Waiting int32 `json:"waiting"`
-	// failed for good: not tried again unless asked; or not Ready in the soak of their step.
+	// failed for good: not retried unless requested; or not Ready in the soak of their step.
 	// +optional
 	Failed int32 `json:"failed"`
 	// rolledBack are those of the failed on which the rollback has succeeded.
@@ -82,7 +82,7 @@ type NodeCounts struct {
 	RollbackFailed int32 `json:"rollbackFailed"`
 }
 
-// RolloutStatus is how far a revision has come. It begins anew with each revision.
+// RolloutStatus is the progress of a revision. It restarts with each revision.
 type RolloutStatus struct {
 	// step is the name of the current step: nodes of later ones wait.
 	// +optional
@@ -233,13 +233,13 @@ type NodeFailure struct {
 	// node is its name.
 	// +required
 	Node string `json:"node,omitempty"`
-	// retrying is true when another attempt will follow by itself.
+	// retrying is true if another attempt follows automatically.
 	// +optional
 	Retrying bool `json:"retrying,omitempty"`
 	// attempts of this revision so far that count.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// exitCode of the last attempt; omitted when it never ended by itself.
+	// exitCode of the last attempt; omitted if the container did not end on its own.
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// reason in one word.

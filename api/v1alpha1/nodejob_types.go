@@ -11,7 +11,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodejobs,singular=nodejob,shortName=nj,categories=everynode
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.matched`,description="Nodes that it is for"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.matched`,description="Matching nodes"
 // +kubebuilder:printcolumn:name="Done",type=integer,JSONPath=`.status.nodes.done`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.nodes.running`
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`
@@ -160,9 +160,9 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int32 `json:"startingDeadlineSeconds,omitempty"`
 
-	// ttlSecondsAfterFinished is how long the NodeJob is kept when nothing of it goes on by itself any more: 0 to
-	// 31536000. Then it is deleted, as deletionPolicy says. It is at rest while its condition Reconciling is
-	// False, also where it is suspended, awaits promotion or needs help. Omitted: for ever.
+	// ttlSecondsAfterFinished is how long the NodeJob is kept after it has finished, that is, after nothing in it
+	// continues automatically: 0 to 31536000. Then it is deleted, as deletionPolicy says. It has finished while its
+	// condition Reconciling is False, also if it is suspended, awaits promotion or needs help. Omitted: for ever.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=31536000

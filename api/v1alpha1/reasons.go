@@ -7,13 +7,13 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionReconciling is True while nodes run the task or wait for their turn.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when it cannot go on without somebody's help.
+	// ConditionStalled is True when the NodeJob does not continue until a person acts.
 	ConditionStalled = "Stalled"
 	// ConditionRollbackFailed is True while there are nodes on which every attempt of the rollback failed
-	// as well: they are in a state that nobody has planned. It is independent of the other three.
+	// as well: they may be in an inconsistent state. It is independent of the other three.
 	ConditionRollbackFailed = "RollbackFailed"
-	// ConditionGateEnforced is True when the API server puts the gate's taint on a node in the very request
-	// that creates it. False: the manager does so a moment later, and a pod may slip in between.
+	// ConditionGateEnforced is True when the API server adds the gate's taint in the request that creates
+	// a node. False: the manager adds it a moment later, and a pod may be scheduled in between.
 	ConditionGateEnforced = "GateEnforced"
 )
 
@@ -114,7 +114,7 @@ const (
 	ReasonRebootTimedOut = "RebootTimedOut"
 	// ReasonInvalidResult : a result cannot be published, such as one that is no valid label value.
 	ReasonInvalidResult = "InvalidResult"
-	// ReasonPublishConflict : a key that is to be published belongs to somebody else on the node.
+	// ReasonPublishConflict : a key to publish belongs to a user or another tool on the node.
 	ReasonPublishConflict = "PublishConflict"
 	// ReasonDependencyNotFound : spec.dependsOn names a NodeJob that does not exist.
 	ReasonDependencyNotFound = "DependencyNotFound"
@@ -153,13 +153,13 @@ const (
 	ReasonNotReadyNodeDeleted = "NotReadyNodeDeleted"
 	// ReasonCordoned : the node was cordoned since it has failed.
 	ReasonCordoned = "Cordoned"
-	// ReasonUncordoned : the node was uncordoned, since what it was cordoned for is over.
+	// ReasonUncordoned : the node was uncordoned, because the cordon is no longer needed.
 	ReasonUncordoned = "Uncordoned"
 	// ReasonDraining : the pods of the node are being evicted.
 	ReasonDraining = "Draining"
 	// ReasonDrained : the pods of the node have left it.
 	ReasonDrained = "Drained"
-	// ReasonDrainCancelled : the drain of the node was given up, since somebody has uncordoned it or onFailure.node has changed.
+	// ReasonDrainCancelled : the drain of the node was cancelled, because the node was uncordoned or onFailure.node has changed.
 	ReasonDrainCancelled = "DrainCancelled"
 	// ReasonDrainTimedOut : the pods of the node have not left it in time.
 	ReasonDrainTimedOut = "DrainTimedOut"
@@ -175,7 +175,7 @@ const (
 	ReasonDisrupted = "Disrupted"
 	// ReasonRetriesExhausted : retry.limit is reached; the node has failed.
 	ReasonRetriesExhausted = "RetriesExhausted"
-	// ReasonWriteFailed : a write to the API server failed, and is tried again.
+	// ReasonWriteFailed : a write to the API server failed, and is retried.
 	ReasonWriteFailed = "WriteFailed"
 	// ReasonRevisionStarted : a new revision begins to roll out.
 	ReasonRevisionStarted = "RevisionStarted"

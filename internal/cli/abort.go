@@ -110,7 +110,7 @@ func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 	case err != nil:
 		return err
 	case job.Spec.Rollback == nil:
-		return Failf(ExitUsage, "NodeJob %s has no spec.rollback: nobody has said how it is undone. Add one, or stop it without: kubectl everynode abort %s -n %s", s.key, job.Name, job.Namespace)
+		return Failf(ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", s.key, job.Name, job.Namespace)
 	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack:
 		return s.tellNothing("it is being rolled back already")
 	}

@@ -49,7 +49,7 @@ func (o *createOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the NodeJob")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "only nodes with these labels")
 	cmd.Flags().StringVar(&o.maxConcurrent, "max-concurrent", "", "how many nodes at once: a number or a percentage")
-	cmd.Flags().StringVar(&o.promoteTo, "promote-to", "", "the furthest step that it may reach by itself: canary, for one node first and then a look at it")
+	cmd.Flags().StringVar(&o.promoteTo, "promote-to", "", "the last step that the rollout may reach without promotion; with canary it runs on one node and then waits for promotion")
 }
 
 // recipe reads the objects of a recipe.
@@ -151,7 +151,7 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 	return o.write(outputYAML, b.Bytes())
 }
 
-// manifest is an object as somebody would write it: kind first, and nothing that is empty.
+// manifest returns an object in the form in which a person would write it: kind first, and no empty fields.
 func manifest(object runtime.Object) ([]byte, error) {
 	head := "apiVersion: v1\nkind: ConfigMap\n"
 	if _, ok := object.(*v1alpha1.NodeJob); ok {

@@ -39,8 +39,8 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 func NewCommand(f *Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-everynode",
-		Short: "Run something on every node, watch it, understand it, steer it",
-		Long: `Run something on every node of a cluster, watch it, understand it, steer it.
+		Short: "Run a task on every node, watch it, explain it, and control it",
+		Long: `Run a task on every node of a cluster, watch it, explain it, and control it.
 
 Everything is done through NodeJobs, so it is visible to everyone and survives this command.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl everynode"},

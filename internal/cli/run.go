@@ -63,8 +63,8 @@ The arguments reach the command as they are: no shell reads them, here or on the
 script with -f (or -f - for standard input), or run a shell: -- sh -c 'dmesg | tail'.
 
 It is a NodeJob with a time to live. Others see it, and it goes on without this command. It runs on the nodes that are
-there now, whatever taints they have; those from which nothing is heard are told, and left out. A command that fails is
-not tried again, and the others go on unless --max-failures says otherwise.
+there now, whatever taints they have; unreachable nodes are listed and skipped. A command that fails is not retried,
+and the other nodes continue unless --max-failures says otherwise.
 
 Ctrl-C stops new starts and waits for what runs. A second one ends only this command, and says how to look again.
 
@@ -130,8 +130,8 @@ func (o *runOptions) complete(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// catchSignals has signals come to us. A pipe that is closed early is one of them: somebody must be told what goes on
-// without this command.
+// catchSignals subscribes to signals. SIGPIPE is one of them: when a pipe is closed early, the user must still be told
+// what continues without this command.
 func (o *runOptions) catchSignals() {
 	if o.signals == nil {
 		signals := make(chan os.Signal, runSignalsRoom)

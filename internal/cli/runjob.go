@@ -38,12 +38,12 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 		},
 		Spec: v1alpha1.NodeJobSpec{
 			NodeNames: nodes,
-			// Whoever names nodes means them: taints are for what is scheduled.
+			// The user chose the nodes explicitly, so their taints do not exclude them.
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
 			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
 			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
-			// A machine that is made anew meanwhile is another one.
+			// A machine that is recreated meanwhile counts as another machine.
 			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
 			StartingDeadlineSeconds: seconds(o.startingDeadline),
 			TTLSecondsAfterFinished: seconds(o.ttl),
@@ -61,7 +61,7 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 type targets struct {
 	// names of those that are asked to run it.
 	names []string
-	// away are those from which nothing is heard, and why.
+	// away are the nodes that cannot run anything now, with the reason.
 	away map[string]string
 	// otherOS are those on which no command runs, with their operating systems.
 	otherOS map[string]string
@@ -143,7 +143,7 @@ func away(node *corev1.Node) string {
 			continue
 		}
 		if c.Status == corev1.ConditionUnknown {
-			return "nothing is heard from it since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+			return "it has been unreachable since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
 		}
 		return ""
 	}
@@ -237,7 +237,7 @@ func countNodes(n int) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
-// ask asks whoever sits at the terminal. Where nobody does, it refuses, and names the flag that says yes.
+// ask asks the user at the terminal. Without a terminal it refuses, and names the flag that confirms.
 func (f *Factory) ask(ctx context.Context, question, flag string) error {
 	in, ok := f.In.(*os.File)
 	if !ok || !xterm.IsTerminal(int(in.Fd())) {

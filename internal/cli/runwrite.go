@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// What a run writes: its NodeJob and no other, also when somebody has deleted that and made one of the same name. And no
-// request takes for ever: while one does, nobody is listened to, not even Ctrl-C.
+// A run writes only its own NodeJob, also when that was deleted and another one was created with the same name. Each
+// request has a timeout, because the run does not react to anything during a request, not even to Ctrl-C.
 const (
 	requestFor = 10 * time.Second
 	createFor  = 30 * time.Second
@@ -29,7 +29,7 @@ func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return Failf(ExitNoAnswer, "creating the NodeJob: %w. Nobody knows whether it was made: kubectl everynode list -n %s", Explain(err), o.namespace)
+		return Failf(ExitNoAnswer, "creating the NodeJob: %w. It is not known whether it was created. Check with: kubectl everynode list -n %s", Explain(err), o.namespace)
 	}
 	return fmt.Errorf("creating the NodeJob: %w", Explain(err))
 }

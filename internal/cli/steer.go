@@ -38,11 +38,11 @@ func (f *Factory) steer(name string) (*mutation, error) {
 	return &mutation{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
 }
 
-// maxSteerTries is how often a change is decided anew because something has changed meanwhile. A NodeJob's status is
-// written up to once a second.
+// maxSteerTries limits how often a change is decided again because the NodeJob was modified in the meantime. The status
+// of a NodeJob is written up to once a second.
 const maxSteerTries = 10
 
-// verdictOf is what a verb has decided: what it changes, in words, or why there is nothing to change.
+// decision is what a verb has decided: what it changes, in words, or why there is nothing to change.
 type decision struct {
 	did     string
 	nothing string
@@ -52,7 +52,7 @@ type decision struct {
 	then string
 }
 
-// change changes the NodeJob as decide says, which is asked again when somebody else was faster.
+// change changes the NodeJob as decide says. After a conflict with another writer, decide is called again.
 func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
 		job, err := GetJob(ctx, s.client, s.key)
@@ -72,7 +72,7 @@ func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 		case apierrors.IsConflict(err) && try < maxSteerTries:
 			continue
 		case apierrors.IsConflict(err):
-			return Failf(ExitError, "NodeJob %s changes all the time, and was left alone: try again", s.key)
+			return Failf(ExitError, "NodeJob %s is being modified concurrently and was not changed: try again", s.key)
 		case err != nil:
 			return Explain(err)
 		}
@@ -102,13 +102,13 @@ func (s *mutation) tellDim(message string) { s.Tell(text.Toned(text.Dim, message
 // tellCommit says what belongs into Git, and whose hand will otherwise undo it.
 func (s *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
 	if owner := managedBy(job); owner != "" {
-		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is kept by " + owner + ", which may set it back. Commit: " + commit))
+		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is managed by " + owner + ", which may revert the change. Commit: " + commit))
 		return
 	}
 	s.tellDim("With GitOps, commit this instead: " + commit)
 }
 
-// managedBy names who applies the NodeJob from elsewhere; "" when nobody is known to. Sources: Argo CD, resource tracking;
+// managedBy names the tool that applies the NodeJob; "" if none is known. Sources: Argo CD, resource tracking;
 // Flux, labels of the kustomize and helm controllers; Helm, the annotations of a release.
 func managedBy(job *v1alpha1.NodeJob) string {
 	l, a := job.Labels, job.Annotations
@@ -130,9 +130,9 @@ func newPromoteCommand(f *Factory) *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use:   "promote NAME [--to STEP | --full]",
-		Short: "Let a rollout go on to its next step, to a later one, or to all",
-		Long: `Let a rollout go on to the step after the one it is in, to a later one (--to), or to the last (--full). It sets
-spec.rollout.promoteTo. A soak that is under way is not cut short, and failed nodes still stop it.`,
+		Short: "Promote a rollout to its next step, a later step, or the last step",
+		Long: `Promote a rollout to the step after the current one, to a later step (--to), or to the last step (--full). This sets
+spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes still stop the rollout.`,
 		Example:           "  kubectl everynode promote somaxconn -n node-setup\n  kubectl everynode promote somaxconn -n node-setup --to production-eu\n  kubectl everynode promote somaxconn -n node-setup --full",
 		Args:              exactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.completeJobs,
@@ -147,7 +147,7 @@ spec.rollout.promoteTo. A soak that is under way is not cut short, and failed no
 			return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the furthest step that it may reach")
+	cmd.Flags().StringVar(&to, "to", "", "the last step that the rollout may reach")
 	cmd.Flags().BoolVar(&full, "full", false, "it may reach the last step")
 	_ = cmd.RegisterFlagCompletionFunc("to", f.completeSteps)
 	return cmd
@@ -169,7 +169,7 @@ func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 	}
 	switch {
 	case target < ceiling && to != "":
-		return decision{}, Failf(ExitUsage, "it may reach step %s already, and promote does not go back. To suspend it: kubectl everynode suspend %s -n %s", steps[ceiling], job.Name, job.Namespace)
+		return decision{}, Failf(ExitUsage, "it may already reach step %s, and promote does not go back. To suspend it: kubectl everynode suspend %s -n %s", steps[ceiling], job.Name, job.Namespace)
 	case target <= ceiling:
 		return decision{nothing: fmt.Sprintf("it may reach step %s already, and is in step %s", steps[ceiling], steps[at])}, nil
 	}

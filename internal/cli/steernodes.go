@@ -22,7 +22,7 @@ import (
 type nodeChange struct {
 	labels, annotations map[string]*string
 	did                 string
-	// nothing is why nothing is to be done.
+	// nothing is the reason for which there is nothing to do.
 	nothing string
 }
 
@@ -243,9 +243,9 @@ func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
 func newSkipCommand(f *Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "skip NAME NODE…",
-		Short: "Let nodes count as done without a run",
-		Long: `Let nodes count as done with the current revision without a run, by setting the record's label on them. The next
-revision runs there again. A gate opens, and a node that was set aside for the NodeJob is uncordoned.`,
+		Short: "Mark nodes as done without a run",
+		Long: `Mark nodes as done with the current revision without a run, by setting the label of the record. The next revision runs
+on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 		Example:           "  kubectl everynode skip somaxconn -n node-setup node-7",
 		ValidArgsFunction: f.completeJobThenNodes(0),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -264,7 +264,7 @@ revision runs there again. A gate opens, and a node that was set aside for the N
 	}
 }
 
-// revisionOf is the revision that nodes would be done with.
+// revisionOf returns the revision with which nodes would be done.
 func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	switch revision := job.Status.Revision; {
 	case job.Status.ObservedGeneration != job.Generation:

@@ -69,7 +69,7 @@ func keyOf(job *v1alpha1.NodeJob, ref v1alpha1.ContentRef) contentKey {
 	return contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
 }
 
-// keep drops what a NodeJob names no more: nobody is to ask for it for ever.
+// keep drops the contents that a NodeJob no longer names, so that they are not polled for ever.
 func (c *contents) keep(job *v1alpha1.NodeJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (cont
 	return is, nil
 }
 
-// sameConfigMap is true while the cache shows the version that was fetched.
+// sameConfigMap reports whether the cache shows the version that was fetched.
 func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
@@ -133,7 +133,7 @@ func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content,
 	if obstacle := missing(key, err, ""); obstacle != nil {
 		return content{obstacle: obstacle}, nil
 	}
-	// A ConfigMap is no secret: one that is made anew with the same content changes nothing.
+	// A ConfigMap is no secret: one that is recreated with the same content changes nothing.
 	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", observe.ConfigMapData(&configMap))}, wrapGet("ConfigMap", key.name, err)
 }
 
@@ -144,8 +144,8 @@ func wrapGet(kind, name string, err error) error {
 	return nil
 }
 
-// unnamed is what the user has to mend when no object can have such a name. It is not asked for, and is in no
-// command that somebody may copy.
+// unnamed returns the obstacle of a name that no object can have. The object is not requested, and the name is not part
+// of a command that a user may copy.
 func unnamed(key contentKey) *plan.Obstacle {
 	reason := v1alpha1.ReasonConfigMapNotFound
 	if key.kind == v1alpha1.ContentSecret {
@@ -154,7 +154,7 @@ func unnamed(key contentKey) *plan.Obstacle {
 	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
 }
 
-// missing is what the user has to mend; nil when that is nothing.
+// missing returns the obstacle that the user has to remove; nil if there is none.
 // manager is the namespace of its ServiceAccount.
 func missing(key contentKey, err error, manager string) *plan.Obstacle {
 	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
@@ -164,7 +164,7 @@ func missing(key contentKey, err error, manager string) *plan.Obstacle {
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
 		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on by itself", where)}
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob then continues automatically", where)}
 	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
 		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob goes on within %[5]d s",
@@ -189,7 +189,7 @@ func (c *contents) secrets() map[contentKey]content {
 	return found
 }
 
-// set keeps what was found, and is true when it is not what was there before.
+// set stores the content that was found, and reports whether it differs from the previous one.
 func (c *contents) set(key contentKey, is content) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

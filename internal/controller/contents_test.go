@@ -180,7 +180,7 @@ func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
 		want       string
 	}{
 		"no ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "x", wantReason: v1alpha1.ReasonConfigMapNotFound,
-			want: "spec.rerun.onChangeOf: ConfigMap ns/x does not exist. Create it; the NodeJob goes on by itself"},
+			want: "spec.rerun.onChangeOf: ConfigMap ns/x does not exist. Create it; the NodeJob then continues automatically"},
 		"no Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
 			want: "spec.rerun.onChangeOf: Secret ns/x does not exist. Create it; the NodeJob goes on within 30 s"},
 		"no right": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,

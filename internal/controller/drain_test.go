@@ -40,7 +40,7 @@ func lookAt(spec *v1alpha1.DrainSpec) []plan.DrainPodRequest {
 
 func TestPodsThatAreToLeave(t *testing.T) {
 	const emptyDir = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
-	const bare = "it has no controller that would make it again: delete it if nobody needs it"
+	const bare = "it has no controller that would recreate it: delete it if it is not needed"
 	withEmptyDir := func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "config"}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	}

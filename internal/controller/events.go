@@ -44,9 +44,9 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Attempt: a.Pod.Attempt, How: disrupted, Said: rec.Message}))
 	case record.Rebooting: // see above
 	case record.Failed:
-		reason, next := v1alpha1.ReasonAttemptFailed, "tried again"
+		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
 		if a.Final {
-			reason, next = v1alpha1.ReasonRetriesExhausted, "not tried again"
+			reason, next = v1alpha1.ReasonRetriesExhausted, "not retried"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
 			record.Ended{Attempt: rec.Attempts, How: failed(rec.Reason, rec.ExitCode), Next: next, Said: said(rec.Message)}.String())
@@ -66,9 +66,9 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Rollback: true, Attempt: a.Pod.Attempt, How: disrupted, Said: rb.Message}))
 	case record.Rebooting: // no rollback reboots
 	case record.Failed:
-		reason, next := v1alpha1.ReasonAttemptFailed, "tried again"
+		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
 		if a.Final {
-			reason, next = v1alpha1.ReasonRollbackFailed, "not tried again, and nobody knows what state the node is in"
+			reason, next = v1alpha1.ReasonRollbackFailed, "not retried; the node may be in an inconsistent state, check it"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
 			record.Ended{Rollback: true, Attempt: rb.Attempts, How: failed(rb.Reason, rb.ExitCode), Next: next, Said: said(rb.Message)}.String())
@@ -107,11 +107,11 @@ func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 // uncordoned says that what takes a record along has opened a node, if it has.
 func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
 	if cordon != nil && len(cordon.By) == 0 {
-		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "what it was cordoned for is over")
+		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "the cordon is no longer needed")
 	}
 }
 
-// tell sends an event to whoever looks at the NodeJob, and to whoever looks at the node.
+// tell sends an event about the NodeJob and one about the node.
 func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
 	loop.RecordEvent(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
 }

@@ -32,8 +32,8 @@ func TestEventsOfAttempts(t *testing.T) {
 		wantCounted [2]string
 	}{
 		"a success is no news": {of(task.Task, record.Record{Outcome: record.Succeeded}, false), nil, [2]string{"task", "Succeeded"}},
-		"a failure":            {of(task.Task, failed, false), both("Warning AttemptFailed Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is tried again: no space"), [2]string{"task", "Failed"}},
-		"the last failure":     {of(task.Task, failed, true), both("Warning RetriesExhausted Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is not tried again: no space"), [2]string{"task", "Failed"}},
+		"a failure":            {of(task.Task, failed, false), both("Warning AttemptFailed Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is retried: no space"), [2]string{"task", "Failed"}},
+		"the last failure":     {of(task.Task, failed, true), both("Warning RetriesExhausted Attempt", "attempt 2 failed (TaskFailed, exit code 7), it is not retried: no space"), [2]string{"task", "Failed"}},
 		"a disruption": {
 			of(task.Task, record.Record{Outcome: record.Disrupted, Message: "evicted"}, false),
 			[]string{"Normal Disrupted Attempt on the NodeJob: node n: attempt 2 was disrupted and does not count: evicted"}, [2]string{"task", "Disrupted"},
@@ -41,11 +41,11 @@ func TestEventsOfAttempts(t *testing.T) {
 		"a rollback": {rollback(record.Rollback{Outcome: record.Succeeded}, false), both("Normal RolledBack Rollback", "the rollback has succeeded"), [2]string{"rollback", "Succeeded"}},
 		"a rollback that failed": {
 			rollback(record.Rollback{Outcome: record.Failed, Attempts: 1, Reason: "DeadlineExceeded"}, false),
-			both("Warning AttemptFailed Rollback", "attempt 1 of the rollback failed (DeadlineExceeded), it is tried again"), [2]string{"rollback", "Failed"},
+			both("Warning AttemptFailed Rollback", "attempt 1 of the rollback failed (DeadlineExceeded), it is retried"), [2]string{"rollback", "Failed"},
 		},
 		"a rollback that failed for good": {
 			rollback(record.Rollback{Outcome: record.Failed, Attempts: 2, Reason: "TaskFailed", ExitCode: &code, Message: "no way back"}, true),
-			both("Warning RollbackFailed Rollback", "attempt 2 of the rollback failed (TaskFailed, exit code 7), it is not tried again, and nobody knows what state the node is in: no way back"), [2]string{"rollback", "Failed"},
+			both("Warning RollbackFailed Rollback", "attempt 2 of the rollback failed (TaskFailed, exit code 7), it is not retried; the node may be in an inconsistent state, check it: no way back"), [2]string{"rollback", "Failed"},
 		},
 		"a rollback that was disrupted": {
 			rollback(record.Rollback{Outcome: record.Disrupted, Message: "evicted"}, false),
@@ -97,9 +97,9 @@ func TestEventsOfNodesThatAreSetAside(t *testing.T) {
 		"uncordoned":                     {mark(v1alpha1.ReasonUncordoned, open), both("Normal Uncordoned", "so it is")},
 		"uncordoned by somebody":         {mark(v1alpha1.ReasonUncordoned, nil), both("Normal Uncordoned", "so it is")},
 		"cordoned for another":           {mark(v1alpha1.ReasonUncordoned, ours), both("Normal Uncordoned", "so it is; it stays cordoned for another NodeJob")},
-		"opened by a success":            {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, Quarantine: true}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"opened by a success":            {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: open}, Quarantine: true}, both("Normal Uncordoned", "the cordon is no longer needed")},
 		"not opened by one":              {plan.Record{Node: "n", Change: record.Change{UID: "node-uid", Record: &record.Record{Outcome: record.Succeeded}, Cordon: ours}, Quarantine: true}, nil},
-		"opened by the end of all":       {plan.CleanUpNode{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "what it was cordoned for is over")},
+		"opened by the end of all":       {plan.CleanUpNode{Node: "n", Change: record.Change{UID: "node-uid", Cordon: open}}, both("Normal Uncordoned", "the cordon is no longer needed")},
 		"forgotten and not ours":         {plan.CleanUpNode{Node: "n", Change: record.Change{UID: "node-uid"}}, nil},
 		"nothing on a node that is":      {plan.PatchNode{Node: "gone", Reason: v1alpha1.ReasonCordoned}, nil},
 	}

@@ -26,8 +26,8 @@ const (
 	maxBlockedBytes = 256
 )
 
-// evict asks for the eviction of a pod. That it is not granted is no error of the pass: the status shows
-// it, and it is tried again.
+// evict requests the eviction of a pod. A denied eviction is not an error of the pass: the status shows
+// it, and it is retried.
 func (r *Reconciler) evict(ctx context.Context, seen observation, a plan.Evict, pod plan.DrainPod) {
 	if ctx.Err() != nil {
 		return // those that come first have taken all the time: this one is for the next pass

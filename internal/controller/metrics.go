@@ -49,7 +49,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, append(job, "state")),
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_stalled",
-			Help: "1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.",
+			Help: "1 while the condition Stalled of a NodeJob is True: it does not continue until a person acts. 0 otherwise.",
 		}, job),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_attempt_duration_seconds",

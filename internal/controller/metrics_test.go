@@ -117,7 +117,7 @@ everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rollback_failed"} 1
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="rolled_back"} 2
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="running"} 2
 everynode_nodejob_nodes{namespace="ns",nodejob="job",state="waiting"} 3
-# HELP everynode_nodejob_stalled 1 while a NodeJob is Stalled, so that it does not go on without somebody's help; 0 otherwise.
+# HELP everynode_nodejob_stalled 1 while the condition Stalled of a NodeJob is True: it does not continue until a person acts. 0 otherwise.
 # TYPE everynode_nodejob_stalled gauge
 everynode_nodejob_stalled{namespace="ns",nodejob="job"} 1
 `

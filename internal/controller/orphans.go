@@ -36,7 +36,7 @@ func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager)
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return s.mayHaveOrphans(ctx, e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
-				// What nobody has touched was looked at before.
+				// A node without changes was checked before.
 				return compareNodes(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)).toAll && s.mayHaveOrphans(ctx, e.ObjectNew.(*corev1.Node))
 			},
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -45,12 +45,12 @@ func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager)
 		Complete(s)
 }
 
-// claimsChanged passes the changes of a NodeJob after which something on a node may be nobody's. One that is made
-// claims more than before.
+// claimsChanged passes the changes of a NodeJob that may leave orphaned taints or cordons on nodes. The creation of a
+// NodeJob cannot.
 var claimsChanged = predicate.And[client.Object](predicate.GenerationChangedPredicate{},
 	predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }})
 
-// mayHaveOrphans is true for a node with something on it that, as the cache shows it, is nobody's.
+// mayHaveOrphans reports whether the node has an orphaned taint or cordon according to the cache.
 func (s orphanCollector) mayHaveOrphans(ctx context.Context, node *corev1.Node) bool {
 	if !mayBeOurs(node) {
 		return false
@@ -62,7 +62,7 @@ func (s orphanCollector) mayHaveOrphans(ctx context.Context, node *corev1.Node) 
 	return orphaned(node, pointers(jobs.Items)) != nil
 }
 
-// mayBeOurs is true for a node with anything on it that could be a stray. Nearly all have nothing.
+// mayBeOurs reports whether the node has anything that could be orphaned. Nearly all nodes have nothing.
 func mayBeOurs(node *corev1.Node) bool {
 	return node.Annotations[v1alpha1.CordonedAnnotation] != "" ||
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue })
@@ -113,9 +113,9 @@ func (s orphanCollector) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("taking what is nobody's off node %s: %w", node.Name, err)
+		return ctrl.Result{}, fmt.Errorf("removing orphaned taints and cordons from node %s: %w", node.Name, err)
 	}
-	logf.FromContext(ctx).Info("took off a node what is nobody's", "taints", change.Taints != nil, "cordon", change.Cordon != nil)
+	logf.FromContext(ctx).Info("removed orphaned taints or an orphaned cordon from a node", "taints", change.Taints != nil, "cordon", change.Cordon != nil)
 	return ctrl.Result{}, nil
 }
 

@@ -69,7 +69,7 @@ func TestSource(t *testing.T) {
 	}
 	missing := func(name string) *plan.Obstacle {
 		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
-			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob goes on by itself"}
+			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically"}
 	}
 	all := task.Source{Script: "echo task", Verify: "echo verify", Rollback: "echo rollback"}
 	tests := map[string]struct {

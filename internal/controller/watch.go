@@ -33,7 +33,7 @@ const (
 	// takes seconds.
 	passTimeout = 2 * time.Minute
 
-	// A pass that failed is tried again after these waits. The stock limit of a quarter of an hour is
+	// A pass that failed is retried after these waits. The stock limit of a quarter of an hour is
 	// too long for something that holds nodes.
 	firstErrorWait   = 20 * time.Millisecond
 	longestErrorWait = 30 * time.Second

@@ -18,7 +18,7 @@ import (
 
 const (
 	firstRefusalWait = time.Second
-	// longestRefusalWait bounds how long an object takes to notice that its namespace was mended.
+	// longestRefusalWait limits how long an object takes to notice that its namespace was fixed.
 	longestRefusalWait = 15 * time.Second
 	maxRefusalBytes    = 512
 )
@@ -50,7 +50,7 @@ type refusal struct {
 	is         Obstacle
 }
 
-// isOf is true when the refusal is of the object as it is now: a change of its spec may have mended it.
+// isOf reports whether the refusal is of the object in its current generation: a change of its spec may have fixed it.
 func (r *refusal) isOf(o client.Object) bool {
 	return r.uid == o.GetUID() && r.generation == o.GetGeneration()
 }
@@ -164,7 +164,7 @@ func reasonOf(err error) (reason string, remedy func(w *Words, namespace string)
 	switch {
 	case apierrors.IsInternalError(err):
 		return v1alpha1.ReasonPodNotCreated, func(w *Words, namespace string) string {
-			return fmt.Sprintf("Nothing is wrong with the %s: see what answers for pods in namespace %s, such as an admission webhook that is away. It goes on by itself", w.Kind, namespace)
+			return fmt.Sprintf("The %s is not the cause. Check what handles pods in namespace %s, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically", w.Kind, namespace)
 		}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return v1alpha1.ReasonNamespaceTerminating, func(w *Words, namespace string) string {

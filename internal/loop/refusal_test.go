@@ -72,7 +72,7 @@ func TestRefusals(t *testing.T) {
 		"a webhook that is away": {
 			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
 			&Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
-				"Nothing is wrong with the NodeJob: see what answers for pods in namespace ns, such as an admission webhook that is away. It goes on by itself"},
+				"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically"},
 		},
 	}
 	for name, tt := range tests {

@@ -26,9 +26,9 @@ func Drain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirDa
 	return selector, spec.DeleteEmptyDirData, nil
 }
 
-// EvictedByDrain is true for a pod that a drain is to wait for. What is asked is what kubectl drain asks, but
-// that a pod that has ended may stay, since nothing of it runs. kubectl's own code (k8s.io/kubectl
-// pkg/drain) does not say which pods it refuses, only in one text for all; it asks for the DaemonSet of
+// EvictedByDrain reports whether a drain has to wait for a pod. The rules are those of kubectl drain, except
+// that a pod that has ended may stay, because nothing of it runs. The code of kubectl (k8s.io/kubectl
+// pkg/drain) reports the pods that it refuses only in one text for all of them; it gets the DaemonSet of
 // each pod on the node, and brings kustomize and cobra into the manager.
 func EvictedByDrain(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -52,7 +52,7 @@ func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 	case hasEmptyDir && !deleteEmptyDirData:
 		view.EvictionRefused = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	case metav1.GetControllerOf(pod) == nil:
-		view.EvictionRefused = "it has no controller that would make it again: delete it if nobody needs it"
+		view.EvictionRefused = "it has no controller that would recreate it: delete it if it is not needed"
 	}
 	return view
 }

@@ -42,7 +42,7 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 	}
 }
 
-// sharesGate is true for another NodeJob whose gate is the same taint.
+// sharesGate reports whether other is another NodeJob whose gate is the same taint.
 func sharesGate(job, other *v1alpha1.NodeJob) bool {
 	return job.UID != other.UID && job.Spec.Gate != nil && other.Spec.Gate != nil && other.DeletionTimestamp.IsZero() &&
 		v1alpha1.GateKey(job) == v1alpha1.GateKey(other) && gateEffect(job) == gateEffect(other)
@@ -103,7 +103,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 		if jobs[name] == nil {
 			return &plan.Obstacle{
 				Reason:  v1alpha1.ReasonDependencyNotFound,
-				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or take it out; this one goes on by itself", job.Namespace, outcome.CleanHead(name, 80)),
+				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically", job.Namespace, outcome.CleanHead(name, 80)),
 			}
 		}
 	}

@@ -22,8 +22,8 @@ type Fetch struct {
 	Contents func() ([]string, *plan.Obstacle, error)
 }
 
-// Source resolves the NodeJob's scripts. What the user has to mend comes back as an obstacle. That of the rollback counts
-// from the beginning: nothing is done that could not be undone.
+// Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem of
+// the rollback counts from the beginning, so that nothing is done that cannot be undone.
 func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *plan.Obstacle, error) {
 	var src task.Source
 	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
@@ -94,12 +94,12 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
-			"ConfigMap %s/%s does not exist. Create it; the NodeJob goes on by itself", job.Namespace, ref.Name), nil
+			"ConfigMap %s/%s does not exist. Create it; the NodeJob then continues automatically", job.Namespace, ref.Name), nil
 	case err != nil:
 		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
 	case !ok:
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
-			"ConfigMap %s/%s has no key %q. Add it; the NodeJob goes on by itself", job.Namespace, ref.Name, ref.Key), nil
+			"ConfigMap %s/%s has no key %q. Add it; the NodeJob then continues automatically", job.Namespace, ref.Name, ref.Key), nil
 	case strings.TrimSpace(script) == "":
 		return "", obstacle(v1alpha1.ReasonInvalidScript,
 			"key %q of ConfigMap %s/%s is empty. Write the commands to run on each node into it", ref.Key, job.Namespace, ref.Name), nil

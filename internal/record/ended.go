@@ -14,7 +14,7 @@ type Ended struct {
 	Attempt  int32
 	// How is how it ended: "failed (TaskFailed, exit code 7)".
 	How string
-	// Next is what comes of it: "tried again". Empty after a disruption, after which nothing is decided.
+	// Next is what comes of it: "retried". Empty after a disruption, after which nothing is decided.
 	Next string
 	// Said is what the attempt printed last, or what disrupted it; empty when nothing is known.
 	Said string

@@ -318,7 +318,7 @@ Nodes     3 nodes of 4 match; at most 1 at once
 Steps
   1 canary  1 node  first, then watched for SPAN
       plan-1 (first)
-  2 all  2 nodes  after somebody promotes it (promoteTo: canary)
+  2 all  2 nodes  after promotion (promoteTo: canary)
       plan-2, plan-3
 
 Not for
@@ -331,7 +331,7 @@ Around it
   plan-1
     evicts NAMESPACE/web
     held by NAMESPACE/db: PodDisruptionBudget db allows no disruption now: 0 pods are healthy, and 0 must be
-    held by NAMESPACE/single: it has no controller that would make it again: delete it if nobody needs it
+    held by NAMESPACE/single: it has no controller that would recreate it: delete it if it is not needed
   plan-2  nothing to evict
   plan-3  nothing to evict
 `

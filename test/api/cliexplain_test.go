@@ -31,7 +31,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 		t.Errorf("explain: exit code %d, stderr:\n%s", got.code, got.err)
 	}
 	wantText(t, got.out, "NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is away, of at most 1: explained-1 (let go at ")
-	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage has let node explained-1 go")
+	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage released node explained-1 ")
 }
 
 // TestExplainNamesTheNodesThatUseTheBudget : a cordon by a person holds a rollout up for as long as it is there.

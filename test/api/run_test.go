@@ -34,20 +34,20 @@ func TestARunThatCannotBegin(t *testing.T) {
 		code int
 		want string
 	}{
-		"no node":                            {[]string{"run", "--", "true"}, cli.ExitUsage, "on which nodes?"},
-		"two ways to name them":              {[]string{"run", "begin-1", "--all", "--", "true"}, cli.ExitUsage, "only one of them"},
-		"no command":                         {[]string{"run", "begin-1"}, cli.ExitUsage, "run what?"},
-		"an unknown node":                    {[]string{"run", "begin-9", "--", "true"}, cli.ExitNotFound, "there is no node begin-9; there are begin-1"},
-		"labels that no node has":            {[]string{"run", "-l", "no=such", "--", "true"}, cli.ExitNotFound, "no node has the labels -l no=such"},
-		"a selector that is none":            {[]string{"run", "-l", "a in b", "--", "true"}, cli.ExitUsage, "is no selector"},
-		"two nodes, and nobody to ask":       {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "To confirm, give --yes"},
-		"a node from which nothing is heard": {[]string{"run", "begin-3", "--", "true"}, cli.ExitNodesFailed, "nothing was run: begin-3: nothing is heard from it since"},
-		"an argument that is no text":        {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cli.ExitUsage, "argument 1 of the command is no UTF-8"},
-		"a script that is no text":           {[]string{"run", "begin-1", "-f", script}, cli.ExitUsage, "is no text in UTF-8"},
-		"a script that is not there":         {[]string{"run", "begin-1", "-f", script + "x"}, cli.ExitUsage, "no such file"},
-		"half a percent":                     {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cli.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
-		"a timeout of nothing":               {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cli.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
-		"a name that is none":                {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cli.ExitError, "Invalid value"},
+		"no node":                      {[]string{"run", "--", "true"}, cli.ExitUsage, "on which nodes?"},
+		"two ways to name them":        {[]string{"run", "begin-1", "--all", "--", "true"}, cli.ExitUsage, "only one of them"},
+		"no command":                   {[]string{"run", "begin-1"}, cli.ExitUsage, "run what?"},
+		"an unknown node":              {[]string{"run", "begin-9", "--", "true"}, cli.ExitNotFound, "there is no node begin-9; there are begin-1"},
+		"labels that no node has":      {[]string{"run", "-l", "no=such", "--", "true"}, cli.ExitNotFound, "no node has the labels -l no=such"},
+		"a selector that is none":      {[]string{"run", "-l", "a in b", "--", "true"}, cli.ExitUsage, "is no selector"},
+		"two nodes, and nobody to ask": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "To confirm, give --yes"},
+		"an unreachable node":          {[]string{"run", "begin-3", "--", "true"}, cli.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
+		"an argument that is no text":  {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cli.ExitUsage, "argument 1 of the command is no UTF-8"},
+		"a script that is no text":     {[]string{"run", "begin-1", "-f", script}, cli.ExitUsage, "is no text in UTF-8"},
+		"a script that is not there":   {[]string{"run", "begin-1", "-f", script + "x"}, cli.ExitUsage, "no such file"},
+		"half a percent":               {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cli.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
+		"a timeout of nothing":         {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cli.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
+		"a name that is none":          {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cli.ExitError, "Invalid value"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

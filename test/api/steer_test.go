@@ -87,7 +87,7 @@ func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
 	wantTold(t, "promote", told{0, "nodejob steps: promoted: spec.rollout.promoteTo canary -> quarter\n", commit + "quarter\n"}, w.everynode(config, "promote", "steps"))
 	wantTold(t, "promote again", told{0, "nodejob steps: nothing to change: it may reach step quarter already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps"))
 	wantTold(t, "promote to a step that is not there", told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"}, w.everynode(config, "promote", "steps", "--to", "nowhere"))
-	wantTold(t, "promote backwards", told{2, "", "error: it may reach step quarter already, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
+	wantTold(t, "promote backwards", told{2, "", "error: it may already reach step quarter, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
 	wantTold(t, "promote in full", told{0, "nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
 		"The next revision goes through all steps without a halt. To have it halt, set promoteTo: quarter in the change that makes it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
 	wantTold(t, "promote in full again", told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps", "--full"))
@@ -126,7 +126,7 @@ func TestWhoKeepsANodeJobIsNamed(t *testing.T) {
 	job.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "nodes", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	must(t, admin.Create(w.ctx, job))
 	wantTold(t, "suspend", told{0, "nodejob kept: suspended: spec.suspend false -> true\n",
-		"note: this NodeJob is kept by Flux (Kustomization flux-system/nodes), which may set it back. Commit: spec.suspend: true\n"}, w.everynode(config, "suspend", "kept"))
+		"note: this NodeJob is managed by Flux (Kustomization flux-system/nodes), which may revert the change. Commit: spec.suspend: true\n"}, w.everynode(config, "suspend", "kept"))
 }
 
 func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
@@ -198,7 +198,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		return client.IgnoreNotFound(err)
 	})
 	got = w.everynode(config, "abort", "steered", "--rollback", "--yes")
-	if got.code != 2 || !strings.Contains(got.err, "has no spec.rollback: nobody has said how it is undone") {
+	if got.code != 2 || !strings.Contains(got.err, "has no spec.rollback, so it cannot be rolled back") {
 		t.Errorf("abort --rollback: %+v", got)
 	}
 }

@@ -102,7 +102,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"a-later-step":        {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Created = before(time.Minute) })},
 		"lost":                {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Ready = corev1.ConditionUnknown })},
 		"suspended":           {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: nodesOf(3, plain)},
-		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob goes on by itself"}},
+		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
 		"backs-off": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
 		})},
@@ -121,10 +121,10 @@ func TestEachNodeIsExplained(t *testing.T) {
 	told := map[string]func(*Explain){
 		"failed-and-rolled-back": func(e *Explain) {
 			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Ended: ended("attempt 1 failed (TaskFailed, exit code 3), it is tried again: cannot write\n\x1b[2J: try again")},
+				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Ended: ended("attempt 1 failed (TaskFailed, exit code 3), it is retried: cannot write\n\x1b[2J: try again")},
 				{At: before(15 * time.Minute), Count: 1, Ended: ended("attempt 3 was disrupted and does not count: the pod was deleted while the task ran")},
-				{At: before(9*time.Minute - time.Millisecond), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write")},
-				{At: before(8*time.Minute + time.Second), Count: 1, Ended: ended("attempt 1 of the rollback failed (DeadlineExceeded), it is tried again")},
+				{At: before(9*time.Minute - time.Millisecond), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not retried: cannot write")},
+				{At: before(8*time.Minute + time.Second), Count: 1, Ended: ended("attempt 1 of the rollback failed (DeadlineExceeded), it is retried")},
 			}
 		},
 		"whose-events-are-forbidden": func(e *Explain) {
@@ -132,8 +132,8 @@ func TestEachNodeIsExplained(t *testing.T) {
 		},
 		"whose-record-was-taken-off": func(e *Explain) {
 			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not tried again: cannot write")},
-				{At: before(3 * time.Minute), Count: 1, Ended: ended("attempt 2 failed (TaskFailed, exit code 5), it is tried again: a pod says it, too")},
+				{At: before(25 * time.Minute), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not retried: cannot write")},
+				{At: before(3 * time.Minute), Count: 1, Ended: ended("attempt 2 failed (TaskFailed, exit code 5), it is retried: a pod says it, too")},
 			}
 		},
 	}

@@ -23,7 +23,7 @@ func (e Explain) Next() string {
 	case plan.Failed:
 		return e.afterFailure(on)
 	case plan.Running:
-		return "no action needed: it ends by itself, or at its time limit"
+		return "no action needed: it ends automatically, at its timeout at the latest"
 	case plan.Excluded:
 		return e.include()
 	case plan.Waiting:

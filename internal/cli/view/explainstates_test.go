@@ -114,7 +114,7 @@ func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
 		"an attempt that has ended": {
 			nil, []plan.Pod{ended},
 			"node-setup/somaxconn runs on node-1 now: attempt 1 (somaxconn-0123456789) ended with exit code 5, and the manager is about to record that.",
-			"no action needed: it ends by itself, or at its time limit",
+			"no action needed: it ends automatically, at its timeout at the latest",
 		},
 	}
 	for name, tt := range tests {

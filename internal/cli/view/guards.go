@@ -49,7 +49,7 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 	name := g.Namespace + "/" + g.Name
 	switch {
 	case g.Status.ObservedGeneration == 0:
-		return "NodeGuard " + name + " may hold the node: no manager has looked at the NodeGuard yet. To see whether one runs: kubectl -n everynode-system get deployment everynode-manager"
+		return "NodeGuard " + name + " may hold the node: no manager has observed the NodeGuard yet. Check that the manager runs: kubectl -n everynode-system get deployment everynode-manager"
 	case int(g.Status.Nodes.Held) > len(g.Status.Held):
 		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, nodes(g.Status.Nodes.Held), len(g.Status.Held))
 	}
@@ -59,7 +59,7 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 func requestedFor(h *v1alpha1.HeldNode, now time.Time) string {
 	since := ""
 	if !h.RequestedAt.IsZero() {
-		since = "; it asked " + ago(now, h.RequestedAt.Time) + " ago"
+		since = "; requested " + ago(now, h.RequestedAt.Time) + " ago"
 	}
 	switch {
 	case h.Deadline.IsZero():
@@ -72,12 +72,12 @@ func requestedFor(h *v1alpha1.HeldNode, now time.Time) string {
 }
 
 func releasedSentence(name string, g *v1alpha1.ReleasedNode, now time.Time) string {
-	sentence := fmt.Sprintf("NodeGuard %s has let node %s go %s ago (%s)", name, g.Node, ago(now, g.Since.Time), g.Reason)
+	sentence := fmt.Sprintf("NodeGuard %s released node %s %s ago (%s)", name, g.Node, ago(now, g.Since.Time), g.Reason)
 	if g.Message != "" {
 		sentence += ": " + g.Message
 	}
 	if g.Returning {
-		return sentence + "; it asks no more, and is not back with a ready companion and a ready pod of the target."
+		return sentence + "; its release request has ended, and its companion or its pod of the target is not ready yet."
 	}
-	return sentence + "; its eviction is not held."
+	return sentence + "; it can be drained."
 }

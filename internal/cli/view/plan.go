@@ -18,7 +18,7 @@ import (
 // Plan is what a NodeJob would do to the cluster as it is.
 type Plan struct {
 	Job *v1alpha1.NodeJob
-	// Exists is true when there is one of that name, whose revision is Was.
+	// Exists reports whether a NodeJob of that name exists; its revision is Was.
 	Exists   bool
 	Was      string
 	Revision string
@@ -194,7 +194,7 @@ func (p Plan) stepWords(k, ceiling int) string {
 	said := "first"
 	switch {
 	case k > ceiling:
-		said = "after somebody promotes it (promoteTo: " + p.Job.Spec.Rollout.PromoteTo + ")"
+		said = "after promotion (promoteTo: " + p.Job.Spec.Rollout.PromoteTo + ")"
 	case k > 0:
 		said = "after " + p.Plan.Steps[k-1].Name
 	}

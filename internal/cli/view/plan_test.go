@@ -63,7 +63,7 @@ func TestThePlanOfAFile(t *testing.T) {
 			return Plan{Job: stopped, Plan: plan.Next(plan.Input{Job: stopped, Revision: revision, Nodes: nodes, Now: now}), Exists: true, Was: revision, Revision: revision}
 		}(),
 		"that-cannot-work": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
-			Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob goes on by itself"}},
+			Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
 	}
 	for name, p := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 	RunSucceeded
 	// RunFailed : it has failed for good.
 	RunFailed
-	// RunUnreachable : nothing is heard from the node.
+	// RunUnreachable : the node is unreachable.
 	RunUnreachable
 	// RunDeleted : the Node is gone.
 	RunDeleted

@@ -59,7 +59,7 @@ func TestRunAsPeopleSeeIt(t *testing.T) {
 		runNode("node-1", RunSucceeded),
 		runNode("node-2", RunFailed, failedWith(3, "TaskFailed", "no disk at \x1b[2J/dev/sdz")),
 		runNode("node-3", RunFailed, failedWith(-1, "DeadlineExceeded", "")),
-		runNode("node-4", RunUnreachable, failedWith(-1, "", "nothing is heard from it")),
+		runNode("node-4", RunUnreachable, failedWith(-1, "", "it has been unreachable since 2026-01-01 11:00 UTC")),
 		runNode("node-5", RunNotRun, failedWith(-1, "", "the run was stopped before its turn")),
 		runNode("node-6", RunDeleted),
 	}
@@ -98,7 +98,7 @@ func TestOutputsAreFolded(t *testing.T) {
 	outputs[30].Text, outputs[30].Cut, outputs[30].Sum = "end of much\n", 123456, "a"
 	outputs[31].Text, outputs[31].Cut, outputs[31].Sum = "end of much\n", 123456, "b"
 	outputs[33].Note = "the logs of its pod could not be read; this is what is on record, at most the last 1024 bytes"
-	outputs[40].State, outputs[40].Text, outputs[40].Why = RunUnreachable, "", "nothing is heard from it"
+	outputs[40].State, outputs[40].Text, outputs[40].Why = RunUnreachable, "", "it has been unreachable since 2026-01-01 11:00 UTC"
 	// Data is never cut, whatever the terminal.
 	for name, o := range map[string]text.Options{"fold.file": {}, "fold.colour": {Colour: true}} {
 		golden(t, name, text.Print(Fold(outputs), o))

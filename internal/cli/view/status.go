@@ -19,12 +19,12 @@ type Status struct {
 	Job *v1alpha1.NodeJob
 	// Running are the attempts that run, in the order in which they are shown.
 	Running []Attempt
-	// RunningUnknown is why nobody knows what runs; "" when it is known.
+	// RunningUnknown is the reason for which the running attempts are not known; "" if they are known.
 	RunningUnknown string
 	Now            time.Time
 	// Width is how many columns there are; 0 for as many as it takes.
 	Width int
-	// All is true when nothing is left out.
+	// All reports whether nothing is left out.
 	All bool
 }
 
@@ -109,9 +109,9 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	case !job.DeletionTimestamp.IsZero():
 		return text.Warn, reasonDeleting, deleting(job)
 	case complete == nil:
-		return text.Warn, "NotObserved", "no manager has looked at it yet. Does one run? kubectl -n everynode-system get deployment everynode-manager"
+		return text.Warn, "NotObserved", "no manager has observed it yet. Check that the manager runs: kubectl -n everynode-system get deployment everynode-manager"
 	case job.Status.ObservedGeneration != job.Generation:
-		return text.Warn, "NotObserved", "no manager has looked at the last change of its spec yet; what follows is older"
+		return text.Warn, "NotObserved", "no manager has observed the last change of its spec yet; the following is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // of which at most one is True
@@ -227,7 +227,7 @@ func (a Attempt) note(now time.Time) text.Line {
 	return nil
 }
 
-// failures are the nodes on which the last attempt failed, those that are not tried again first.
+// failures lists the nodes on which the last attempt failed, those that are not retried first.
 func (s Status) failures() []text.Line {
 	var lines []text.Line
 	final := int32(0)
@@ -249,9 +249,9 @@ func (s Status) failures() []text.Line {
 }
 
 func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
-	tone, next := text.Bad, "not tried again"
+	tone, next := text.Bad, "not retried"
 	if f.Retrying {
-		tone, next = text.Warn, "will be tried again"
+		tone, next = text.Warn, "will be retried"
 	}
 	said := []string{f.Reason}
 	if f.ExitCode != nil {
@@ -273,7 +273,7 @@ func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 	return lines
 }
 
-// said is the end of what somebody's task printed.
+// said returns the last lines that a task printed.
 func (s Status) said(message string) []text.Line {
 	said := text.Lines(message)
 	if !s.All && len(said) > maxSaid {
