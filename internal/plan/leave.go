@@ -209,7 +209,7 @@ func (s *survey) undoStatus(p *Plan) v1alpha1.NodeJobStatus {
 		is = situation{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.wayOut()}
 	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.slots):
 		is = situation{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.wayOut()}
-	case held != "" && n.Running == 0:
+	case held != "":
 		is = situation{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.wayOut()}
 	}
 	s.setConditions(&status, is, text)
@@ -229,7 +229,7 @@ func (s *survey) held(nodes []NodeState) string {
 			held = append(held, st.Name+": the rollback has failed")
 		case st.State == Waiting && (s.work[i].settled || s.hindrance(s.work[i].node) != nil || s.staysTooLong(&s.work[i])):
 			held = append(held, st.Name+": "+st.Message)
-		case st.State == Waiting:
+		case st.State == Waiting, st.State == Running:
 			return ""
 		}
 	}
