@@ -70,6 +70,8 @@ var kept = []int64{
 	953117, // a pod that never ended, beside a rollback that had failed, kept the status from saying why a deletion waits
 	973097, // a canary that was done, was being deleted, and was to run again lost its place at once
 	769720, // a pod that was only probed counted as a run whose record is removed, in the simulation only
+	963883, // a node that cordons itself in the name of a NodeJob that goes is uncordoned afterwards, not before
+	986278, // the same, with a gate and published facts
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks
