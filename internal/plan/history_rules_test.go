@@ -106,7 +106,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 					others++
 				}
 			}
-		case h.exhausted(other), h.down(other, in.Pods):
+		case h.exhausted(other), h.down(in, other):
 			bad++
 		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
 			// It is left out, or it is when its time has come; until then it is done.
