@@ -28,6 +28,9 @@ func Node(node *corev1.Node) plan.Node {
 		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
 		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
 	}
+	if t := node.DeletionTimestamp; t != nil {
+		view.DeletingSince = t.Time
+	}
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			view.Ready = c.Status

@@ -209,7 +209,7 @@ func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.deletionRemedy()}
 	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.slots):
 		is = summary{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.deletionRemedy()}
-	case held != "" && n.Running == 0:
+	case held != "":
 		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.deletionRemedy()}
 	}
 	s.setConditions(&status, is, text)
@@ -229,7 +229,7 @@ func (s *planner) deletionBlockers(nodes []NodeState) string {
 			held = append(held, st.Name+": the rollback has failed")
 		case st.State == Waiting && (s.work[i].rollbackFinished || s.hindrance(s.work[i].node) != nil || s.staysTooLong(&s.work[i])):
 			held = append(held, st.Name+": "+st.Message)
-		case st.State == Waiting:
+		case st.State == Waiting, st.State == Running:
 			return ""
 		}
 	}

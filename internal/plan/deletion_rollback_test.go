@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -29,6 +30,7 @@ func TestUndo(t *testing.T) {
 		nodes    []Node
 		pods     []Pod
 		obstacle *Obstacle
+		troubles map[types.UID]NodeProblem
 		want     []string
 		// wantStalled is the beginning of what the Stalled condition says; "" when it is not.
 		wantStalled string
@@ -99,6 +101,15 @@ func TestUndo(t *testing.T) {
 		"in a namespace that goes nothing can be rolled back": {
 			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
+		"a pod that never ends and cannot be recorded holds it beside a rollback that has failed": {
+			nodes:       []Node{newNode("a"), newNode("b", failed)},
+			pods:        []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
+			troubles:    map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}},
+			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed. Mend that and",
+		},
+		"but not while a node without trouble runs": {
+			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
+		},
 		"whoever asks for it can do without": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget }}, nodes: []Node{newNode("a", failed)}, want: []string{"forget a"},
 		},
@@ -109,7 +120,7 @@ func TestUndo(t *testing.T) {
 				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollBack
 			}
 			in := see(newJob(append([]func(*v1alpha1.NodeJob){withRollback, rollBack}, tt.job...)...), tt.nodes, tt.pods...)
-			in.Obstacle = tt.obstacle
+			in.Obstacle, in.NodeProblems = tt.obstacle, tt.troubles
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

@@ -89,6 +89,8 @@ func (h *history) start(a Start) {
 		pod.Reboot = policy
 	}
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
+	h.untroubled(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)
+	h.begins(a.Attempt)
 	h.noteBegin(a.Attempt.NodeUID, a.Attempt.Phase)
 	h.started(a.Attempt)
 }

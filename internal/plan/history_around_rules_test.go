@@ -289,8 +289,11 @@ func (h *history) checkGone(node *Node, swept bool) {
 func (h *history) afterwards() {
 	h.sweep()
 	for _, name := range sortedKeys(h.nodes) {
-		if !h.isBad(h.nodes[name]) {
-			h.checkGone(h.nodes[name], true)
+		node := h.nodes[name]
+		if !h.isBad(node) {
+			h.checkGone(node, true)
+		} else if slices.Contains(node.CordonedBy, ownKey) {
+			h.break_("deletion", "%s stays cordoned", name)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (h *history) scale() {
 	case 1:
 		if !node.Deleting {
 			h.say("%s is being deleted", node.Name)
-			node.Deleting = true
+			node.Deleting, node.DeletingSince = true, h.now.Truncate(time.Second)
 			h.changed(node)
 			return
 		}

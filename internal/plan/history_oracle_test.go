@@ -89,13 +89,11 @@ func (h *history) exhausted(node *Node) bool {
 }
 
 // down is true when the node has been lost since an attempt failed there, and none runs there now.
-func (h *history) down(node *Node, pods []Pod) bool {
-	rec := node.On.Record
-	if slices.ContainsFunc(pods, func(p Pod) bool {
-		return p.NodeName == node.Name && h.owed(&p) && (rec == nil || rec.PodUID != p.UID)
-	}) {
+func (h *history) down(in Input, node *Node) bool {
+	if h.works(in, node) {
 		return false
 	}
+	rec := node.On.Record
 	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }

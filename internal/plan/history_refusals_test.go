@@ -122,8 +122,6 @@ func (h *history) mayBeMade(a task.Attempt) bool {
 		h.trouble(a.NodeUID, v1alpha1.ReasonPodForbidden, "the API server refuses "+h.refused, time.Second, 15*time.Second)
 		return false
 	}
-	h.untroubled(a.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)
-	h.begins(a)
 	return true
 }
 

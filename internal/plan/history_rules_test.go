@@ -106,7 +106,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 					others++
 				}
 			}
-		case h.exhausted(other), h.down(other, in.Pods):
+		case h.exhausted(other), h.down(in, other):
 			bad++
 		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
 			// It is left out, or it is when its time has come; until then it is done.
@@ -345,7 +345,9 @@ func (h *history) finish() {
 	// What a kubelet may write itself holds a deletion for a minute at most.
 	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for name := range h.cache.nodes {
-		if node := h.cache.nodes[name]; !h.isBad(&node) && node.On.Present && (node.On.Sealed || !waited) || slices.Contains(node.CordonedBy, ownKey) {
+		node := h.cache.nodes[name]
+		left := !h.isBad(&node) && node.On.Present || slices.Contains(node.CordonedBy, ownKey)
+		if left && (node.On.Sealed || !waited) {
 			h.break_("deletion", "something is left on %s", name)
 		}
 	}

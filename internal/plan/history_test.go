@@ -67,6 +67,13 @@ var kept = []int64{
 	426820, // a disruption wrote the failures back that a user had removed
 	534620, // a canary that failed its soak was forgotten when it was tainted to be removed
 	59567,  // the nodes of a step changed with each further run, and its soak began again
+	953117, // a pod that never ended, beside a rollback that had failed, kept the status from saying why a deletion waits
+	973097, // a canary that was done, was being deleted, and was to run again lost its place at once
+	769720, // a pod that was only probed counted as a run whose record is removed, in the simulation only
+	963883, // a node that cordons itself in the name of a NodeJob that goes is uncordoned afterwards, not before
+	986278, // the same, with a gate and published facts
+	695360, // a canary was lost after its reboot had failed, beside a pod of the machine before
+	703694, // a schedule kept nodes running, no node was left for the staging step, and the oracle expected more
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks

@@ -24,6 +24,18 @@ func templated(j *v1alpha1.NodeJob) {
 	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
 }
 
+// succeeded puts a success on a node whose label a user has removed since.
+func succeeded(seconds int) func(*Node) {
+	return func(n *Node) {
+		recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt, r.RecordedAt = ago(seconds), ago(seconds) })(n)
+		n.On.Label = ""
+	}
+}
+
+func deletingSince(seconds int) func(*Node) {
+	return func(n *Node) { n.Deleting, n.DeletingSince = true, ago(seconds) }
+}
+
 // TestTroubleOnANode asks what else starts while something does not work on node a.
 func TestTroubleOnANode(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
@@ -107,6 +119,16 @@ func TestTroubleOnANode(t *testing.T) {
 			nodes: []Node{newNode("a", made(9000), func(n *Node) { n.Ready = corev1.ConditionUnknown },
 				recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(4000), ago(4000) })), newNode("b")},
 			in: func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
+		},
+		"a canary that was done for long, is being deleted, and must run again keeps its place": {
+			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
+			nodes:  []Node{newNode("a", made(9000), succeeded(4000), deletingSince(60)), newNode("b")},
+			in:     func(*Input) {}, reason: v1alpha1.ReasonNodeTerminating,
+		},
+		"until the progress deadline": {
+			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
+			nodes:  []Node{newNode("a", made(9000), succeeded(8000), deletingSince(3600)), newNode("b")},
+			in:     func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
 	}
 	for name, tt := range tests {

@@ -85,6 +85,8 @@ type Node struct {
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
 	Deleting   bool
+	// DeletingSince is when its deletion was requested, by the API server's clock; zero when it was not.
+	DeletingSince time.Time
 	// BootID and MachineID are what the kubelet reports; "" when it has not yet.
 	BootID    string
 	MachineID string

@@ -57,7 +57,11 @@ func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (t
 	case rec.Outcome == record.Disrupted:
 		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
 	case st.State == Waiting && cannotRun(st.Reason) && s.stableAt.IsZero():
-		return s.past(rec.EndedAt()), st.Message
+		since := rec.EndedAt()
+		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
+			since = w.node.DeletingSince // before that it was done, or could have run
+		}
+		return s.past(since), st.Message
 	}
 	return time.Time{}, ""
 }
