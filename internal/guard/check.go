@@ -78,7 +78,7 @@ func (s *planner) answer(w *nodePlan, pod *Pod) *hold {
 			release: fmt.Sprintf("the check ends with exit code 0: it runs again after %s", s.checkInterval())}
 	case s.refusing(w):
 		s.plan.wake(s.endOf(pod).Add(s.checkInterval()))
-		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check says no (exit code %d)%s", pod.ExitCode, said(pod.Message)),
+		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
 			release: fmt.Sprintf("the check ends with exit code 0: it runs every %s", s.checkInterval())}
 	}
 	w.reserved = true

@@ -87,7 +87,7 @@ func (s *planner) stance(w *nodePlan) PeerView {
 	case h != nil:
 		return PeerView{Reason: h.reason, Message: h.message}
 	case s.isChecked(w) && !s.saidYes(w):
-		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not succeeded", Checks: true}
 	case s.isChecked(w):
 		return PeerView{} // how long ago does not matter: when another has let the node go, it runs again
 	}
@@ -122,7 +122,7 @@ func (s *planner) heldByPeer(w *nodePlan) *hold {
 	return &hold{
 		reason:  v1alpha1.ReasonHeldByOtherGuard,
 		message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", name, stance.Reason, stance.Message),
-		release: "NodeGuard " + name + " would let it go",
+		release: "NodeGuard " + name + " would release it too",
 	}
 }
 

@@ -47,10 +47,11 @@ func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 		return h
 	case first != nil && w.Name != first.node && !s.mayFollow(w):
 		return &hold{reason: v1alpha1.ReasonWaitingForOtherRelease,
-			message: fmt.Sprintf("NodeGuard %s has let node %s go, which this one still holds: that comes first", first.guard, first.node),
-			release: "node " + first.node + " goes, or asks no more"}
+			message: fmt.Sprintf("NodeGuard %s has released node %s while this NodeGuard still holds it; that node is released first", first.guard, first.node),
+			release: "node " + first.node + " is released here too, or its release request ends"}
 	case s.releasingShared != "":
-		return &hold{reason: v1alpha1.ReasonReleasing, message: "node " + s.releasingShared + " is let go just now", release: "that is written, and other NodeGuards see it"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "the release of node " + s.releasingShared + " is in progress",
+			release: "that release is written and the other NodeGuards see it"}
 	}
 	if h := s.maxUnavailableReached(w); h != nil {
 		return h
@@ -72,12 +73,12 @@ func (s *planner) ruledOut() *hold {
 	case s.blocked != "":
 		return &hold{reason: v1alpha1.ReasonOverlappingBudget,
 			message: fmt.Sprintf("PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two", s.blocked),
-			release: "that budget must select other pods, or spec.template other labels"}
+			release: "that budget selects other pods, or spec.template has other labels"}
 	case s.in.PeersUnknown:
-		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node breaks its glass, which comes first", release: "that is written"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node has the break-glass annotation and is released first", release: "that release is written"}
 	case s.max == 0:
-		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, which lets no node go",
-			release: "raise spec.maxUnavailable, or annotate the node with " + v1alpha1.BreakGlassAnnotation}
+		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, so no node is released",
+			release: "spec.maxUnavailable is raised, or the node has the annotation " + v1alpha1.BreakGlassAnnotation}
 	}
 	return nil
 }
@@ -112,10 +113,11 @@ func (s *planner) maxUnavailableReached(w *nodePlan) *hold {
 	switch {
 	case n.released+n.unhealthy >= limit:
 		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
-			message: fmt.Sprintf("%s away, of at most %d: %s", count(n.released+n.unhealthy), limit, s.unavailableNames(w, n.unhealthy > 0)),
-			release: "one of them is back with a ready companion and a ready pod of the target, or its Node is deleted"}
+			message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", count(n.released+n.unhealthy), limit, s.unavailableNames(w, n.unhealthy > 0)),
+			release: "one of them is available again (its companion and its pod of the target are ready), or its Node is deleted"}
 	case n.released+n.unhealthy+n.reserved >= limit:
-		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "another node is being checked", release: "that check says no, or that node has gone and is back"}
+		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "release.check runs for another node",
+			release: "that check fails, or that node is released and available again"}
 	}
 	return nil
 }
@@ -189,11 +191,11 @@ func (s *planner) unavailableReason(w *nodePlan) string {
 	case !w.released && !w.releasing:
 		return "(no ready pod of the target)"
 	case w.returning && !w.isUnhealthy():
-		return "(" + s.releasedAtText(w.Name) + "; its companion is not ready again)"
+		return "(" + s.releasedAtText(w.Name) + "; its companion is not ready yet)"
 	case w.returning && w.Ready:
 		return "(" + s.releasedAtText(w.Name) + "; no ready pod of the target yet)"
 	default:
-		return "(" + s.releasedAtText(w.Name) + ", not back)"
+		return "(" + s.releasedAtText(w.Name) + ", not available again yet)"
 	}
 }
 
@@ -202,11 +204,11 @@ func (s *planner) releasedAtText(name string) string {
 	g, here := s.released[name]
 	switch {
 	case !here && s.byName[name] != nil && s.byName[name].requestsRelease():
-		return "let go by another NodeGuard"
+		return "released by another NodeGuard"
 	case !here:
-		return "let go"
+		return "released"
 	}
-	return "let go at " + g.Since.UTC().Format(time.RFC3339)
+	return "released at " + g.Since.UTC().Format(time.RFC3339)
 }
 
 // unapproved holds a node that nobody has approved.
@@ -214,8 +216,8 @@ func (s *planner) unapproved(w *nodePlan) *hold {
 	if _, approved := withoutApproval(w.Approved, s.key()); approved {
 		return nil
 	}
-	return &hold{reason: v1alpha1.ReasonAwaitingApproval, message: "nobody has approved that it goes",
-		release: fmt.Sprintf("kubectl annotate node %s %s=%s", w.Name, v1alpha1.ApproveReleaseAnnotation, s.key())}
+	return &hold{reason: v1alpha1.ReasonAwaitingApproval, message: "its release is not approved",
+		release: fmt.Sprintf("it is approved: kubectl annotate node %s %s=%s", w.Name, v1alpha1.ApproveReleaseAnnotation, s.key())}
 }
 
 // key is the NodeGuard's name as an approval says it.

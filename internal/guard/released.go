@@ -20,12 +20,12 @@ func (s *planner) trackReleased() {
 		case w == nil || !w.released:
 			// The Node is gone, made anew, or the target is not for it any more.
 			if s.unopenable(g) {
-				s.unmarkReleased(g, "its Node is gone, or is guarded no more")
+				s.unmarkReleased(g, "its Node is deleted or no longer guarded")
 			}
 		case w.active() && !w.requestsRelease():
 			s.markReturning(w, g)
 		case s.isAvailableAgain(w) && s.closed(w, g):
-			if s.unmarkReleased(g, "it is back, with a ready companion and a ready pod of the target") {
+			if s.unmarkReleased(g, "its companion and its pod of the target are ready again") {
 				w.released, w.returning = false, false
 			}
 		}
@@ -84,7 +84,7 @@ func (s *planner) markReturning(w *nodePlan, g v1alpha1.ReleasedNode) {
 	}
 	g.Returning, w.returning = true, true
 	s.released[g.Node] = g
-	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: MoveReturning, Reason: v1alpha1.ReasonNodeAvailable, Note: "it asks to go no more"})
+	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: MoveReturning, Reason: v1alpha1.ReasonNodeAvailable, Note: "its release request has ended"})
 }
 
 // unmarkReleased takes a node out of status.going: only when the API server itself says so. A view that is behind may show a
@@ -107,7 +107,7 @@ func (s *planner) release(w *nodePlan, reason, note string) {
 	w.releasing = true
 	if !s.in.Live {
 		s.plan.Confirm = true
-		w.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all that it waited for is there", release: "the decision is about to be written"}
+		w.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all release conditions are met", release: "the release is written"}
 		return
 	}
 	since := s.in.Now.Truncate(time.Second)

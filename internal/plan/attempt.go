@@ -101,7 +101,7 @@ func (s *planner) isRecorded(pod *Pod, node *Node) bool {
 func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
 	if node.unreachable() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
-			message: "the node was lost during the attempt and did not come back before its deadline"})
+			message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"})
 	}
 	if pod.DeleteRequested.IsZero() {
 		return podAssessment{disposition: podOverdue, message: pod.Waiting}

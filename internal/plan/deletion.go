@@ -101,7 +101,7 @@ func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
 	}
 	if mark.Cordon = s.uncordon(node); mark.Cordon != nil {
-		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "what it was cordoned for is over"
+		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "the cordon is no longer needed"
 	}
 	if mark.Reason != "" {
 		p.Actions = append(p.Actions, mark)
@@ -174,7 +174,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 // assessRollbackOnDeletion gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.
 func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
-	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
+	st.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.readRollback(rec).done {
 		// It never ran here, or on another machine; or it is undone.
 		s.removeMetadata(w.node, p)
@@ -255,7 +255,7 @@ func (s *planner) staysTooLong(w *nodePlan) bool {
 // deletionRemedy is how a deletion goes on without the rollback.
 func (s *planner) deletionRemedy() string {
 	job := s.in.Job
-	return fmt.Sprintf("Mend that and try again with: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or leave the nodes as they are with: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
+	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 

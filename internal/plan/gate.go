@@ -141,7 +141,7 @@ func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
 	if mark.Taints != nil {
-		mark.because(v1alpha1.ReasonGateOpened, "nothing is waited for")
+		mark.because(v1alpha1.ReasonGateOpened, "the gate is no longer needed")
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *planner) gateStatus() *v1alpha1.GateStatus {
 // gateCondition says whether the gate has a gap.
 func (s *planner) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "a node has the taint from the request on that creates it"}
+		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "the API server adds the taint in the request that creates a node"}
 	if s.in.GateWarning != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateWarning
 	}

@@ -248,7 +248,7 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	case s.inPreparation(w):
 		return "", ""
 	case s.comesLast(w):
-		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
+		return v1alpha1.ReasonManagerNodeLast, "the manager runs on this node, so it is last"
 	case !w.unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
 		return v1alpha1.ReasonMaxUnavailableReached, s.unavailableMessage()
 	case s.tooManyDrains():

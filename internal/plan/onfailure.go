@@ -146,10 +146,10 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 // endQuarantine lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
 // hand, who is not overruled.
 func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
-	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
+	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
 	mark.Cordon = s.uncordon(w.node)
 	if byHand {
-		mark.Message = "somebody has uncordoned it, and it is left alone"
+		mark.Message = "it was uncordoned by a user or another tool, and is not cordoned again for this failure"
 	}
 	// Only failures have anything to do with it; and a success would bring the label back.
 	if rec := w.node.On.Record; rec != nil && rec.Outcome == record.Failed && (drains(rec) || rec.Cordoned != (byHand && w.exhausted)) {

@@ -93,7 +93,7 @@ func (s *planner) readRerun(node *Node, was *recordState) {
 	case rerun.OnReboot && differ(rec.BootID, node.BootID):
 		was.rerunReason = "the node has rebooted since it was done"
 	case key != "":
-		was.rerunReason = "the label " + key + " is there again, which its success had taken off"
+		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
 	case due.IsZero():
 	case s.in.Now.Before(due):
 		was.due = due

@@ -57,7 +57,7 @@ func (s *planner) removeRetainedPods(w *nodePlan, st *NodeState, p *Plan) {
 		p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
 	}
 	w.start = nil
-	st.Message = "the pod of an earlier attempt has not left yet"
+	st.Message = "the pod of an earlier attempt is still terminating"
 	if st.State == Waiting {
 		st.Reason = v1alpha1.ReasonPodTerminating
 	}

@@ -24,7 +24,7 @@ func TestWhatAnEventSaysOfAnAttemptIsReadBack(t *testing.T) {
 func TestWhatIsOfNoAttemptIsNotRead(t *testing.T) {
 	for _, note := range []string{
 		"", "attempt", "attempt ", "attempt two failed", "attempt 99999999999 failed", "the rollback has succeeded",
-		"NodeJob ns/name on node n: what it was cordoned for is over", "reattempt 1 failed",
+		"NodeJob ns/name on node n: the cordon is no longer needed", "reattempt 1 failed",
 	} {
 		if got, ok := ParseEnded(note); ok {
 			t.Errorf("%q is read as %+v", note, got)

@@ -145,7 +145,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		s.Release.When, s.Release.Check = v1alpha1.ReleaseWhenCheck, &v1alpha1.ReleaseCheck{Script: "true"}
 	})
 	g.ready(2)
-	wantText(t, g.stalled(v1alpha1.ReasonNameTaken).Message, names[v1alpha1.GuardRoleCompanion]+" on node taken-2", "for node taken-1", "kubectl -n "+g.namespace+" delete pod")
+	wantText(t, g.stalled(v1alpha1.ReasonNameTaken).Message, names[v1alpha1.GuardRoleCompanion]+" on node taken-2", "for a pod of node taken-1", "kubectl -n "+g.namespace+" delete pod")
 
 	g.cordon("taken-1", true)
 	g.eventually("a check with another name says yes", func() error {

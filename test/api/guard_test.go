@@ -88,7 +88,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	g.evicted("one-2")
 	g.cordon("one-1", true)
 	held := g.held("one-1", v1alpha1.ReasonMaxUnavailableReached)
-	wantText(t, held.Message, "one-2", "let go")
+	wantText(t, held.Message, "one-2", "released")
 	if err := g.evict("one-1"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the companion of a node that is held may be evicted: %v", err)
 	}
