@@ -233,7 +233,7 @@ func (s *planner) untoleratedNodes() (names, taint string) {
 }
 
 // evicted are the kinds of the target's owners whose pods drains do not leave where they are: all but those of DaemonSets,
-// and those that a kubelet runs by itself.
+// and those of static pods.
 func (s *planner) evicted() string {
 	if s.in.Target.Template != nil {
 		return ""

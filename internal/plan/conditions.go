@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// manyDisruptions in a row are no accident any more: somebody should look, though it goes on.
+// manyDisruptions is how many disruptions in a row are reported as a problem, although attempts are still repeated.
 const manyDisruptions = 5
 
 // summary is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
@@ -48,7 +48,7 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 	return conditions
 }
 
-// rollbackCondition says whether there are nodes that are in a state that nobody has planned.
+// rollbackCondition says whether there are nodes on which the rollback failed, which are in an undefined state.
 func (s *planner) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
@@ -69,7 +69,7 @@ func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return is
 }
 
-// taskSummary asks in order of urgency: first what only the user can fix, last what goes on by itself.
+// taskSummary checks in order of urgency: first what only the user can fix, last what continues automatically.
 func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	moving := n.Running + movable(nodes)
 	switch {
@@ -108,7 +108,7 @@ func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
-// blockedSummary is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
+// blockedSummary is the summary of a rollout in which no node continues automatically, except those that rerun the task.
 func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
@@ -141,7 +141,7 @@ func (s *planner) quarantineMessage() string {
 		s.unavailableNodes, s.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
 }
 
-// progressSummary is the situation of a rollout that goes on by itself.
+// progressSummary is the summary of a rollout that continues automatically.
 func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {

@@ -147,7 +147,7 @@ func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 	case w.progressDeadlineExceeded, st.State != Waiting:
 		return false
 	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(st.Reason) && s.wasPrepared(w.node):
-		return true // nobody is driven off it a second time when it can go on
+		return true // its pods are not evicted a second time when it continues
 	}
 	return w.ranRevision && s.waitsForRetry(w.node, st)
 }

@@ -170,7 +170,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *
 		return
 	}
 	if !s.in.Now.Before(deadline) {
-		// The pod that is on record stays so: it may not be let go yet.
+		// The pod that is on record stays so: it may not be released yet.
 		s.recordEnd(w, s.givenUp(rec), p)
 		return
 	}
