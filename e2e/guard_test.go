@@ -88,7 +88,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 		t.Fatal("no drain ends")
 	}
 	held := g.held(second, v1alpha1.ReasonMaxUnavailableReached)
-	wantText(t, held.Message, first, "let go")
+	wantText(t, held.Message, first, "released")
 	notEnded(t, "the other drain", drains[second])
 	if pod, there := g.companions()[second]; !there || pod.UID != before[second].UID || !pod.DeletionTimestamp.IsZero() {
 		t.Errorf("the companion of %s, which is held, is not there as it was", second)

@@ -26,7 +26,7 @@ func (s *planner) wanted(w *nodePlan) BudgetState {
 		if !w.requestsRelease() && w.budget != nil {
 			want.RequestedAt = w.budget.RequestedAt // the write that closes it takes it off
 		}
-	case let && !w.releasing: // it returns, or the letting-go was of a Node of the same name before
+	case let && !w.releasing: // it returns, or the release was for an earlier Node of the same name
 		want.Ended = releaseID(g)
 	case w.budget != nil:
 		want.Ended = w.budget.Ended // it does no harm, and to take it off is a write

@@ -78,7 +78,7 @@ func (s *planner) answer(w *nodePlan, pod *Pod) *hold {
 			release: fmt.Sprintf("the check ends with exit code 0: it runs again after %s", s.checkInterval())}
 	case s.refusing(w):
 		s.plan.wake(s.endOf(pod).Add(s.checkInterval()))
-		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check says no (exit code %d)%s", pod.ExitCode, said(pod.Message)),
+		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
 			release: fmt.Sprintf("the check ends with exit code 0: it runs every %s", s.checkInterval())}
 	}
 	w.reserved = true
@@ -109,7 +109,7 @@ func (s *planner) checking(w *nodePlan) bool {
 	pod := w.check
 	switch {
 	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():
-		return false // a check for an earlier asking says nothing about this one
+		return false // a check for an earlier release request says nothing about this one
 	case pod.ended():
 		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
 	default:
@@ -183,7 +183,7 @@ func (s *planner) isChecked(w *nodePlan) bool {
 	return w.requestsRelease() && !w.active() && s.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
 }
 
-// noted is true when the asking is on the budget: a check is for that one.
+// noted reports whether the release request is recorded on the budget: a check is for that request.
 func (w *nodePlan) noted() bool { return w.budget != nil && w.budget.RequestedAt.Equal(w.requestedAt) }
 
 func (s *planner) checkTimeout() time.Duration {
@@ -219,5 +219,5 @@ func said(message string) string {
 	return ": " + bounded(message)
 }
 
-// bounded makes somebody else's text fit to be shown.
+// bounded cleans and shortens text from other sources so that it can be shown.
 func bounded(text string) string { return outcome.Clean(text, maxMessageBytes) }

@@ -45,7 +45,7 @@ func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
 	before := v1alpha1.HeldNode{
 		Node: "n1", RequestedAt: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
-		Message: "release.check says no (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", ReleasedWhen: "the check ends with exit code 0",
+		Message: "release.check failed (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold", ReleasedWhen: "the check ends with exit code 0",
 	}
 	with := func(change func(*v1alpha1.HeldNode)) func(*Input) {
 		return func(in *Input) {
@@ -54,7 +54,7 @@ func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 			in.Guard.Status.Held = []v1alpha1.HeldNode{held}
 		}
 	}
-	said := "release.check says no (exit code 3): 2 volumes"
+	said := "release.check failed (exit code 3): 2 volumes"
 	for name, tt := range map[string]struct {
 		in   Input
 		want string

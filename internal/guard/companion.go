@@ -90,7 +90,7 @@ func (s *planner) isOutdated(w *nodePlan) bool {
 	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
 }
 
-// recreateEnded deletes a companion that the kubelet has ended, so that it is made anew.
+// recreateEnded deletes a companion that the kubelet has ended, so that it is recreated.
 func (s *planner) recreateEnded(c *Pod) {
 	if again := c.Created.Add(failedWait); s.in.Now.Before(again) {
 		s.plan.wake(again)
@@ -99,7 +99,7 @@ func (s *planner) recreateEnded(c *Pod) {
 	s.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady})
 }
 
-// replace deletes companions that are out of date, so many at once: the next pass makes them anew, under the same name,
+// replace deletes companions that are out of date, so many at once: the next pass recreates them under the same name,
 // so that there are never two on a node. Those that are not ready come first, and cost nothing.
 func (s *planner) replace(outdated []*nodePlan, missing int) {
 	slices.SortStableFunc(outdated, func(a, b *nodePlan) int {

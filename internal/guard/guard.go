@@ -7,14 +7,14 @@
 //
 // One pass is linear in nodes and pods, but for the sorting of those that ask.
 //
-// How a node is let go, in three writes, each of which survives the manager:
+// A node is released in three writes, each of which survives a restart of the manager:
 //
-//  1. status.going gets the node, under the NodeGuard's resource version, decided on what the API server itself says
-//     (Input.Live). Here two managers with different views meet, and one of them loses.
-//  2. Its budget opens, under the budget's resource version: only for a node that is in status.going already.
-//  3. When it asks no more, status.going says so (returning), and its budget is closed, and says after which
-//     letting-go. Only then, and when the node is back, status.going loses it: so a manager that slept through all this
-//     meets a changed budget and cannot open it.
+//  1. The node is added to status.released, under the resource version of the NodeGuard, based on a live read of the API
+//     server (Input.Live). If two managers with different views try this, one of the writes conflicts.
+//  2. Its budget opens, under the resource version of the budget: only for a node that is already in status.released.
+//  3. When its release request ends, status.released says so (returning), and the budget is closed and records which
+//     release it was closed after. Only then, and when the node is available again, it is removed from status.released. So
+//     a manager that was suspended meanwhile finds a changed budget and cannot open it.
 package guard
 
 import (
@@ -120,7 +120,7 @@ type Pod struct {
 	Leaving  bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" when it does.
 	Waiting string
-	// RequestedAt, of a check, is which asking it is for.
+	// RequestedAt, of a check, is which release request it is for.
 	RequestedAt string
 	// Ended and Message, of a check, are when and how its container ended, by the clock of the API server; zero while it
 	// has not.
@@ -139,7 +139,7 @@ type Budget struct {
 	Node            string
 	Owner           types.UID
 	BudgetState
-	// Drifted is true when somebody has changed what is ours in it.
+	// Drifted is true if something else has changed fields of it that Everynode manages.
 	Drifted bool
 }
 
@@ -166,11 +166,11 @@ type BudgetState struct {
 	Locked bool
 	// RequestedAt is when the node was first seen to ask to go; zero while it does not.
 	RequestedAt time.Time
-	// Ended is the letting-go after which it was closed.
+	// Ended is the release after which it was closed.
 	Ended string
 }
 
-// ForeignBudget is somebody else's PodDisruptionBudget.
+// ForeignBudget is a PodDisruptionBudget that Everynode did not create.
 type ForeignBudget struct {
 	Name     string
 	Selector labels.Selector
@@ -218,7 +218,7 @@ const (
 	Guarded State = "Guarded"
 	// Held nodes ask to go and may not yet.
 	Held State = "Held"
-	// Released nodes were let go and are not back.
+	// Released nodes are not available again yet.
 	Released State = "Going"
 )
 
@@ -252,7 +252,7 @@ type Move struct {
 	// Reason and Note say why.
 	Reason string
 	Note   string
-	// Held is how long it was held before it was let go.
+	// Held is how long it was held before it was released.
 	Held time.Duration
 }
 
@@ -295,7 +295,7 @@ type DeletePod struct {
 // DeleteBudget deletes a budget that the NodeGuard has made.
 type DeleteBudget struct{ Budget Budget }
 
-// RemoveApproval takes off a node what somebody has put there for the letting-go that is over.
+// RemoveApproval removes from a node the annotations that were set for a release that has ended.
 type RemoveApproval struct {
 	Node            string
 	ResourceVersion string
@@ -328,7 +328,7 @@ func Next(in Input) Plan {
 	return s.plan
 }
 
-// wake keeps the earliest time at which the plan changes by itself.
+// wake keeps the earliest time at which the plan changes without an event.
 func (p *Plan) wake(at time.Time) {
 	if !at.IsZero() && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
 		p.WakeAt = at

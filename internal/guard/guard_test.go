@@ -84,7 +84,7 @@ func TestWhoMayGo(t *testing.T) {
 	}{
 		"nobody asks":                        {scene(), "n1", "Guarded CompanionsReady", ""},
 		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
-		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (let go at 2026-03-01T12:00:00Z, not back)"},
+		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (released at 2026-03-01T12:00:00Z, not available again yet)"},
 		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
 		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
 		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
@@ -98,7 +98,7 @@ func TestWhoMayGo(t *testing.T) {
 		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Going ConditionMet", ""},
 		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
 		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
-		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready again"},
+		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
 		"one that returns and asks again waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
 		"nobody has approved":                   {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
 		"another NodeGuard is approved": {scene(cordoned(0), func(in *Input) {
@@ -140,7 +140,7 @@ func TestWhoMayGo(t *testing.T) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
 				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
-		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has let node n3 go"},
+		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has released node n3"},
 		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
@@ -157,7 +157,7 @@ func TestWhoMayGo(t *testing.T) {
 		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 			in.Nodes[2].Ready = false
-		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has let node n2 go"},
+		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has released node n2"},
 		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 		}), "n2", "Going ConditionMet", ""},
@@ -271,7 +271,7 @@ func TestPodsOfOtherOwnersAreTold(t *testing.T) {
 	}{
 		"one has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
 		"one has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
-			[]string{"disks-1 on node n3, which was to be a pod for node n1", "kubectl -n storage delete pod disks-1"}},
+			[]string{"disks-1 on node n3 (needed for a pod of node n1)", "kubectl -n storage delete pod disks-1"}},
 		"none": {scene(), v1alpha1.ReasonCompanionsReady, nil},
 	} {
 		p := Next(tt.in)

@@ -12,20 +12,20 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Where NodeGuards have nodes in common, a node goes when all let it. So that no node waits at one of them for another that
-// waits for it elsewhere, none begins before all would let the node go by themselves, and what one has begun comes
-// first with the others.
+// If several NodeGuards guard a node, it can be drained when all of them have released it. To avoid deadlocks, in which two
+// nodes wait for each other at different NodeGuards, no NodeGuard releases a node before all of them would, and a release
+// that one of them has started takes precedence at the others.
 
-// peerWait is when to look again at a node whose check waits for another NodeGuard: nothing tells when that one would
-// let it go.
+// peerWait is when to look again at a node whose check waits for another NodeGuard: no event tells when that one would
+// release it.
 const peerWait = 5 * time.Second
 
-// PeerView is what a NodeGuard says by itself of a node that asks to go and that it has not let go.
+// PeerView is the decision of one NodeGuard, regardless of others, on a node with a release request that it has not released.
 type PeerView struct {
-	// Reason why it holds the node, and more of it; "" when it would let it go.
+	// Reason why it holds the node, and more of it; "" when it would release it.
 	Reason  string
 	Message string
-	// Checks is true when nothing holds the node but its check, which has not said yes.
+	// Checks is true if only the check holds the node, because it has not succeeded.
 	Checks bool
 }
 
@@ -61,8 +61,8 @@ func RequestingNodes(in Input) []*Node {
 	return nodes
 }
 
-// Stances is what a NodeGuard says of the nodes that ask, whatever the others say of them. Those that another one has let go
-// have the places here that they will get.
+// Stances is the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards. Nodes that
+// another NodeGuard has released count as released here too.
 func Stances(in Input) map[string]PeerView {
 	s := newSurvey(in)
 	since, _ := s.releasedByPeers()
@@ -87,7 +87,7 @@ func (s *planner) stance(w *nodePlan) PeerView {
 	case h != nil:
 		return PeerView{Reason: h.reason, Message: h.message}
 	case s.isChecked(w) && !s.saidYes(w):
-		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not succeeded", Checks: true}
 	case s.isChecked(w):
 		return PeerView{} // how long ago does not matter: when another has let the node go, it runs again
 	}
@@ -97,14 +97,14 @@ func (s *planner) stance(w *nodePlan) PeerView {
 	return PeerView{}
 }
 
-// saidYes is true when no check is waited for: it has said yes to this asking, or is not asked.
+// saidYes reports whether no check is waited for: it has succeeded for this release request, or none is needed.
 func (s *planner) saidYes(w *nodePlan) bool {
 	pod := w.check
 	return !w.Ready || s.pastReleaseDeadline(w) || (pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
 }
 
-// heldByPeer holds a node that another NodeGuard would not let go; nil when all would, or one has. The check of another
-// one is waited for when that of this one has said yes, so that neither waits for the other to begin.
+// heldByPeer holds a node that another NodeGuard would not release; nil if all would, or one has. The check of another
+// NodeGuard is waited for only after the check of this one has succeeded, so that neither waits for the other to start.
 func (s *planner) heldByPeer(w *nodePlan) *hold {
 	if s.first != nil {
 		return nil
@@ -122,19 +122,19 @@ func (s *planner) heldByPeer(w *nodePlan) *hold {
 	return &hold{
 		reason:  v1alpha1.ReasonHeldByOtherGuard,
 		message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", name, stance.Reason, stance.Message),
-		release: "NodeGuard " + name + " would let it go",
+		release: "NodeGuard " + name + " would release it too",
 	}
 }
 
-// isShared is true for a node that another NodeGuard holds as well, as long as it has not let it go.
+// isShared reports whether another NodeGuard also guards the node and has not released it.
 func (s *planner) isShared(w *nodePlan) bool {
 	return slices.ContainsFunc(s.in.Peers, func(p Peer) bool { _, shared := p.Stances[w.Name]; return shared })
 }
 
-// peerRelease is a node that another NodeGuard has let go, and this one has not.
+// peerRelease is a node that another NodeGuard has released, and this one has not.
 type peerRelease struct{ node, guard string }
 
-// queue is who asks, first come, first served, and the first of those that another NodeGuard has let go.
+// queue is the nodes with a release request, oldest first, and the first of those that another NodeGuard has released.
 func (s *planner) queue() ([]*nodePlan, *peerRelease) {
 	var queue []*nodePlan
 	for _, w := range s.nodes {
@@ -186,7 +186,7 @@ func (s *planner) mayFollow(w *nodePlan) bool {
 	return places < min(s.max, maxReleased)
 }
 
-// releasedByPeers are the guarded nodes that another NodeGuard has let go, since when, and which.
+// releasedByPeers is since when, and by which other NodeGuard, guarded nodes are released.
 func (s *planner) releasedByPeers() (since map[string]time.Time, by map[string]string) {
 	since, by = map[string]time.Time{}, map[string]string{}
 	for _, peer := range s.in.Peers {

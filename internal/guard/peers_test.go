@@ -33,7 +33,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{node: stance}}} }
 	}
 	full := PeerView{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is away"}
-	unasked := PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not said yes", Checks: true}
+	unasked := PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not succeeded", Checks: true}
 	tests := map[string]struct {
 		in   Input
 		node string
@@ -255,7 +255,7 @@ func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
 		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
 	})
 	stance := Stances(in)["n1"]
-	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (let go by another NodeGuard, not back)") {
+	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (released by another NodeGuard, not available again yet)") {
 		t.Errorf("of n1 it says %+v", stance)
 	}
 }

@@ -27,7 +27,7 @@ type planner struct {
 	// unbound counts pods of the target that are on no node: they are away.
 	unbound int
 	max     int
-	// blocked is the name of somebody else's budget that selects the companions; "" when none does.
+	// blocked is the name of a budget that Everynode did not create and that selects the companions; "" when none does.
 	blocked string
 	// first is what another NodeGuard has begun, and begins the node that this pass lets go and another one guards, too.
 	first           *peerRelease
@@ -57,7 +57,7 @@ type nodePlan struct {
 	released, returning, releasing bool
 	// held is why it may not go; nil when it does not ask, or goes.
 	held *hold
-	// reserved is true while its check may still let it go, and turn its place among those that ask.
+	// reserved is true while its check may still lead to its release; position is its position in the queue.
 	reserved bool
 	position int
 }
@@ -69,7 +69,7 @@ type hold struct {
 	late bool
 }
 
-// isUnhealthy is true for a node that is away by itself.
+// isUnhealthy reports whether the node is unavailable without a release.
 func (w *nodePlan) isUnhealthy() bool { return !w.Ready || w.readyTargets == 0 }
 
 // isUnavailable counts against maxUnavailable.
@@ -190,7 +190,7 @@ func (s *planner) eachPod(pods []Pod, do func(*Pod)) {
 // ours is true for what this NodeGuard has made, and not an earlier one of the same name.
 func (s *planner) ours(owner types.UID) bool { return owner == s.in.Guard.UID }
 
-// overlapping names a budget of somebody else that selects the companions.
+// overlapping names a budget that Everynode did not create and that selects the companions.
 func (s *planner) overlapping() string {
 	for _, f := range s.in.Foreign {
 		if f.Selector != nil && f.Selector.Matches(s.in.Labels) {

@@ -56,7 +56,7 @@ func ViewPod(p *corev1.Pod) Pod {
 	return view
 }
 
-// owner is the UID of the NodeGuard that made an object, also where somebody has taken its owner off.
+// owner is the UID of the NodeGuard that created an object, also if its owner reference was removed.
 func owner(o metav1.Object) types.UID {
 	if ref := metav1.GetControllerOf(o); ref != nil {
 		return ref.UID
@@ -88,8 +88,8 @@ func ended(p *corev1.Pod) (at time.Time, code int32, message string) {
 	return at, code, message
 }
 
-// took is how long a pod has run until some time of its node. Node clocks are wrong at times: with what one of them measures, and
-// the time at which the API server made the pod, nobody has to trust it.
+// took is how long a pod has run until some time of its node. The clock of a node can be wrong, so only a duration that it
+// measured is used, together with the time at which the API server created the pod.
 func took(p *corev1.Pod, until metav1.Time) time.Duration {
 	if p.Status.StartTime == nil {
 		return 0

@@ -10,10 +10,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// releaseNodes decides which of the nodes that ask may go, in the order in which they asked.
+// releaseNodes decides which nodes with a release request are released, in the order of their requests.
 //
-// A node that another NodeGuard has let go already comes first, and until it goes no other does: as all decisions are
-// made one after another, and each sees those before, what was begun anywhere is ended before something else is begun.
+// A node that another NodeGuard has already released comes first, and no other node is released before it. Decisions are
+// made one after another, and each sees the earlier ones, so a release that any NodeGuard has started is completed before
+// another one starts.
 func (s *planner) releaseNodes() {
 	queue, first := s.queue()
 	s.first = first
@@ -40,17 +41,18 @@ func (s *planner) releaseNodes() {
 	}
 }
 
-// holdReason is why a node may not go now; nil when it may.
+// holdReason is why a node is not released now; nil if it is.
 func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	switch h := s.ruledOut(); {
 	case h != nil:
 		return h
 	case first != nil && w.Name != first.node && !s.mayFollow(w):
 		return &hold{reason: v1alpha1.ReasonWaitingForOtherRelease,
-			message: fmt.Sprintf("NodeGuard %s has let node %s go, which this one still holds: that comes first", first.guard, first.node),
-			release: "node " + first.node + " goes, or asks no more"}
+			message: fmt.Sprintf("NodeGuard %s has released node %s while this NodeGuard still holds it; that node is released first", first.guard, first.node),
+			release: "node " + first.node + " is released here too, or its release request ends"}
 	case s.releasingShared != "":
-		return &hold{reason: v1alpha1.ReasonReleasing, message: "node " + s.releasingShared + " is let go just now", release: "that is written, and other NodeGuards see it"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "the release of node " + s.releasingShared + " is in progress",
+			release: "that release is written and the other NodeGuards see it"}
 	}
 	if h := s.maxUnavailableReached(w); h != nil {
 		return h
@@ -58,7 +60,7 @@ func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	other := s.heldByPeer(w)
 	if other != nil && s.isChecked(w) && !s.isAnswering(w) {
 		w.reserved = false
-		return other // its check runs when that one would let it go
+		return other // its check runs when that one would release it
 	}
 	if h := s.unmet(w); h != nil {
 		return h
@@ -66,18 +68,18 @@ func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	return other
 }
 
-// ruledOut is what lets no node go, whoever is away.
+// ruledOut is a reason to release no node at all, regardless of which nodes are unavailable.
 func (s *planner) ruledOut() *hold {
 	switch {
 	case s.blocked != "":
 		return &hold{reason: v1alpha1.ReasonOverlappingBudget,
 			message: fmt.Sprintf("PodDisruptionBudget %s selects the companions as well, and Kubernetes evicts no pod that has two", s.blocked),
-			release: "that budget must select other pods, or spec.template other labels"}
+			release: "that budget selects other pods, or spec.template has other labels"}
 	case s.in.PeersUnknown:
-		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node breaks its glass, which comes first", release: "that is written"}
+		return &hold{reason: v1alpha1.ReasonReleasing, message: "another node has the break-glass annotation and is released first", release: "that release is written"}
 	case s.max == 0:
-		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, which lets no node go",
-			release: "raise spec.maxUnavailable, or annotate the node with " + v1alpha1.BreakGlassAnnotation}
+		return &hold{reason: v1alpha1.ReasonReleasesDisabled, message: "spec.maxUnavailable is 0, so no node is released",
+			release: "spec.maxUnavailable is raised, or the node has the annotation " + v1alpha1.BreakGlassAnnotation}
 	}
 	return nil
 }
@@ -97,9 +99,10 @@ func (s *planner) unmet(w *nodePlan) *hold {
 	return nil
 }
 
-// maxUnavailableReached is the budget. A node that is away by itself takes nothing from anybody by leaving: others that are away
-// do not hold it, so that a sick node can be repaired beside another sick one. But it waits for those that were let go.
-// So does a node whose deadline has passed: what was let go will be back, what died may not.
+// maxUnavailableReached holds a node while too many others are unavailable. Draining a node that is already unavailable
+// removes no capacity: other nodes that are unavailable without a release do not hold it, so that several unhealthy nodes
+// can be repaired at the same time. It still waits for released nodes. The same holds for a node whose deadline has passed:
+// a released node is expected to be available again, an unhealthy one may never be.
 func (s *planner) maxUnavailableReached(w *nodePlan) *hold {
 	n := s.others(w)
 	limit := min(s.max, maxReleased)
@@ -107,23 +110,24 @@ func (s *planner) maxUnavailableReached(w *nodePlan) *hold {
 		n.unhealthy = 0
 	}
 	if w.isUnhealthy() {
-		n.reserved = 0 // a sick node takes nothing from one that is being checked
+		n.reserved = 0 // an unhealthy node takes no capacity from one that is being checked
 	}
 	switch {
 	case n.released+n.unhealthy >= limit:
 		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
-			message: fmt.Sprintf("%s away, of at most %d: %s", count(n.released+n.unhealthy), limit, s.unavailableNames(w, n.unhealthy > 0)),
-			release: "one of them is back with a ready companion and a ready pod of the target, or its Node is deleted"}
+			message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", count(n.released+n.unhealthy), limit, s.unavailableNames(w, n.unhealthy > 0)),
+			release: "one of them is available again (its companion and its pod of the target are ready), or its Node is deleted"}
 	case n.released+n.unhealthy+n.reserved >= limit:
-		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "another node is being checked", release: "that check says no, or that node has gone and is back"}
+		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "release.check runs for another node",
+			release: "that check fails, or that node is released and available again"}
 	}
 	return nil
 }
 
-// unavailableCount counts nodes that are going, that are away by themselves, and that are about to go if their check says yes.
+// unavailableCount counts nodes that are released, unavailable without a release, and about to be released if their check succeeds.
 type unavailableCount struct{ released, unhealthy, reserved int }
 
-// others counts them, but for one node.
+// others counts all nodes except one.
 func (s *planner) others(w *nodePlan) unavailableCount {
 	n := unavailableCount{unhealthy: s.unbound}
 	for _, other := range s.nodes {
@@ -152,13 +156,13 @@ func count(n int) string {
 	return fmt.Sprintf("%d nodes are", n)
 }
 
-// isReleased counts a Node of the same name that was made anew, too, until what was let go is out of status.going.
+// isReleased also counts a recreated Node of the same name, until the released one is removed from status.released.
 func (s *planner) isReleased(w *nodePlan) bool {
 	_, released := s.released[w.Name]
 	return released || w.releasing
 }
 
-// unavailableNames says who is away, but for one; those that were let go first.
+// unavailableNames lists the unavailable nodes except one, released nodes first.
 func (s *planner) unavailableNames(but *nodePlan, all bool) string {
 	var released, hurt []string
 	for _, w := range s.nodes {
@@ -181,7 +185,7 @@ func (s *planner) unavailableNames(but *nodePlan, all bool) string {
 	return listed(append(released, hurt...))
 }
 
-// unavailableReason says what is the matter with a node that is away.
+// unavailableReason says why a node is unavailable.
 func (s *planner) unavailableReason(w *nodePlan) string {
 	switch {
 	case !w.released && !w.releasing && !w.Ready:
@@ -189,39 +193,39 @@ func (s *planner) unavailableReason(w *nodePlan) string {
 	case !w.released && !w.releasing:
 		return "(no ready pod of the target)"
 	case w.returning && !w.isUnhealthy():
-		return "(" + s.releasedAtText(w.Name) + "; its companion is not ready again)"
+		return "(" + s.releasedAtText(w.Name) + "; its companion is not ready yet)"
 	case w.returning && w.Ready:
 		return "(" + s.releasedAtText(w.Name) + "; no ready pod of the target yet)"
 	default:
-		return "(" + s.releasedAtText(w.Name) + ", not back)"
+		return "(" + s.releasedAtText(w.Name) + ", not available again yet)"
 	}
 }
 
-// releasedAtText says since when a node is away: one that never comes back holds all others, and somebody has to see which it is.
+// releasedAtText says since when a node is released: one that never becomes available again holds all others, and the user needs to find it.
 func (s *planner) releasedAtText(name string) string {
 	g, here := s.released[name]
 	switch {
 	case !here && s.byName[name] != nil && s.byName[name].requestsRelease():
-		return "let go by another NodeGuard"
+		return "released by another NodeGuard"
 	case !here:
-		return "let go"
+		return "released"
 	}
-	return "let go at " + g.Since.UTC().Format(time.RFC3339)
+	return "released at " + g.Since.UTC().Format(time.RFC3339)
 }
 
-// unapproved holds a node that nobody has approved.
+// unapproved holds a node whose release is not approved.
 func (s *planner) unapproved(w *nodePlan) *hold {
 	if _, approved := withoutApproval(w.Approved, s.key()); approved {
 		return nil
 	}
-	return &hold{reason: v1alpha1.ReasonAwaitingApproval, message: "nobody has approved that it goes",
-		release: fmt.Sprintf("kubectl annotate node %s %s=%s", w.Name, v1alpha1.ApproveReleaseAnnotation, s.key())}
+	return &hold{reason: v1alpha1.ReasonAwaitingApproval, message: "its release is not approved",
+		release: fmt.Sprintf("it is approved: kubectl annotate node %s %s=%s", w.Name, v1alpha1.ApproveReleaseAnnotation, s.key())}
 }
 
-// key is the NodeGuard's name as an approval says it.
+// key is the name of the NodeGuard as approvals contain it.
 func (s *planner) key() string { return s.in.Guard.Namespace + "/" + s.in.Guard.Name }
 
-// withoutApproval takes a NodeGuard out of a list of approvals, and says whether it was in it.
+// withoutApproval removes a NodeGuard from a list of approvals, and reports whether the list contained it.
 func withoutApproval(list, key string) (rest string, approved bool) {
 	var others []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -236,7 +240,7 @@ func withoutApproval(list, key string) (rest string, approved bool) {
 	return strings.Join(others, ","), approved
 }
 
-// deadline is when a held node's time is over; zero without one.
+// deadline is when the release deadline of a held node passes; zero if there is none.
 func (s *planner) deadline(w *nodePlan) time.Time {
 	seconds := s.in.Guard.Spec.Release.DeadlineSeconds
 	if seconds == nil {
@@ -257,12 +261,12 @@ func (s *planner) onDeadline() v1alpha1.DeadlineAction {
 	return s.in.Guard.Spec.Release.OnDeadline
 }
 
-// pastReleaseDeadline is true past a deadline at which a node waits no longer for its condition, nor for nodes that are away by themselves.
+// pastReleaseDeadline reports whether the deadline has passed after which a node no longer waits for its condition, nor for nodes that are unavailable without a release.
 func (s *planner) pastReleaseDeadline(w *nodePlan) bool {
 	return s.late(w) && s.onDeadline() == v1alpha1.OnDeadlineRelease
 }
 
-// noteDeadline looks again at a held node's deadline, and says when that has passed.
+// noteDeadline schedules a pass for the deadline of a held node, and adds to the message when it has passed.
 func (s *planner) noteDeadline(w *nodePlan) {
 	w.held.late = s.late(w)
 	switch {

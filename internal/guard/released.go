@@ -8,32 +8,33 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// maxReleased bounds status.going, and with it how many nodes are let go at once, whatever maxUnavailable says.
+// maxReleased limits the length of status.released, and so the number of nodes released at once, regardless of maxUnavailable.
 const maxReleased = 100
 
-// trackReleased looks at the nodes that were let go: which return, which are back, and which are gone for good.
+// trackReleased determines which released nodes are returning, are available again, or are deleted.
 func (s *planner) trackReleased() {
 	for _, g := range s.in.Guard.Status.Released {
 		w := s.byName[g.Node]
 		switch {
 		case s.consumed(s.all[g.Node]):
 		case w == nil || !w.released:
-			// The Node is gone, made anew, or the target is not for it any more.
+			// The Node is deleted or recreated, or the target no longer selects it.
 			if s.unopenable(g) {
-				s.unmarkReleased(g, "its Node is gone, or is guarded no more")
+				s.unmarkReleased(g, "its Node is deleted or no longer guarded")
 			}
 		case w.active() && !w.requestsRelease():
 			s.markReturning(w, g)
 		case s.isAvailableAgain(w) && s.closed(w, g):
-			if s.unmarkReleased(g, "it is back, with a ready companion and a ready pod of the target") {
+			if s.unmarkReleased(g, "its companion and its pod of the target are ready again") {
 				w.released, w.returning = false, false
 			}
 		}
 	}
 }
 
-// consumed is true while what somebody wrote on a node that returns is being taken off: it was for this letting-go, and not
-// for its next asking. Also off a node that is guarded no more: it may come to be again.
+// consumed reports whether annotations that users set for the release are still being removed from a returning node: they
+// were for this release, not for the next request. They are also removed from a node that is no longer guarded, because it
+// may be guarded again later.
 func (s *planner) consumed(w *nodePlan) bool {
 	if w == nil || !w.returning || w.requestsRelease() {
 		return false
@@ -45,19 +46,19 @@ func (s *planner) consumed(w *nodePlan) bool {
 	return consume != nil
 }
 
-// isAvailableAgain is true for a node that returns and has all again that it had before. It may ask to go again: as long as it is
-// held, it is there.
+// isAvailableAgain reports whether a returning node has its companion and its pod of the target ready again. It may have a
+// new release request: while it is held, it is available.
 func (s *planner) isAvailableAgain(w *nodePlan) bool {
 	return w.returning && !w.isUnhealthy() && isReady(w.companion)
 }
 
-// closed is true when nothing of a letting-go is left to be undone: its budget says that it was closed after it, so
-// that nobody can open it for this once more. Without a budget, it is made anew, and says so.
+// closed reports whether a release is completely undone: the budget records that it was closed after this release, so no
+// manager can open it for the same release again. If there is no budget, one is created that records this.
 func (s *planner) closed(w *nodePlan, g v1alpha1.ReleasedNode) bool {
 	return w.budget != nil && s.unopenable(g)
 }
 
-// unopenable is true when nobody can open a budget for a letting-go any more.
+// unopenable reports whether no manager can open a budget for a release any more.
 func (s *planner) unopenable(g v1alpha1.ReleasedNode) bool {
 	for i := range s.in.Budgets {
 		if b := &s.in.Budgets[i]; b.Node == g.Node && s.ours(b.Owner) {
@@ -67,7 +68,7 @@ func (s *planner) unopenable(g v1alpha1.ReleasedNode) bool {
 	return true
 }
 
-// approvalToRemove is what is to be taken off a node that is back; nil when nothing is.
+// approvalToRemove is what to remove from a returning node; nil if there is nothing to remove.
 func (s *planner) approvalToRemove(w *nodePlan) *RemoveApproval {
 	rest, approved := withoutApproval(w.Approved, s.key())
 	if !approved && w.BreakGlass == "" {
@@ -76,7 +77,7 @@ func (s *planner) approvalToRemove(w *nodePlan) *RemoveApproval {
 	return &RemoveApproval{Node: w.Name, ResourceVersion: w.ResourceVersion, Approved: rest, BreakGlass: w.BreakGlass != ""}
 }
 
-// markReturning notes that a node asks no more. What it was let go for is over.
+// markReturning records that the release request of a released node has ended.
 func (s *planner) markReturning(w *nodePlan, g v1alpha1.ReleasedNode) {
 	if !s.in.Live {
 		s.plan.Confirm = true
@@ -84,11 +85,11 @@ func (s *planner) markReturning(w *nodePlan, g v1alpha1.ReleasedNode) {
 	}
 	g.Returning, w.returning = true, true
 	s.released[g.Node] = g
-	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: MoveReturning, Reason: v1alpha1.ReasonNodeAvailable, Note: "it asks to go no more"})
+	s.plan.Moves = append(s.plan.Moves, Move{Node: g.Node, UID: g.UID, Kind: MoveReturning, Reason: v1alpha1.ReasonNodeAvailable, Note: "its release request has ended"})
 }
 
-// unmarkReleased takes a node out of status.going: only when the API server itself says so. A view that is behind may show a
-// node as it was before it left.
+// unmarkReleased removes a node from status.released, only based on a live read of the API server. A stale view may show
+// the node as it was before it was drained.
 func (s *planner) unmarkReleased(g v1alpha1.ReleasedNode, note string) bool {
 	if !s.in.Live {
 		s.plan.Confirm = true
@@ -99,7 +100,7 @@ func (s *planner) unmarkReleased(g v1alpha1.ReleasedNode, note string) bool {
 	return true
 }
 
-// release puts a node into status.going.
+// release adds a node to status.released.
 func (s *planner) release(w *nodePlan, reason, note string) {
 	if s.isShared(w) {
 		s.releasingShared = w.Name
@@ -107,7 +108,7 @@ func (s *planner) release(w *nodePlan, reason, note string) {
 	w.releasing = true
 	if !s.in.Live {
 		s.plan.Confirm = true
-		w.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all that it waited for is there", release: "the decision is about to be written"}
+		w.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all release conditions are met", release: "the release is written"}
 		return
 	}
 	since := s.in.Now.Truncate(time.Second)
@@ -121,7 +122,7 @@ func (s *planner) release(w *nodePlan, reason, note string) {
 	s.plan.Moves = append(s.plan.Moves, Move{Node: w.Name, UID: w.UID, Kind: MoveReleased, Reason: reason, Note: note, Held: s.in.Now.Sub(w.requestedAt)})
 }
 
-// releaseID tells one letting-go of a node from the next.
+// releaseID tells one release of a node from the next.
 func releaseID(g v1alpha1.ReleasedNode) string {
 	return string(g.UID) + "/" + g.Since.UTC().Format(time.RFC3339)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // releaseRequestTaints are how tools say that a node is about to go. A candidate (DeletionCandidateOfClusterAutoscaler) is not:
-// nobody waits for it yet.
+// no drain waits for it yet.
 var releaseRequestTaints = map[string]string{
 	"ToBeDeletedByClusterAutoscaler": "tainted by cluster-autoscaler",
 	"karpenter.sh/disrupted":         "tainted by Karpenter",
@@ -15,7 +15,7 @@ var releaseRequestTaints = map[string]string{
 }
 
 // releaseRequest says by what a node asks to go, and since when. What is on its budget counts; before, the time of the taint,
-// which tells apart nodes that were cordoned one after another while nobody looked.
+// which tells apart nodes that were cordoned one after another while no manager ran.
 func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since time.Time) {
 	by, since = tainted(node, now)
 	if node.Unschedulable {

@@ -9,16 +9,16 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// guards is true for a node that has a pod of the target, or should have one.
+// guards reports whether the node has a pod of the target, or should have one.
 //
-// A node that was let go and has not been seen to return stays guarded, whatever is left of the target there: it counts as away until
-// it is back or gone. Without that, a node whose pods have left would make room for the next one.
+// A released node that has not returned stays guarded, whatever is left of the target there: it counts as unavailable until
+// it is available again or deleted. Otherwise a node whose pods were evicted would make room for the next one.
 func (s *planner) guards(w *nodePlan) bool {
 	switch {
 	case w.active():
 		return true
 	case s.in.Target.Missing || s.in.Target.Invalid != "":
-		// It may be made anew in a moment: what is guarded stays so.
+		// The target may be recreated soon: what is guarded stays guarded.
 		return w.companion != nil || w.budget != nil || w.released
 	case w.targets > 0:
 		return true
@@ -27,8 +27,8 @@ func (s *planner) guards(w *nodePlan) bool {
 	}
 }
 
-// isFor is true for a node that should have a pod of a DaemonSet. One that was let go stays, whatever taints it returns
-// with: these keep the target off, which is no reason to count it as back.
+// isFor reports whether the node should have a pod of a DaemonSet. A released node stays, whatever taints it returns with:
+// they keep the target off the node, which is no reason to count it as available.
 func (s *planner) isFor(w *nodePlan) bool {
 	template := s.in.Target.Template
 	return template != nil && targetSelects(template, w.Node) && (w.released || !excludesTarget(template, w.Node))

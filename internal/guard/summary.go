@@ -64,10 +64,10 @@ func (s *planner) count(n *v1alpha1.GuardCounts, w *nodePlan) {
 }
 
 func (s *planner) explain(w *nodePlan) NodeState {
-	state := NodeState{Name: w.Name, State: Guarded, Unavailable: w.isUnavailable(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it does not ask to go"}
+	state := NodeState{Name: w.Name, State: Guarded, Unavailable: w.isUnavailable(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it has no release request"}
 	switch g, released := s.released[w.Name]; {
 	case released && w.held == nil && (w.released || w.releasing):
-		state.State, state.Reason, state.Message = Released, g.Reason, "it was let go, and is not back"
+		state.State, state.Reason, state.Message = Released, g.Reason, "it is released, and not available again yet"
 	case w.held != nil:
 		state.State, state.Reason, state.Message = Held, w.held.reason, w.held.message
 	}
@@ -97,7 +97,7 @@ func (s *planner) heldList() []v1alpha1.HeldNode {
 
 // Sentence is a held node in one sentence, the same in the event, and on the command line.
 func Sentence(guard string, h *v1alpha1.HeldNode) string {
-	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; it goes when: %s", guard, h.Node, h.RequestedBy, h.Message, h.ReleasedWhen)
+	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; released when: %s", guard, h.Node, h.RequestedBy, h.Message, h.ReleasedWhen)
 }
 
 // conditions are Ready, Reconciling and Stalled, of which one is True.
@@ -186,7 +186,7 @@ func (s *planner) takers() string {
 	var found []string
 	for _, name := range names {
 		taker := s.in.TakenNames[name]
-		found = append(found, fmt.Sprintf("%s, which was to be a pod for node %s", podOnNode(name, taker.Node), taker.For))
+		found = append(found, fmt.Sprintf("%s (needed for a pod of node %s)", podOnNode(name, taker.Node), taker.For))
 	}
 	return fmt.Sprintf("pods that Everynode did not create have names that it needs: %s. Everynode uses other names. %s", listed(found), s.remove(names[0]))
 }
@@ -215,7 +215,7 @@ func (s *planner) peersMessage() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "; the same target has NodeGuard " + strings.Join(names, ", ") + ", and a node goes when all let it"
+	return "; NodeGuard " + strings.Join(names, ", ") + " has the same target; a node can be drained when all of them have released it"
 }
 
 // untoleratedNodes names nodes whose taints no companion tolerates, and the first such taint.
@@ -233,7 +233,7 @@ func (s *planner) untoleratedNodes() (names, taint string) {
 }
 
 // evicted are the kinds of the target's owners whose pods drains do not leave where they are: all but those of DaemonSets,
-// and those that a kubelet runs by itself.
+// and those of static pods.
 func (s *planner) evicted() string {
 	if s.in.Target.Template != nil {
 		return ""

@@ -131,7 +131,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 	case guard.RemoveApproval:
 		return r.consume(ctx, a)
 	default:
-		return fmt.Errorf("doing a %T: nobody knows how", a)
+		return fmt.Errorf("applying the plan: unknown action %T", a)
 	}
 }
 

@@ -22,15 +22,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_guard_nodes",
-			Help: "Nodes that a NodeGuard guards, by state: guarded, and of these held, going and away.",
+			Help: "Nodes that a NodeGuard guards, by state: guarded, and of these held, released and unavailable.",
 		}, append(labels, "state")),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_guard_oldest_hold_timestamp_seconds",
-			Help: "When the node asked to go that is held for the longest time, in seconds since 1970; 0 while none is.",
+			Help: "Time of the oldest release request that is held, in seconds since 1970; 0 if no node is held.",
 		}, labels),
 		held: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_guard_held_seconds",
-			Help:    "Time from when a node asked to go until it was let go, by reason: ConditionMet, DeadlineReached, BreakGlass.",
+			Help:    "Time from the release request of a node to its release, by reason: ConditionMet, DeadlineReached, BreakGlass.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 		}, append(labels, "reason")),
 		writes: loop.NewWrites("everynode_guard_api_writes_total",

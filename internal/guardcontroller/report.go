@@ -93,7 +93,7 @@ func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1
 	for _, m := range p.Moves {
 		switch m.Kind {
 		case guard.MoveReleased:
-			kind, note := corev1.EventTypeNormal, fmt.Sprintf("NodeGuard %s lets node %s go, after %s (%s)", name, m.Node, m.Held.Round(time.Second), m.Reason)
+			kind, note := corev1.EventTypeNormal, fmt.Sprintf("NodeGuard %s released node %s after %s (%s)", name, m.Node, m.Held.Round(time.Second), m.Reason)
 			if m.Note != "" {
 				note += ": " + m.Note
 			}
@@ -102,10 +102,10 @@ func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1
 			}
 			r.Metrics.released(client.ObjectKeyFromObject(seen.guard), m)
 			r.tell(seen.guard, m.Node, m.UID, kind, v1alpha1.ReasonNodeReleased, actionRelease, note)
-			log.Info("node let go", "node", m.Node, "reason", m.Reason)
+			log.Info("node released", "node", m.Node, "reason", m.Reason)
 		case guard.MoveAvailable:
 			r.tell(seen.guard, m.Node, m.UID, corev1.EventTypeNormal, v1alpha1.ReasonNodeAvailable, actionRelease,
-				fmt.Sprintf("NodeGuard %s counts node %s as away no more: %s", name, m.Node, m.Note))
+				fmt.Sprintf("NodeGuard %s no longer counts node %s as unavailable: %s", name, m.Node, m.Note))
 		case guard.MoveReturning: // nothing has ended yet
 		}
 	}

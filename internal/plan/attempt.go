@@ -30,18 +30,18 @@ const (
 type podDisposition int
 
 const (
-	// podRuns : it runs, or ends by itself.
+	// podRuns : it runs, or ends without a request from us.
 	podRuns podDisposition = iota
 	// podOverdue : it must be stopped.
 	podOverdue
 	// podEnded : its end is known and not recorded.
 	podEnded
-	// podRecorded : its end is on its node, and it waits for us to let it go.
+	// podRecorded : its end is recorded on its node, and its finalizer is still to be removed.
 	podRecorded
 	// podTerminating : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
 	// the user has taken its record off the node meanwhile, to have the task tried again.
 	podTerminating
-	// podOrphaned : its node is another one now, and it waits for us to let it go.
+	// podOrphaned : its node is another one now, and its finalizer is still to be removed.
 	podOrphaned
 )
 
@@ -101,7 +101,7 @@ func (s *planner) isRecorded(pod *Pod, node *Node) bool {
 func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
 	if node.unreachable() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
-			message: "the node was lost during the attempt and did not come back before its deadline"})
+			message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"})
 	}
 	if pod.DeleteRequested.IsZero() {
 		return podAssessment{disposition: podOverdue, message: pod.Waiting}
@@ -135,7 +135,7 @@ func (s *planner) deadline(pod *Pod) time.Time {
 
 // sameMachine is true when what the attempt did is still true for the node: the pod was made for this
 // very Node object, or for an earlier one of the same boot of the same machine. A Node object can
-// outlive its machine, when that is made anew in place; then rerun.onReplace says whether it matters.
+// outlive its machine, when that is reinstalled in place; then rerun.onReplace says whether it matters.
 func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	if pod.NodeUID == node.UID {
 		return !onReplace(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
@@ -143,7 +143,7 @@ func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
 }
 
-// needsFinalizerRemoval is true when the pod has our finalizer, or is there with nobody having deleted it.
+// needsFinalizerRemoval reports whether the pod has our finalizer, or its deletion was never requested.
 func needsFinalizerRemoval(pod *Pod) bool {
 	return pod.Finalized || pod.DeleteRequested.IsZero()
 }
@@ -201,7 +201,7 @@ func disruption(pod *Pod, node *Node) string {
 	return ""
 }
 
-// failedBefore reports whether a task is known to have failed by itself before t. The exit code of a container alone
+// failedBefore reports whether a task is known to have failed on its own before t. The exit code of a container alone
 // does not say so: the time of its end is by the node's clock, and t by the API server's.
 func failedBefore(exit *Exit, t time.Time) bool { return exit.Reported && exit.Finished.Before(t) }
 

@@ -163,9 +163,9 @@ func TestAttempt(t *testing.T) {
 		"somebody deleted it early and it stays":    {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
 
 		"its node is lost: it holds its slot":     {node: lost, pod: newPod(node), wantWake: overdue - 10},
-		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node was lost during the attempt and did not come back before its deadline"}},
+		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
 		"its node is lost while it is deleted":    {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
-		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node was lost during the attempt and did not come back before its deadline"}},
+		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
 		"its node was made anew while it runs":    {node: madeAnew, pod: newPod(node), wantWake: overdue - 10},
 		"its node was made anew after it ended":   {node: madeAnew, pod: newPod(node, exited(0)), want: []string{success}},
 		"its node is another machine by now":      {node: another, pod: newPod(node), want: []string{"release n-pod"}},
@@ -332,7 +332,7 @@ func TestTheNextAttemptWaitsForThePodBefore(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			want := []NodeState{{Name: "n", State: Waiting, Reason: v1alpha1.ReasonPodTerminating, Message: "the pod of an earlier attempt has not left yet"}}
+			want := []NodeState{{Name: "n", State: Waiting, Reason: v1alpha1.ReasonPodTerminating, Message: "the pod of an earlier attempt is still terminating"}}
 			if diff := cmp.Diff(want, p.Nodes); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// manyDisruptions in a row are no accident any more: somebody should look, though it goes on.
+// manyDisruptions is how many disruptions in a row are reported as a problem, although attempts are still repeated.
 const manyDisruptions = 5
 
 // summary is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
@@ -33,7 +33,7 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 		case kind == is.holds:
 			c.Status, c.Message = metav1.ConditionTrue, is.message
 		case kind == v1alpha1.ConditionStalled:
-			c.Reason, c.Message = v1alpha1.ReasonNotStalled, "nothing needs help"
+			c.Reason, c.Message = v1alpha1.ReasonNotStalled, "no action needed"
 		case is.holds == "":
 			c.Message = is.message
 		}
@@ -48,13 +48,13 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 	return conditions
 }
 
-// rollbackCondition says whether there are nodes that are in a state that nobody has planned.
+// rollbackCondition says whether there are nodes on which the rollback failed, which are in an undefined state.
 func (s *planner) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
 	if n := len(s.unrecovered); n > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
-		c.Message = fmt.Sprintf("the rollback failed as well on %s (%s). See what state they are in; their pods' last lines are in the annotation %s of each node",
+		c.Message = fmt.Sprintf("the rollback also failed on %s (%s). Check the state of these nodes; the last lines of output are in the annotation %s of each node",
 			plural(int32(n)), named(s.unrecovered), s.key)
 	}
 	return c
@@ -69,7 +69,7 @@ func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return is
 }
 
-// taskSummary asks in order of urgency: first what only the user can fix, last what goes on by itself.
+// taskSummary checks in order of urgency: first what only the user can fix, last what continues automatically.
 func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	moving := n.Running + movable(nodes)
 	switch {
@@ -108,7 +108,7 @@ func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
-// blockedSummary is the situation of a rollout of which no node goes on by itself, but for those that run the task again.
+// blockedSummary is the summary of a rollout in which no node continues automatically, except those that rerun the task.
 func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
@@ -137,11 +137,11 @@ func (s *planner) quarantinedNodes() []string {
 // quarantineMessage says that nodes of an earlier failure use up the budget, and what to do.
 func (s *planner) quarantineMessage() string {
 	nodes := s.quarantinedNodes()
-	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; on %s (%s) the cordon is that of an earlier failure, and their turn comes later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
+	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
 		s.unavailableNodes, s.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
 }
 
-// progressSummary is the situation of a rollout that goes on by itself.
+// progressSummary is the summary of a rollout that continues automatically.
 func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
 	switch {
@@ -345,7 +345,7 @@ func (s *planner) namedFailures() string {
 
 // remedy is what a user can do about failed nodes.
 func (s *planner) remedy() string {
-	return fmt.Sprintf("Correct the task; or have it tried again on all of them with: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; on one with: kubectl annotate node NAME %s-; or skip one with: kubectl label node NAME %[4]s=%s --overwrite",
+	return fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[4]s=%s --overwrite",
 		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
 }
 
@@ -359,12 +359,12 @@ func (s *planner) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) str
 
 // emptyStepMessage says that nothing can prove the revision, and what to do.
 func (s *planner) emptyStepMessage() string {
-	return fmt.Sprintf("no node is in step %s of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. Correct the step's nodeSelector, or take the step out",
+	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. Correct the nodeSelector of the step, or remove the step",
 		s.steps[s.current].name)
 }
 
 func (s *planner) disruptedMessage() string {
-	return fmt.Sprintf("attempts on %s were disrupted %d times in a row or more (%s). They go on, and count as no failures; see what ends them",
+	return fmt.Sprintf("attempts on %s were disrupted at least %d times in a row (%s). They are repeated and do not count as failures; find out what ends them",
 		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
 }
 

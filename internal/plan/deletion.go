@@ -32,7 +32,7 @@ func (s *planner) rollsBackOnDeletion() bool {
 }
 
 // cleanUp lets the pods go, and the records too unless they are to be retained. It waits for nothing
-// that may never come, so a deletion cannot hang: a pod is let go whether or not its kubelet answers.
+// that may never come, so a deletion cannot hang: a pod is released whether or not its kubelet responds.
 func (s *planner) cleanUp() Plan {
 	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
 	for i := range s.in.Pods {
@@ -94,22 +94,22 @@ func (s *planner) removeMetadata(node *Node, p *Plan) {
 	p.Actions = append(p.Actions, CleanUpNode{Node: node.Name, Change: c})
 }
 
-// removeGateAndCordon lets workloads onto a node on which the record stays: nobody would do it later.
+// removeGateAndCordon lets workloads onto a node on which the record stays: nothing else would do it later.
 func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 	mark := s.markOf(node, "", "")
 	if mark.Taints = s.taintsWithoutGate(node); mark.Taints != nil {
 		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
 	}
 	if mark.Cordon = s.uncordon(node); mark.Cordon != nil {
-		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "what it was cordoned for is over"
+		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "the cordon is no longer needed"
 	}
 	if mark.Reason != "" {
 		p.Actions = append(p.Actions, mark)
 	}
 }
 
-// taintsWithoutGate are the taints of a node without the gate of a NodeJob that goes: also one that somebody else
-// has put there for it, since nobody else would take it away.
+// taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set the
+// gate, since nothing else would remove it.
 func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
 	selector := labels.Everything()
 	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
@@ -122,8 +122,8 @@ func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
 }
 
 // rollBackAll rolls the task back on every node that it has run on, within the same limit, and forgets each
-// that is rolled back. A node on which that fails, or that is away, holds the deletion: so whoever
-// deleted the NodeJob learns of it, and the status says how to go on without.
+// that is rolled back. A node on which that fails, or that is away, blocks the deletion: so the
+// user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
 func (s *planner) rollBackAll() Plan {
 	var p Plan
 	for i := range s.in.Nodes {
@@ -142,7 +142,7 @@ func (s *planner) rollBackAll() Plan {
 	}
 	p.Status = s.deletionStatus(&p)
 	if isStalled(p.Status) {
-		// What lets it go may be no event that we see, such as the deletion of the namespace.
+		// What unblocks it may be an event that we do not watch, such as the deletion of the namespace.
 		p.wake(s.in.Now.Add(deletionRecheckInterval))
 	}
 	return p
@@ -174,7 +174,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 // assessRollbackOnDeletion gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.
 func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
-	st.set(Excluded, v1alpha1.ReasonNotSelected, "nothing is to be undone on it")
+	st.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.readRollback(rec).done {
 		// It never ran here, or on another machine; or it is undone.
 		s.removeMetadata(w.node, p)
@@ -216,7 +216,7 @@ func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 	return status
 }
 
-// deletionBlockers says what keeps the deletion from ending although nothing is to come by itself; "" when
+// deletionBlockers says what keeps the deletion from ending although nothing continues automatically; "" when
 // something is.
 func (s *planner) deletionBlockers(nodes []NodeState) string {
 	var held []string
@@ -255,7 +255,7 @@ func (s *planner) staysTooLong(w *nodePlan) bool {
 // deletionRemedy is how a deletion goes on without the rollback.
 func (s *planner) deletionRemedy() string {
 	job := s.in.Job
-	return fmt.Sprintf("Mend that and try again with: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or leave the nodes as they are with: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
+	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 

@@ -82,21 +82,21 @@ func TestUndo(t *testing.T) {
 		},
 		"a node that never reported holds it": {
 			nodes:       []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Ready = "" })},
-			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Mend that and",
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Fix the cause and",
 		},
 		"a rollback that has failed holds it": {
-			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Mend that and",
+			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Fix the cause and",
 		},
 		"and is tried again when that is asked for": {
 			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a", failed)}, want: []string{"start rollback 1 of rev on a"},
 		},
 		"a node that is lost holds it": {
 			nodes:       []Node{newNode("a", recorded(record.Succeeded), lost)},
-			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: nothing is heard from the node (Ready=Unknown). Mend that and",
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node is unreachable (Ready=Unknown). Fix the cause and",
 		},
 		"a rollback that cannot be read holds it": {
 			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
-			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Mend that and",
+			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
 		"in a namespace that goes nothing can be rolled back": {
 			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},

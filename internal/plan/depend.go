@@ -73,7 +73,7 @@ func (s *planner) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	return taint == nil || s.isNewNode(node) || slices.Contains(transientTaints, taint.Key)
 }
 
-// done is true when the NodeJob is done on the node. It is the short form of standing, for somebody else.
+// done reports whether the NodeJob is done on the node. It is the short form of standing, for other NodeJobs.
 func (p *peer) done(node *Node, on record.NodeRecord) bool {
 	label, rec := on.Label, on.Record
 	if label == "" || (label != p.Revision && !p.AnyRevision) {
@@ -81,7 +81,7 @@ func (p *peer) done(node *Node, on record.NodeRecord) bool {
 	}
 	switch {
 	case rec == nil || rec.Revision != label:
-		return true // somebody says so
+		return true // a user has set the label
 	case rec.Outcome != record.Succeeded:
 		return !rerunContinues(rec)
 	case p.OnReplace && differ(rec.MachineID, node.MachineID):

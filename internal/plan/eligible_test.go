@@ -77,7 +77,7 @@ func TestNodeStates(t *testing.T) {
 		},
 		"it waits for a node that is lost": {
 			node: newNode("n", lost),
-			want: state(Waiting, v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node (Ready=Unknown)", time.Time{}),
+			want: state(Waiting, v1alpha1.ReasonNodeUnreachable, "the node is unreachable (Ready=Unknown)", time.Time{}),
 		},
 		"it begins on no node that is being deleted": {
 			node: newNode("n", func(n *Node) { n.Deleting = true }),

@@ -27,7 +27,7 @@ type gate struct {
 	corev1.Taint
 	// spec is nil when there is no gate any more.
 	spec *v1alpha1.GateSpec
-	// own is true for the key that nobody else uses.
+	// own is true for the default key, which nothing else uses.
 	own bool
 	// since is when it was first seen.
 	since metav1.Time
@@ -51,7 +51,7 @@ func (s *planner) readGate() {
 }
 
 // isGate is true for a taint that is the gate of some NodeJob, or was: one that is left of a gate that is gone is
-// taken off in a moment, and must not make the node look as if it were somebody else's.
+// taken off in a moment, and must not make the node look as if another tool had reserved it.
 func (s *planner) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
 	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
@@ -83,7 +83,7 @@ func (s *planner) untolerated(node *Node, tolerations []corev1.Toleration) *core
 	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
 }
 
-// holds is true for a taint that is the gate, whoever has put it there. With a key of our own, one with another
+// holds reports whether a taint is the gate, regardless of who set it. With a key of our own, one with another
 // effect is the gate as it was before.
 func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
 
@@ -105,7 +105,7 @@ func (s *planner) taintNow() corev1.Taint {
 }
 
 // opened are the taints of a node without the gate; nil when it is open, or when another NodeJob with the
-// same gate is not done there. Where all is true, also the taint goes that somebody else has put there.
+// same gate is not done there. If all is true, a taint that others set is removed too.
 func (s *planner) opened(node *Node, all bool) *record.Taints {
 	goes := func(t corev1.Taint) bool {
 		return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)
@@ -141,7 +141,7 @@ func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
 	if mark.Taints != nil {
-		mark.because(v1alpha1.ReasonGateOpened, "nothing is waited for")
+		mark.because(v1alpha1.ReasonGateOpened, "the gate is no longer needed")
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *planner) gateStatus() *v1alpha1.GateStatus {
 // gateCondition says whether the gate has a gap.
 func (s *planner) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "a node has the taint from the request on that creates it"}
+		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "the API server adds the taint in the request that creates a node"}
 	if s.in.GateWarning != "" {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateWarning
 	}

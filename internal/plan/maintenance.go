@@ -147,7 +147,7 @@ func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 	case w.progressDeadlineExceeded, st.State != Waiting:
 		return false
 	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(st.Reason) && s.wasPrepared(w.node):
-		return true // nobody is driven off it a second time when it can go on
+		return true // its pods are not evicted a second time when it continues
 	}
 	return w.ranRevision && s.waitsForRetry(w.node, st)
 }
@@ -248,7 +248,7 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	case s.inPreparation(w):
 		return "", ""
 	case s.comesLast(w):
-		return v1alpha1.ReasonManagerNodeLast, "the manager itself runs on it, so it comes after all others"
+		return v1alpha1.ReasonManagerNodeLast, "the manager runs on this node, so it is last"
 	case !w.unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
 		return v1alpha1.ReasonMaxUnavailableReached, s.unavailableMessage()
 	case s.tooManyDrains():

@@ -106,7 +106,7 @@ func (s *planner) countFailed(nodes []NodeState) {
 }
 
 // reviewUnrecordedFailures returns how many of them are gone, or excluded since. One that is still there and done counts as failed;
-// one that is not done any more counts by what becomes of it, since somebody has asked for another run.
+// one that is not done any more counts by what becomes of it, since a user has requested another run.
 func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
 	if len(s.rollout.UnrecordedFailures) == 0 {
 		return 0

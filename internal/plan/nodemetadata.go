@@ -36,7 +36,7 @@ func (m *PatchNode) because(reason, message string) {
 func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	rec := w.node.On.Record
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
-		return // somebody has said that it is done, or it is by what runs no more
+		return // a user has set the label, or the revision is not run any more
 	}
 	s.reconcileRemovedLabels(w, rec, mark)
 	facts, reason, message := s.publish(w.node, rec)

@@ -74,8 +74,8 @@ func (s *planner) wasPrepared(node *Node) bool {
 	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
-// cordon is the change that cordons the node for this NodeJob; nil when it is, or when somebody else
-// has cordoned it: then it is not ours to open again.
+// cordon is the change that cordons the node for this NodeJob; nil if it is cordoned already,
+// or if others have cordoned it: then Everynode must not uncordon it.
 func (s *planner) cordon(node *Node) *record.Cordon {
 	switch {
 	case !node.Unschedulable:
@@ -96,7 +96,7 @@ func (s *planner) uncordon(node *Node) *record.Cordon {
 	}
 	by := slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == s.key })
 	if !node.Unschedulable {
-		by = nil // somebody has opened it for all
+		by = nil // a user has uncordoned it for all
 	}
 	return &record.Cordon{By: by}
 }
@@ -143,13 +143,13 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 	return mark
 }
 
-// endQuarantine lets go of a node that is not to be set aside any more, or that somebody has uncordoned by
-// hand, who is not overruled.
+// endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned manually, which is
+// respected.
 func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
-	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "what it was cordoned for is over")
+	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
 	mark.Cordon = s.uncordon(w.node)
 	if byHand {
-		mark.Message = "somebody has uncordoned it, and it is left alone"
+		mark.Message = "it was uncordoned by a user or another tool, and is not cordoned again for this failure"
 	}
 	// Only failures have anything to do with it; and a success would bring the label back.
 	if rec := w.node.On.Record; rec != nil && rec.Outcome == record.Failed && (drains(rec) || rec.Cordoned != (byHand && w.exhausted)) {
@@ -282,7 +282,7 @@ func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPo
 	return blocked[:min(len(blocked), maxBlocked)]
 }
 
-// quarantineState is how far a failed node is set aside, as status.failures shows it; "" when it is not.
+// quarantineState is how far a failed node is quarantined, as status.failures shows it; "" if it is not.
 func (s *planner) quarantineState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
 		if drains(rec) {

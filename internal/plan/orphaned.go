@@ -11,7 +11,7 @@ import (
 
 // Orphaned is the change that takes off a node what NodeJobs have left there that are gone, or have another gate now;
 // nil when nothing is. A node may get such a taint after the end of its NodeJob: the API server learns of that
-// a moment later. And somebody may have made a NodeJob go by force.
+// a moment later. A user may also have force-deleted a NodeJob by removing its finalizer.
 func Orphaned(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	c := record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
 	stray := func(t corev1.Taint) bool { return ofEverynode(&t) && !claimed(&t, jobs) }
@@ -24,7 +24,7 @@ func Orphaned(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	if slices.ContainsFunc(node.CordonedBy, gone) {
 		by := slices.DeleteFunc(slices.Clone(node.CordonedBy), gone)
 		if !node.Unschedulable {
-			by = nil // somebody has opened it for all
+			by = nil // a user has uncordoned it for all
 		}
 		c.Cordon = &record.Cordon{By: by}
 	}

@@ -32,7 +32,7 @@ type Input struct {
 	Nodes    []Node
 	Pods     []Pod
 	// Drains are the pods that are still to leave the nodes that are being drained, by the node's UID.
-	// A node that nobody has looked at yet is not in it.
+	// A node that was not checked yet is not in it.
 	Drains map[types.UID][]DrainPod
 	// BusyNodes are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
 	BusyNodes map[string]bool
@@ -116,7 +116,7 @@ type Pod struct {
 	Created time.Time
 	// Finalized is true while our finalizer is on it.
 	Finalized bool
-	// Recorded is true for a pod that was let go when its end was recorded, and kept for its logs. It is so also
+	// Recorded is true for a pod that was released when its end was recorded, and kept for its logs. It is so also
 	// when the user has taken the record off the node meanwhile.
 	Recorded bool
 	// DeleteRequested is when its deletion was asked for, zero when it was not, and DeleteGrace how long it has to end
@@ -152,7 +152,7 @@ type Exit struct {
 	Finished time.Time
 	// Reported is true when the task wrote an outcome; else the rest is the container runtime's word.
 	Reported bool
-	// Lost is true when nobody knows how it ended.
+	// Lost is true when it is not known how it ended.
 	Lost bool
 	// OwnWord is true when Code is what the task reported, since the runtime does not know.
 	OwnWord bool
@@ -206,7 +206,7 @@ const (
 	Running State = "Running"
 	// Done nodes are done with the revision.
 	Done State = "Done"
-	// Failed nodes are not tried again unless somebody asks.
+	// Failed nodes are not retried unless a user requests it.
 	Failed State = "Failed"
 )
 
@@ -216,7 +216,7 @@ type NodeState struct {
 	State   State
 	Reason  string
 	Message string
-	// Until is when it changes by itself; zero when that is not known.
+	// Until is when it changes automatically; zero when that is not known.
 	Until time.Time
 	// Unavailable is true for a node that uses maintenance.maxUnavailable.
 	Unavailable bool
@@ -256,7 +256,7 @@ type Record struct {
 	Pod Pod
 	// Final is true for a failure after which the attempt's phase is not tried again.
 	Final bool
-	// Quarantine is true when the node was set aside for a failure before.
+	// Quarantine is true when the node was quarantined for an earlier failure.
 	Quarantine bool
 	// Retain is true when the pod stays there, for its logs.
 	Retain bool
@@ -349,7 +349,7 @@ func Next(in Input) Plan {
 	return p
 }
 
-// wake keeps the earliest time at which the plan changes by itself.
+// wake keeps the earliest time at which the plan changes without an event.
 func (p *Plan) wake(at time.Time) {
 	if !at.IsZero() && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
 		p.WakeAt = at

@@ -313,7 +313,7 @@ func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePla
 	case known.failures > 0 && node.unreachable():
 		// The task may be what has taken the node away: until it is back it counts.
 		w.failed = true
-		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back")
+		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again")
 		s.failures = append(s.failures, s.failureOf(node, false))
 		return
 	}
@@ -359,7 +359,7 @@ func (s *planner) mustWait(phase task.Phase, node *Node, terminating bool, notBe
 	case reason != "":
 		st.set(Waiting, reason, message)
 	case terminating:
-		st.set(Waiting, v1alpha1.ReasonPodTerminating, "the pod of an earlier attempt has not left yet")
+		st.set(Waiting, v1alpha1.ReasonPodTerminating, "the pod of an earlier attempt is still terminating")
 	case s.suspendedReason() != "" && s.in.Job.DeletionTimestamp.IsZero():
 		st.set(Waiting, v1alpha1.ReasonSuspended, s.suspendedReason())
 	case o != nil && (o.RetryAt.IsZero() || s.in.Now.Before(o.RetryAt)):
@@ -388,7 +388,7 @@ func cannotRunReason(node *Node) (reason, message string) {
 	case node.Ready == "":
 		return v1alpha1.ReasonNotReported, "the node has not reported its state yet"
 	case node.unreachable():
-		return v1alpha1.ReasonNodeUnreachable, "nothing is heard from the node (Ready=Unknown)"
+		return v1alpha1.ReasonNodeUnreachable, "the node is unreachable (Ready=Unknown)"
 	}
 	return "", ""
 }

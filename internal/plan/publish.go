@@ -38,7 +38,7 @@ func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]stri
 }
 
 // publish is the change that brings what is published on a node in line with a run; nil when it is. What
-// somebody else has put there is not overwritten: then the reason and the message say so.
+// others have set is not overwritten: then the reason and the message say so.
 func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
 	if s.isPublished(node, r) {
 		return nil, "", ""
@@ -113,8 +113,8 @@ func (s *planner) publishKind(kind string, want, have, owners map[string]string,
 // unpublishKind notes what of our own is to go.
 func (s *planner) unpublishKind(want, owners map[string]string, change map[string]*string) {
 	for key, owner := range owners {
-		// Who has published what is on the node, where its kubelet may write as well: nobody may have us take away
-		// what a NodeJob could not have published.
+		// The list of owners is on the node, where its kubelet can write too: keys that a NodeJob could not have
+		// published are never removed because of it.
 		if _, wanted := want[key]; owner == s.key && !wanted && mayPublish(key) {
 			delete(owners, key)
 			change[key] = nil

@@ -47,7 +47,7 @@ func (s *planner) rebooting(pod *Pod, node *Node, r record.Record) record.Record
 	from := firstOf(node.BootID, task.BootID(pod.Machine))
 	if from == "" {
 		r.Outcome, r.Reason = record.Failed, v1alpha1.ReasonRebootFailed
-		r.Message = "the node does not report which boot it is in, so nobody could tell that it has rebooted"
+		r.Message = "the node does not report a boot ID, so a reboot cannot be confirmed"
 		return r
 	}
 	r.Outcome, r.Rerun = record.Rebooting, s.isRerun(node, pod.Revision)
@@ -170,7 +170,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *
 		return
 	}
 	if !s.in.Now.Before(deadline) {
-		// The pod that is on record stays so: it may not be let go yet.
+		// The pod that is on record stays so: it may not be released yet.
 		s.recordEnd(w, s.givenUp(rec), p)
 		return
 	}

@@ -40,7 +40,7 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 		"if requested, and it is not":          {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
 		"a node that does not say which boot it is in cannot be rebooted": {
 			pod: func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" }, node: func(n *Node) { n.BootID = "" },
-			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report which boot it is in, so nobody could tell that it has rebooted",
+			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report a boot ID, so a reboot cannot be confirmed",
 		},
 	}
 	for name, tt := range tests {

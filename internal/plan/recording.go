@@ -50,7 +50,7 @@ func (s *planner) buildsOn(r *record.Record) bool {
 }
 
 // dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the
-// node, and leaves the label of an earlier revision; so does a drain that was in vain. But one that another
+// node, and leaves the label of an earlier revision; so does a drain that did not succeed. But one that another
 // machine has left behind would make this one look done.
 func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {

@@ -78,14 +78,14 @@ func (s *planner) doneBesideSkip(node *Node) bool {
 }
 
 // rerunContinues is true for a further run that has not ended: the label is that of the run before. A failure takes the
-// label off, so one that is there after it is somebody's, who skips the node.
+// label off, so a label that is there afterwards was set by a user to skip the node.
 func rerunContinues(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
 
 // readRerun says why and when a node that is done runs the task again without a change of it.
 func (s *planner) readRerun(node *Node, was *recordState) {
 	rec, rerun := node.On.Record, &s.in.Job.Spec.Rerun
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
-		return // somebody says that it is done, and nothing is known of when and where
+		return // a user has set the label, and it is not known when and where the task ran
 	}
 	due := s.nextDue(node, s.past(rec.EndedAt()))
 	key := s.relabelled(node)
@@ -93,7 +93,7 @@ func (s *planner) readRerun(node *Node, was *recordState) {
 	case rerun.OnReboot && differ(rec.BootID, node.BootID):
 		was.rerunReason = "the node has rebooted since it was done"
 	case key != "":
-		was.rerunReason = "the label " + key + " is there again, which its success had taken off"
+		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
 	case due.IsZero():
 	case s.in.Now.Before(due):
 		was.due = due

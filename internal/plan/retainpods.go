@@ -23,8 +23,8 @@ func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	return s.past(ended).Add(time.Duration(keep) * time.Second)
 }
 
-// retain is true for a pod that stays although its end is on record. The finalizer comes off all the same: whoever
-// deletes it is not held up.
+// retain is true for a pod that stays although its end is on record. Its finalizer is removed all the same, so
+// that deleting the pod does not block.
 func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
 	until := s.retainedUntil(pod, w.node.On.Record)
 	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
@@ -57,7 +57,7 @@ func (s *planner) removeRetainedPods(w *nodePlan, st *NodeState, p *Plan) {
 		p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
 	}
 	w.start = nil
-	st.Message = "the pod of an earlier attempt has not left yet"
+	st.Message = "the pod of an earlier attempt is still terminating"
 	if st.State == Waiting {
 		st.Reason = v1alpha1.ReasonPodTerminating
 	}

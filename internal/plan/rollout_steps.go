@@ -51,7 +51,7 @@ func (s *planner) advance(p *Plan) {
 	}
 	for s.stableAt.IsZero() {
 		if s.stopped {
-			s.rollout.SoakingSince = metav1.Time{} // nobody watches it
+			s.rollout.SoakingSince = metav1.Time{} // nothing observes it
 		}
 		if s.stopped || !s.passes(p) {
 			return

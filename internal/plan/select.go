@@ -50,7 +50,7 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 	return selector.Matches(labels.Set(had))
 }
 
-// relabelled is a label that a success has taken off the node, and that is there again: somebody asks for
+// relabelled is a label that a success has taken off the node, and that is set again, which requests
 // another run; "" when there is none.
 func (s *planner) relabelled(node *Node) string {
 	for _, key := range s.in.Job.Spec.RemoveLabels {

@@ -132,7 +132,7 @@ func quota(value *intstr.IntOrString, base int) int {
 }
 
 // choose takes the nodes of a step that is for a number of them. Those on which the revision has run
-// come first, in the order in which they did: a choice that was made stays made, whoever joins or leaves.
+// come first, in the order in which they did: a choice stays the same when nodes join or leave.
 // One that failed is taken, but another takes its turn. The others come by age, since a node that joins
 // then changes nothing, spread over the zones.
 //
@@ -172,8 +172,8 @@ func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
 	return ran, fresh
 }
 
-// stickiness orders the nodes on which the revision has run. One that is set aside comes before one that would have to be
-// taken away beside it: maintenance.maxUnavailable may not allow both, and then nothing would ever go on.
+// stickiness orders the nodes on which the revision has run. One that is quarantined comes before one that would become
+// unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
 func (s *planner) stickiness(i int, nodes []NodeState) int {
 	switch {
 	case s.countsAsDone(i, nodes) || !s.disrupts():
@@ -224,7 +224,7 @@ func (s *planner) canaryRank(node *Node) int {
 		n += 8
 	}
 	if !s.disrupts() || !s.cordonedForUs(node) {
-		n++ // one that is set aside already is taken away from nobody
+		n++ // a node that is quarantined already reduces nothing
 	}
 	if node.Ready != corev1.ConditionTrue {
 		n += 2

@@ -54,8 +54,8 @@ func TestConditions(t *testing.T) {
 	)
 	const promote = "step first is the last that spec.rollout.promoteTo allows; the next, rest, waits for: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`
-	const remedy = `Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite; ` +
-		"on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
+	const remedy = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite; ` +
+		"one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
 	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
 	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
@@ -65,32 +65,32 @@ func TestConditions(t *testing.T) {
 		"it runs": {see(newJob(one), []Node{done("a"), newNode("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"it waits for the first step": {see(newJob(inSteps(canary, rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
 			"Reconciling=True InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"it soaks": {see(reached("first", ago(20), inSteps(soaked, rest)), []Node{done("a"), newNode("b"), newNode("c")}), []string{
 			"Complete=False Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …)",
 			"Reconciling=True Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …); step first soaks until 2026-03-01T12:00:40Z",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"it waits for promotion": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: nothing needs help",
+			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: no action needed",
 		}},
 		"no node is in its step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
-			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
-				"Correct the step's nodeSelector, or take the step out",
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
+				"Correct the nodeSelector of the step, or remove the step",
 		}},
 		"also when nodes of earlier steps run again": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), everySeconds(60)), []Node{due("a"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
-			"Stalled=True StepWithoutNodes: no node is in step b of the rollout that an earlier step has not taken, so nothing shows that the task works there, and the later steps wait. " +
-				"Correct the step's nodeSelector, or take the step out",
+			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
+				"Correct the nodeSelector of the step, or remove the step",
 		}},
 		"all that is left runs again, and is refused": {func() Input {
 			in := see(newJob(everySeconds(60)), []Node{due("a")})
@@ -122,8 +122,8 @@ func TestConditions(t *testing.T) {
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: TaskFailed, exit code 3: no space left). " + remedy,
-				"RollbackFailed=True RollbackFailed: the rollback failed as well on 1 node (a: TaskFailed: no way back). " +
-					"See what state they are in; their pods' last lines are in the annotation ns.everynode.dev/job of each node",
+				"RollbackFailed=True RollbackFailed: the rollback also failed on 1 node (a: TaskFailed: no way back). " +
+					"Check the state of these nodes; the last lines of output are in the annotation ns.everynode.dev/job of each node",
 			},
 		},
 		"too many have died of it": {
@@ -134,46 +134,46 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"none has failed to be rolled back": {see(newJob(withRollback), []Node{done("a")}), []string{
-			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: nothing needs help",
+			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: no action needed",
 			"RollbackFailed=False NoRollbackFailed: no rollback has failed for good",
 		}},
 		"it goes on beside nodes that failed": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"every node is done": {see(newJob(), []Node{done("a"), done("b"), tainted}), []string{
 			"Complete=True AllNodesDone: 2 of 2 nodes are done",
 			"Reconciling=False AllNodesDone: 2 of 2 nodes are done",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"every node is done, and it is suspended": {see(newJob(suspend), []Node{done("a")}), []string{
 			"Complete=True AllNodesDone: 1 of 1 node is done",
 			"Reconciling=False AllNodesDone: 1 of 1 node is done",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"no node matches for a taint": {see(newJob(), []Node{tainted}), []string{
 			"Complete=False NoMatchingNodes: " + tooTainted,
 			"Reconciling=False NoMatchingNodes: " + tooTainted,
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"there are no nodes": {see(newJob(), nil), []string{
 			"Complete=False NoMatchingNodes: " + noNode,
 			"Reconciling=False NoMatchingNodes: " + noNode,
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"nodes failed and nothing else is left": {see(newJob(), []Node{done("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " +
-				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
 			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Stalled=True NodesFailed: 4 nodes failed (a: TaskFailed, exit code 3: no space left; " +
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
-				"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"a node was lost and nothing else is known of it": {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
@@ -182,13 +182,13 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Stalled=True NodesFailed: 1 node failed (a: NodeUnreachable). " +
-					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
 			"Complete=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
 			"Reconciling=False Suspended: spec.suspend keeps new attempts from starting; 1 of 2 nodes are done; waiting: 1 Suspended (b)",
-			"Stalled=False NotStalled: nothing needs help",
+			"Stalled=False NotStalled: no action needed",
 		}},
 		"pods do not start": {
 			see(newJob(), []Node{done("a"), newNode("b"), newNode("c"), newNode("d"), newNode("e")}, pulling("e"), pulling("d"), pulling("c"), pulling("b")), []string{
@@ -196,7 +196,7 @@ func TestConditions(t *testing.T) {
 				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
 					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
-				"Stalled=False NotStalled: nothing needs help",
+				"Stalled=False NotStalled: no action needed",
 			},
 		},
 		"something is missing": {
@@ -217,14 +217,14 @@ func TestConditions(t *testing.T) {
 				"Complete=False PodNotStarting: 0 of 1 node is done, 1 running",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: kubectl -n ns describe pod job-x says why). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
-				"Stalled=False NotStalled: nothing needs help",
+				"Stalled=False NotStalled: no action needed",
 			},
 		},
 		"a refusal while attempts run may pass by itself": {
 			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
 				"Complete=False PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
 				"Reconciling=True PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b); exceeded quota",
-				"Stalled=False NotStalled: nothing needs help",
+				"Stalled=False NotStalled: no action needed",
 			},
 		},
 		"a refusal while nothing runs": {
@@ -238,7 +238,7 @@ func TestConditions(t *testing.T) {
 			refused(see(newJob(), []Node{done("a")})), []string{
 				"Complete=True AllNodesDone: 1 of 1 node is done",
 				"Reconciling=False AllNodesDone: 1 of 1 node is done",
-				"Stalled=False NotStalled: nothing needs help",
+				"Stalled=False NotStalled: no action needed",
 			},
 		},
 		"a lost node does not hide that others failed": {
@@ -246,7 +246,7 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Stalled=True NodesFailed: 1 node failed (a: TaskFailed, exit code 3: no space left). " +
-					"Correct the task; or have it tried again on all of them with: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; on one with: kubectl annotate node NAME ns.everynode.dev/job-; or skip one with: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"a node is disrupted again and again": {
@@ -255,8 +255,8 @@ func TestConditions(t *testing.T) {
 			}))}), []string{
 				"Complete=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
 				"Reconciling=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
-				"Stalled=True Disrupted: attempts on 1 node were disrupted 5 times in a row or more (a: OutOfcpu: node is full). " +
-					"They go on, and count as no failures; see what ends them",
+				"Stalled=True Disrupted: attempts on 1 node were disrupted at least 5 times in a row (a: OutOfcpu: node is full). " +
+					"They are repeated and do not count as failures; find out what ends them",
 			},
 		},
 		"the selector cannot be used": {

@@ -2,7 +2,7 @@ package plan
 
 import "time"
 
-// startingDeadline is when spec.startingDeadlineSeconds is over; zero when it never is.
+// startingDeadline is when spec.startingDeadlineSeconds has passed; zero when it never is.
 func (s *planner) startingDeadline() time.Time {
 	within := s.in.Job.Spec.StartingDeadlineSeconds
 	if within == nil {
@@ -20,5 +20,5 @@ func (s *planner) suspendedReason() string {
 	case at.IsZero() || s.in.Now.Before(at):
 		return ""
 	}
-	return "spec.startingDeadlineSeconds is over"
+	return "spec.startingDeadlineSeconds has passed"
 }

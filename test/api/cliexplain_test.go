@@ -30,7 +30,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	if got.code != 0 || strings.Contains(got.err, "Everynode is not installed") || strings.Contains(got.err, "known") {
 		t.Errorf("explain: exit code %d, stderr:\n%s", got.code, got.err)
 	}
-	wantText(t, got.out, "NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is away, of at most 1: explained-1 (let go at ")
+	wantText(t, got.out, "NodeGuard NAMESPACE/storage holds node explained-2 (cordoned): 1 node is unavailable, and at most 1 may be: explained-1 (released at ")
 	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage released node explained-1 ")
 }
 

@@ -58,7 +58,7 @@ func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
 	w.ready("away-1", corev1.ConditionUnknown)
 	must(t, admin.Delete(w.ctx, job))
 	c := w.condition("waits", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
-	wantText(t, c.Message, "away-1", "nothing is heard from the node")
+	wantText(t, c.Message, "away-1", "the node is unreachable")
 	w.ready("away-1", corev1.ConditionTrue)
 	w.end(w.podOf("away-1", task.Rollback), 0, "")
 	w.gone(job)

@@ -117,7 +117,7 @@ func TestAStepWhoseSelectorMatchesNothingHoldsTheRolloutAndIsNamed(t *testing.T)
 		s.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "edge", NodeSelector: selects("edge"), Nodes: percent("50%")}, {Name: "rest"}}
 	})
 	c := w.condition("empty", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonStepWithoutNodes)
-	wantText(t, c.Message, "no node is in step edge", "Correct the step's nodeSelector", "take the step out")
+	wantText(t, c.Message, "step edge of the rollout contains no node", "Correct the nodeSelector of the step", "remove the step")
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}

@@ -187,7 +187,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 			t.Errorf("%s has lost what is not the NodeJob's: %v %v", name, live.Labels, live.Annotations)
 		}
 	}
-	wantTold(t, "abort", told{0, "nodejob steered: paused: spec.suspend false -> true\nnode steer-3: what runs there is ended\n",
+	wantTold(t, "abort", told{0, "nodejob steered: suspended: spec.suspend false -> true\nnode steer-3: what runs there is ended\n",
 		"With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
 	w.eventually("the pod is being deleted", func() error {
 		var live corev1.Pod

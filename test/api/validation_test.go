@@ -257,13 +257,13 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	got, err := yaml.Marshal(spec)
 	must(t, err)
 	want := `deletionPolicy: Forget
+gate:
+  effect: NoSchedule
+  scope: Joining
 maintenance:
   minReadySeconds: 10
   reboot: Never
   rebootTimeoutSeconds: 900
-gate:
-  effect: NoSchedule
-  scope: Joining
 onFailure:
   node: None
 rerun:

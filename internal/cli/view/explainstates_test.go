@@ -182,7 +182,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				n.On = record.NodeRecord{Altered: true, Present: true}
 				n.Ready = corev1.ConditionUnknown
 			},
-			"node-setup/somaxconn has no valid record on node-1, since the one there was changed by something other than the manager and is ignored: nothing is heard from the node (Ready=Unknown).",
+			"node-setup/somaxconn has no valid record on node-1, since the one there was changed by something other than the manager and is ignored: the node is unreachable (Ready=Unknown).",
 			"it runs automatically when the node reports again. To see why it does not: kubectl describe node node-1",
 		},
 		"a label beside a record that something else has written": {
@@ -213,7 +213,7 @@ func TestSentencesAboutANode(t *testing.T) {
 		},
 		"lost after a failure": {
 			nil, func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
-			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: nothing is heard from the node since an attempt failed there (Ready=Unknown); it goes on when the node is back.",
+			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again.",
 			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
 		},
 		"due by its schedule, and suspended": {
@@ -266,7 +266,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: before(time.Minute)}, v1alpha1.DeletionRollBack
 			},
 			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Ready = corev1.ConditionUnknown },
-			"node-setup/somaxconn is being deleted (deletionPolicy RollBack); on node-1: nothing is heard from the node (Ready=Unknown).",
+			"node-setup/somaxconn is being deleted (deletionPolicy RollBack); on node-1: the node is unreachable (Ready=Unknown).",
 			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
 		},
 		"waits for promotion to its step": {

@@ -19,7 +19,7 @@ func TestGuardsAreExplained(t *testing.T) {
 	guards := []v1alpha1.NodeGuard{
 		guard("db", v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{
 			Node: "node-3", RequestedBy: "cordoned", RequestedAt: at(4 * time.Minute), Deadline: at(-time.Hour), Reason: v1alpha1.ReasonMaxUnavailableReached,
-			Message: "1 node is away, of at most 1: node-2 (let go, not back)", ReleasedWhen: "one of them is back",
+			Message: "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet)", ReleasedWhen: "one of them is available again",
 		}}}),
 		guard("cache", v1alpha1.NodeGuardStatus{Released: []v1alpha1.ReleasedNode{{
 			Node: "node-3", Since: at(time.Minute), Reason: v1alpha1.ReasonBreakGlass, Message: "disk on fire\n\x1b[2J",
@@ -27,7 +27,7 @@ func TestGuardsAreExplained(t *testing.T) {
 		guard("back-soon", v1alpha1.NodeGuardStatus{Released: []v1alpha1.ReleasedNode{{Node: "node-3", Since: at(time.Hour), Reason: v1alpha1.ReasonConditionMet, Returning: true}}}),
 		guard("late", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Held: []v1alpha1.HeldNode{{
 			Node: "node-3", RequestedBy: "cordoned", RequestedAt: at(4 * time.Hour), Deadline: at(time.Hour), DeadlinePassed: true,
-			Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is away, of at most 1: node-2 (let go, not back)", ReleasedWhen: "one of them is back",
+			Reason: v1alpha1.ReasonMaxUnavailableReached, Message: "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet)", ReleasedWhen: "one of them is available again",
 		}}}),
 		guard("many", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Nodes: v1alpha1.GuardCounts{Held: 14}, Held: []v1alpha1.HeldNode{{Node: "node-1"}}}),
 		guard("new", v1alpha1.NodeGuardStatus{}),

@@ -140,7 +140,7 @@ func TestThePlanForPrograms(t *testing.T) {
       "node": "node-5",
       "state": "Waiting",
       "reason": "NodeUnreachable",
-      "message": "nothing is heard from the node (Ready=Unknown)",
+      "message": "the node is unreachable (Ready=Unknown)",
       "step": "all"
     }
   ],

@@ -59,10 +59,10 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		"three-thousand-nodes-of-which-some-fail": thousands(),
 		"stopped-with-hostile-output": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded,
-				"the rollout has stopped: 1 node failed, and rollout.maxFailures is 0 (node-1: TaskFailed, exit code 1: done). Correct the task")
+				"the rollout has stopped: 1 node failed, and rollout.maxFailures is 0 (node-1: TaskFailed, exit code 1: done). Fix the task")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
 			j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
-				Message: "the rollback failed as well on 1 node (node-1). See what state they are in"})
+				Message: "the rollback also failed on 1 node (node-1). Check the state of these nodes"})
 			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, v1alpha1.StepStatus{Name: "staging", Nodes: 1}, v1alpha1.StepStatus{Name: "all", Nodes: 1})
 			j.Status.Failures = []v1alpha1.NodeFailure{{
 				Node: "node-1", Attempts: 4, ExitCode: new(int32(1)), Reason: "TaskFailed", FinishedAt: at(2 * time.Minute), Rollback: "RollbackFailed", Quarantine: "Drained",
