@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package e2e_test runs Everynode, installed from the manifests that a user applies, on real nodes:
 // real kubelets with containerd and runc. A test that shows a requirement is named after its row in
 // docs/requirements.md.

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package recipes holds the recipes, for "kubectl everynode create", which fills them in.
 package recipes
 

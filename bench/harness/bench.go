@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package harness brings up control planes and simulated nodes, runs each subject on one of its own, and reads what
 // it costs.
 package harness

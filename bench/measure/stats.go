@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package measure reads what a run costs: times, processes, requests. What it computes is pure.
 package measure
 

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report turns what was measured into JSON, Markdown and a plot. All of it is pure.
 package report
 

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package subject holds the programs that Everynode is compared with. Each runs as a process of its own, so that
 // its CPU and memory can be told apart.
 package subject

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode is the manager: it runs in the cluster and brings NodeJobs to their nodes.
 package main
 

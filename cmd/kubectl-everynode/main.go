@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kubectl-everynode is a kubectl plugin, also usable by itself: kubectl finds it as "kubectl everynode".
 //
 // A pipe that is closed early, as by head, ends it without a word: that is what the Go runtime does with SIGPIPE on

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package install builds Everynode's images from the checkout and installs them into a local
 // cluster, with the same manifests that a user applies.
 package install

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli is kubectl everynode. Everything that it does, it does through the objects of the API, where everyone can
 // see it and where it survives the command.
 //

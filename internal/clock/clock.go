@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clock tells the time of the API server. Creation and deletion times of objects are by that clock, so code that
 // compares them with the present must use it as well: a machine's own clock may be minutes or hours off.
 package clock

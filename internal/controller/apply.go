@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 package controller
 
 import (
@@ -115,9 +118,9 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.forget(ctx, seen, a)
 	case plan.RemoveFinalizer:
 		return r.finish(ctx, seen.job)
-	case plan.Start, plan.Evict: // apply does these itself
+	default: // plan.Start and plan.Evict are done by apply
+		return fmt.Errorf("unexpected action %T", action)
 	}
-	return fmt.Errorf("unknown action %T", action)
 }
 
 // record writes the end of an attempt on its node, and only then lets the pod go.

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controller is the shell around the plan: it watches, asks plan.Next what to do, does it,
 // and reports. It decides nothing itself.
 //

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guard decides what a NodeGuard needs next. As package plan, it is a pure function of what is seen: no
 // client, no context, no logger, no clock (a linter keeps it so).
 //

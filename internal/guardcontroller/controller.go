@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guardcontroller is the shell around package guard: it watches, asks guard.Next what to do, does it, and
 // reports. It decides nothing itself.
 //

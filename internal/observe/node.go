@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package observe turns what the API holds into what the plan reads. The manager does so from its caches, and the command
 // line from lists of its own, so that both come to the same plan. It is pure: what has to be fetched comes in as data, or
 // by functions that fetch it.

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outcome is what one attempt of a task reports through the container's termination
 // message: exit code, reason, the last lines of output and the results.
 //

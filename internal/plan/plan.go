@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan decides what a NodeJob needs next. It is a pure function of what is seen: no client,
 // no context, no logger, no clock (a linter keeps it so). What to do comes back as data, so a rollout
 // over hundreds of nodes with failures and a dead manager is a unit test of milliseconds.

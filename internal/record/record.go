@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package record is what a Node carries for a NodeJob: a label that is there only when the node is
 // done, and an annotation of the same key with the outcome of the last attempt.
 //

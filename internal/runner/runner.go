@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package runner runs a script on a node, from inside a container: the entry point of a task's pod.
 //
 //	container                              node (mount, uts, ipc, net namespaces of process 1)

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package task makes the pod of one attempt out of a NodeJob and a node. It is pure: the same input
 // always gives the same pod under the same name, so that making it twice is harmless.
 package task

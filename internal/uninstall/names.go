@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package uninstall removes what Everynode put into a cluster. The command line and the manager share it: the command
 // line removes an installation with or without a manager, and the manager finishes a plain `kubectl delete` of its own
 // installation before it exits. It only removes objects, fields and keys that are Everynode's (docs/rules.md, rule 8).

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package binaries builds the programs a local cluster is made of from their Go modules, once, into
 // a cache outside the work tree. Nothing is downloaded but Go modules, whose checksums are committed.
 package binaries

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cluster runs a real Kubernetes cluster on one machine: a control plane of plain processes,
 // real nodes made of Linux namespaces, and simulated ones. It needs no Docker and no registry.
 package cluster

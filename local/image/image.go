@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image makes container images out of static programs, without Docker and without a
 // registry: one layer, an entry point, nothing else.
 package image

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package prereq finds out up front what a machine lacks for a real node, and installs it where that
 // is possible: as root on Debian and its like.
 package prereq

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package api_test runs against a real API server and etcd, without nodes: the tests play the
 // kubelet. It shows the API's own rules, and what the manager does when things go wrong around it.
 package api_test

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mutants_test shows that the tests of the planners have teeth: each of a list of mistakes is put into a
 // planner, and its random histories must find it, or its tables where histories seldom meet the moment.
 //

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command crdtrim drops the descriptions below one property of a CustomResourceDefinition.
 //
 // A pod template's own documentation is the largest part of a CRD that embeds one: with it,

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode-bench measures what Everynode costs, beside the least that it could cost and the DaemonSet
 // pattern. `make bench` runs it; docs/benchmark.md explains it.
 package main

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode-demo shows the main job on a local cluster: a script runs once on every node, and
 // by itself on a node that joins later.
 //

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package term is what a command needs of a terminal: whether there is one, how wide it is, whether it may be in
 // colour, and a view on it that is drawn again and again.
 package term

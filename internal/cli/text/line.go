@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package text makes lines for a terminal of data that nobody trusts. A line is made of spans, and every span is
 // made safe when the line is rendered, so that no writer can forget to: whatever a node, a task or another user has
 // written, it cannot move the cursor, change colours or begin a line of its own. The package is pure.

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package view draws: data in, lines out. It reads no clock, no terminal and no cluster (a linter keeps it so), so every
 // picture is a test of a whole output. What is long for a human being is bounded, whatever the size of the cluster.
 package view

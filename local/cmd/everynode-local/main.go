@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode-local runs a real Kubernetes cluster on this machine, without Docker.
 package main
 

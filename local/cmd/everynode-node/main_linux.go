@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode-node is the keeper of a real node and, inside it, its process 1. It is started
 // by the library, never by hand.
 package main

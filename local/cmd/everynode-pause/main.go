@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command everynode-pause holds a pod's namespaces: it is the sandbox image's only program. As
 // process 1 of a pod that shares its process namespace it also collects orphans.
 package main

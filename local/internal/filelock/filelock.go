@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build unix
 
 // Package filelock keeps two processes from doing the same thing at once.

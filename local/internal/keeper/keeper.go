@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package keeper is the process outside a real node that stands for its hardware: it starts the

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 //go:build linux
 
 // Package nodeinit is process 1 of a real node: it makes the node's file system and network, runs

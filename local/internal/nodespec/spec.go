@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodespec is what the library, the keeper outside a node and the init program inside it
 // tell each other: the node's description on disk, and the requests on its sockets.
 package nodespec

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Package procs keeps track of processes across runs of a program, by pid and start time, so that a
 // process that merely got a recycled pid is never signalled.
 package procs

@@ -1,3 +1,6 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 // Command probe is what the tests of the local cluster run in pods.
 package main
 
