@@ -106,9 +106,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.FinalizePod:
-		if a.Unrecorded && !r.written.wasRetained(a.Pod.UID) {
-			r.podForceDeleted(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
-		}
+		r.noteForceDeleted(seen, a)
 		return r.finalizeOwnPod(ctx, seen.job, a.Pod)
 	case plan.RetainPod:
 		return r.keep(ctx, seen.job, a.Pod)
@@ -120,6 +118,13 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.finish(ctx, seen.job)
 	default: // plan.Start and plan.Evict are done by apply
 		return fmt.Errorf("unexpected action %T", action)
+	}
+}
+
+// noteForceDeleted notes that a pod was deleted by force before its end was recorded.
+func (r *Reconciler) noteForceDeleted(seen observation, a plan.FinalizePod) {
+	if a.Unrecorded && !r.written.wasRetained(a.Pod.UID) {
+		r.podForceDeleted(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
 	}
 }
 
