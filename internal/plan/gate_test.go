@@ -72,7 +72,8 @@ func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestGate asks what becomes of the gate's taint on one node. Nothing else is to be done: the NodeJob is suspended.
+// TestGate tests what happens to the taint of the gate on one node. The plan has nothing else to do: the NodeJob is
+// suspended.
 func TestGate(t *testing.T) {
 	own, shared := gated(v1alpha1.GateSpec{}), gated(v1alpha1.GateSpec{Key: "example.com/boot"})
 	all := gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll})

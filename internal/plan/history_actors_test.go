@@ -48,7 +48,7 @@ func (a *actors) tellActors() []string {
 	return names
 }
 
-// actorsHappen is true when one of them has done something.
+// actorsHappen reports whether one of the actors has done something.
 func (h *history) actorsHappen() bool {
 	var who []actor
 	for i := range h.on {

@@ -22,7 +22,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func (h *history) deleting() bool { return !h.job.DeletionTimestamp.IsZero() }
 
-// isOurGate is true for a taint that is the gate of the NodeJob, whoever has put it there.
+// isOurGate reports whether a taint is the gate of the NodeJob, regardless of who set it.
 func (h *history) isOurGate(t *corev1.Taint) bool {
 	gate := h.job.Spec.Gate
 	return t.Key == v1alpha1.GateKey(h.job) && (t.Key == ownKey || gateEffectOf(gate) == t.Effect)
@@ -53,7 +53,7 @@ func (h *history) succeededBeside(node *Node, rec *record.Record) bool {
 	return ever && rec.Label != rec.Revision && rec.Revision == h.rev && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID
 }
 
-// checkChange compares a node before and after a write of ours: nothing of somebody else's may have changed,
+// checkChange compares a node before and after a write of the manager: nothing that belongs to others may have changed,
 // and a gate only opens when it may.
 func (h *history) checkChange(before, after *Node, c record.Change) {
 	seen := h.seen[before.Name]
@@ -113,7 +113,7 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 		h.break_("rule 8", "%s is done and not opened in the same write", after.Name)
 	}
 	if h.unpublishable(seen, rec.Results) != "" {
-		return // as when somebody asks for it since
+		return // for example if a user has requested it since
 	}
 	for _, fact := range h.job.Spec.Publish {
 		have, key := after.Labels, fact.Label
@@ -177,7 +177,7 @@ func (h *history) checkClosed(seen *Node) {
 	}
 }
 
-// checkSwept holds what is taken off as nobody's.
+// checkSwept checks what is removed because it belongs to no NodeJob.
 func (h *history) checkSwept(before, after *Node) {
 	for i := range before.Taints {
 		t := &before.Taints[i]
@@ -301,7 +301,7 @@ func (h *history) afterwards() {
 	}
 }
 
-// settleMore ends what goes on around the task.
+// settleMore ends the events around the task.
 func (h *history) settleMore() {
 	if h.plain {
 		return
@@ -314,7 +314,7 @@ func (h *history) settleMore() {
 	}
 }
 
-// settleNode ends what goes on around the task on a node.
+// settleNode ends the events around the task on a node.
 func (h *history) settleNode(node *Node) {
 	if h.byHand[node.UID] || slices.Contains(node.CordonedBy, otherKey) {
 		delete(h.byHand, node.UID)

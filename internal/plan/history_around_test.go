@@ -40,18 +40,18 @@ type around struct {
 	// policy is true while the API server taints nodes in the request that creates them, registers while the
 	// kubelet does.
 	policy, registers bool
-	// gateSince is when a gate was first made, by its key: a manager that is away does not see that it was
-	// another one for a while.
+	// gateSince is when a gate was first created, by its key: a manager that is not running does not see that it was a
+	// different gate for a while.
 	gateSince map[string]time.Time
 	// other is the revision of a NodeJob that has the shared gate, dep that of the one that is depended on; "" without.
 	other, dep string
-	// needs is true when only nodes with a label are selected, which a success takes off.
+	// needs is true if only nodes with a label are selected, and a success removes that label.
 	needs bool
 	// goingDown are nodes that have been told to reboot and are not back; forGood are those that do not come back by themselves.
 	goingDown map[types.UID]bool
 	// rebooted counts the reboots by our pods, by node and boot.
 	rebooted map[string]int
-	// taskBoot is the boot in which the last task succeeded on a node that is to be rebooted.
+	// taskBoot is the boot in which the last task succeeded on a node that must be rebooted.
 	taskBoot map[types.UID]string
 	// lastBoot is the boot in which it was seen when that was recorded.
 	lastBoot map[types.UID]string
@@ -213,7 +213,7 @@ func barred(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
 }
 
-// barredForGood is true for a node that a taint keeps tasks off, which does not go by itself.
+// barredForGood reports whether a taint that is not removed automatically prevents tasks from running on a node.
 func barredForGood(node *Node) bool {
 	i := slices.IndexFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
 	return i >= 0 && node.Taints[i].Key != cloudTaint
@@ -256,7 +256,7 @@ func stageSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "yes"}}
 }
 
-// shares is true when another NodeJob has the same gate. Its effect is NoSchedule.
+// shares reports whether another NodeJob has the same gate. Its effect is NoSchedule.
 func (h *history) shares() bool {
 	gate := h.job.Spec.Gate
 	return h.other != "" && gate != nil && gate.Key == sharedGate && gate.Effect != v1alpha1.GateNoExecute
@@ -273,7 +273,7 @@ func (h *history) awaited(node *Node) bool {
 	return h.dep != "" && node.Labels["stage"] == "yes" && node.Labels[depKey] != h.dep
 }
 
-// setLabel is somebody else's label.
+// setLabel sets a label of another tool.
 func (h *history) setLabel(node *Node, key, value string) {
 	node.Labels = maps.Clone(node.Labels)
 	if value == "" {

@@ -101,7 +101,7 @@ func (h *history) misbehave() {
 	h.changed(node)
 }
 
-// isFull is true when a write to the node is refused, since its annotations are too large.
+// isFull reports whether a write to the node is refused because its annotations are too large.
 func (h *history) isFull(node *Node) bool {
 	full := h.full && h.isBad(node)
 	if full {
@@ -163,15 +163,15 @@ func (h *history) noteBegin(node types.UID, phase task.Phase) {
 	}
 }
 
-// checkBegun holds that a run that goes on, or that is undone, was begun by the manager, whatever the node says.
+// checkBegun checks that the manager started a run that continues or is rolled back, regardless of what the node says.
 func (h *history) checkBegun(a task.Attempt) {
 	if a.Phase != task.Task && !h.began[a.NodeUID] {
 		h.break_("forgery", "%s starts on %s, where the manager has never begun a run", a.Phase, a.NodeName)
 	}
 }
 
-// isStalled is true when the status says what is missing, or names the compromised node. That pods are refused is no
-// reason for other nodes to wait, but for those that wait for a step of a few nodes.
+// isStalled reports whether the status says what is missing, or names the compromised node. Refused pods are no reason
+// for other nodes to wait, except for those that wait for a step of a few nodes.
 func (h *history) isStalled() bool {
 	node := h.badNode()
 	return slices.ContainsFunc(h.last.Status.Conditions, func(c metav1.Condition) bool {
@@ -187,7 +187,7 @@ func (h *history) inNumberedStep() bool {
 	return r != nil && r.StableAt.IsZero() && r.Step == "canary"
 }
 
-// othersAreDone is true when all other nodes are done, or have failed, or the status says what is missing.
+// othersAreDone reports whether all other nodes are done or failed, or the status says what is missing.
 func (h *history) othersAreDone() bool {
 	s := h.last.Status
 	if h.isStalled() || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
@@ -249,7 +249,7 @@ func (h *history) deadlineMore() {
 	h.job.Spec.Rollout.ProgressDeadlineSeconds = new(int32(300))
 }
 
-// settleBeside ends a history with a compromised node, which goes on as before.
+// settleBeside ends a history with a compromised node, which continues as before.
 func (h *history) settleBeside() {
 	h.habit = habits[h.dice.Intn(len(habits))]
 	h.say("from now on %s %s", h.badNode().Name, h.habit)

@@ -88,7 +88,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 	}
 }
 
-// anew makes a node again under the same name.
+// anew replaces a node by a new one with the same name.
 func (h *history) anew(node *Node) {
 	h.addNode(node.Name)
 	if h.rng.Intn(2) == 0 && !h.isBad(node) {
@@ -246,7 +246,7 @@ func (h *history) killPods(node *Node, why string) {
 	}
 }
 
-// deletePod is somebody else's deletion: a running pod is stopped by its kubelet later.
+// deletePod is a deletion by another client: the kubelet stops a running pod later.
 func (h *history) deletePod(why string) {
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; pod.DeleteRequested.IsZero() {

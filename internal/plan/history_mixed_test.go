@@ -54,7 +54,7 @@ func runsScripts(node *Node) bool {
 	return !known || system == "linux"
 }
 
-// checkControlPlane holds that a node of the control plane is not taken away while another one is not there.
+// checkControlPlane checks that no control plane node becomes unavailable while another one is unavailable.
 func (h *history) checkControlPlane(in Input, p Plan) {
 	if !h.with(mixedNodes) || !h.disrupts() || h.deleting() {
 		return

@@ -224,7 +224,7 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 	}
 }
 
-// checkAway holds that no more nodes are away by our doing than may be.
+// checkAway checks that the NodeJob does not make more nodes unavailable than it may.
 func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
 	if m := in.Job.Spec.Maintenance.MaxUnavailable; m != nil {
 		limit = m.IntValue()
@@ -254,7 +254,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 // works is true for a node with a pod whose end is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // else the run was taken off the node
+		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // otherwise the run was removed from the node
 		return p.NodeName == node.Name && goesOn && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
@@ -275,7 +275,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
 		if _, troubled := in.NodeProblems[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
-			continue // one that was done may run again for ever, and one that does not go on has had its time
+			continue // a node that was done may rerun forever, and the time of a node without progress has passed
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {
 			h.break_("disruption", "the node of the manager is begun, and %s is %s (%s)", st.Name, st.State, st.Reason)

@@ -31,7 +31,7 @@ type shell struct {
 	// lastEnds and removals tell a record that is removed again and again.
 	lastEnds map[types.UID]lastEnd
 	removals map[types.UID]int
-	// othersWait is true when the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
+	// othersWait is true if the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
 	othersWait bool
 	// refusedSince is since when no pod was taken.
 	refusedSince time.Time
@@ -208,7 +208,8 @@ func (h *history) begins(a task.Attempt) {
 	}
 }
 
-// vanish notes the pods that are gone although the manager has not let them go. It learns that when its cache catches up.
+// vanish notes the pods that are deleted although the manager has not released them. The manager learns that when its
+// cache catches up.
 func (h *history) vanish(before map[string]Pod) {
 	for _, name := range sortedKeys(before) {
 		pod := before[name]

@@ -312,7 +312,7 @@ func (h *history) checkEvict(a Evict) {
 	}
 }
 
-// checkForget is for the end of a NodeJob: the record of a task that is to be undone goes when it is.
+// checkForget is for the end of a NodeJob: if the task must be rolled back, the record is removed after the rollback.
 func (h *history) checkForget(node *Node) {
 	rec := node.On.Record
 	if h.job.DeletionTimestamp.IsZero() {

@@ -28,7 +28,7 @@ const (
 	evictEvery = 5 * time.Second
 	// joinTime is how long a node joins: before that its taints and its state come and go.
 	joinTime = 10 * time.Minute
-	// most failures, drains and casualties that a status lists.
+	// The maximum numbers of failures, drains and unrecorded failures in a status.
 	mostFailures, mostDrains, mostCasualties = 10, 10, 32
 
 	clusterAutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
@@ -99,7 +99,8 @@ func portion(limit *intstr.IntOrString, of int) int {
 	return of * percent / 100
 }
 
-// counted is how many nodes the NodeJob is for: selected, and not kept out by a taint before it ever ran there.
+// counted is the number of nodes that match the NodeJob: selected, and not excluded by a taint before the first run
+// there.
 func (h *history) counted(in Input) int {
 	n := 0
 	for i := range in.Nodes {
@@ -116,7 +117,7 @@ func (h *history) counted(in Input) int {
 func (h *history) mayRunAtOnce(in Input, p Plan) int {
 	of := h.counted(in)
 	if h.deleting() {
-		of = int(p.Status.Nodes.Matched) // those on which something is to be undone
+		of = int(p.Status.Nodes.Matched) // those that must be rolled back
 	}
 	return max(portion(h.job.Spec.Rollout.MaxConcurrent, of), 1)
 }

@@ -140,11 +140,11 @@ func (h *history) scheduleMore() {
 	}
 }
 
-// isScheduled is true when every node runs again and again.
+// isScheduled reports whether every node reruns on a schedule.
 func (h *history) isScheduled() bool { return h.job.Spec.Rerun.EverySeconds > 0 }
 
-// allRan is true when the revision is proven and was done on every node that it is for, or the status says what is
-// wrong. A schedule begins again at once.
+// allRan reports whether the revision is stable and was done on every matching node, or the status says what is wrong.
+// A schedule starts the next run immediately.
 func (h *history) allRan() bool {
 	s := h.last.Status
 	if isTrue(s, v1alpha1.ConditionStalled) || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
@@ -160,8 +160,8 @@ func (h *history) allRan() bool {
 	})
 }
 
-// firstTakesAll is true when the first step takes all nodes. Then the staging step has none and never passes, and no node
-// waits for it.
+// firstTakesAll reports whether the first step takes all nodes. Then the staging step has none and never passes, and no
+// node waits for it.
 func (h *history) firstTakesAll() bool {
 	steps := h.job.Spec.Rollout.Steps
 	if len(steps) < 3 {

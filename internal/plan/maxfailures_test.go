@@ -188,7 +188,7 @@ func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 	}
 }
 
-// Whoever has failed keeps all others from starting, not only those of later steps.
+// A failed node prevents all others from starting, not only those of later steps.
 func TestBeyondMaxFailuresNothingStarts(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
 	again := recorded(record.Failed)

@@ -242,7 +242,7 @@ func onPool(pool string) func(*v1alpha1.NodeJob) {
 	}
 }
 
-// Each drain is looked at time and again: not more than a few go on at once.
+// Each drain is checked repeatedly, so only a few run at the same time.
 func TestTenDrainsAtOnce(t *testing.T) {
 	nodes := make([]Node, 0, 15)
 	for i := range 15 {

@@ -27,7 +27,7 @@ func withResults(of map[string]string) func(*record.Record) {
 	return func(r *record.Record) { r.Results = of }
 }
 
-// has gives a node a label, and says who has published it; "" for nobody that is known.
+// has gives a node a label, and says who has published it; "" if that is not known.
 func has(key, value, owner string) func(*Node) {
 	return func(n *Node) {
 		n.Labels = map[string]string{"pool": "a", key: value}

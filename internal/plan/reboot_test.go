@@ -226,7 +226,8 @@ func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
 	}
 }
 
-// A pod that is on record stays so when time ends the run: were it not let go yet, it would be recorded once more.
+// A pod that is on record stays on record when time ends the run. Otherwise, if it were not released yet, it would be
+// recorded once more.
 func TestARunThatNoPodEndsKeepsThePodOnRecord(t *testing.T) {
 	for name, node := range map[string]Node{
 		"a reboot that is given up": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),

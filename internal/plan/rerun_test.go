@@ -208,7 +208,7 @@ func TestRunsAgain(t *testing.T) {
 	}
 }
 
-// A further run says so while it goes on, and its failure takes the label off.
+// The record of a rerun says so while it runs, and its failure removes the label.
 func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
 	node := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.BootID = "before" }))
 	tests := map[string]struct {

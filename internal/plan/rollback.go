@@ -84,7 +84,7 @@ func (s *planner) noteRollback(w *nodePlan, v podAssessment, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
 	if s.readRecord(w.node).failures <= s.retryLimit() {
-		// The node was skipped since, or its task is to be retried.
+		// The node was skipped since, or its task will be retried.
 		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}

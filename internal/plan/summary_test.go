@@ -330,7 +330,7 @@ func TestStatusIsStable(t *testing.T) {
 		t.Errorf("status of the same state, five seconds later (-first +second):\n%s", diff)
 	}
 
-	turned.Pods = nil // the attempt that kept it going is over
+	turned.Pods = nil // the attempt that made it continue is over
 	for _, c := range Next(turned).Status.Conditions {
 		switch {
 		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):
