@@ -76,5 +76,5 @@ func (h *history) actorsHappen() bool {
 
 func (a *actors) with(who actor) bool { return a.on[who] }
 
-// roll is true once in n times.
+// roll returns true once in n times.
 func (a *actors) roll(n int) bool { return a.dice.Intn(n) == 0 }

@@ -20,7 +20,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What a history knows of that goes around a task: gates, facts, disruption, dependencies, further runs.
+// This file defines what a history knows about everything around a task: gates, facts, disruption, dependencies,
+// reruns.
 
 const (
 	sharedGate = "example.com/starting"
@@ -77,7 +78,7 @@ func newAround(seed int64) around {
 	}
 }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (a *around) chance(n int) bool { return !a.plain && a.more.Intn(n) == 0 }
 
 // someMore adds to the NodeJob some of everything that goes around a task.
@@ -204,7 +205,7 @@ func gateEffectOf(gate *v1alpha1.GateSpec) corev1.TaintEffect {
 	return corev1.TaintEffectNoSchedule
 }
 
-// bars is true for a taint that keeps tasks off a node.
+// bars reports whether a taint prevents tasks from running on a node.
 func bars(t *corev1.Taint) bool {
 	return t.Key == "k" || t.Key == clusterAutoscalerTaint || t.Key == cloudTaint
 }
@@ -219,7 +220,7 @@ func barredForGood(node *Node) bool {
 	return i >= 0 && node.Taints[i].Key != cloudTaint
 }
 
-// needed is true for a node that has the label with which a run is asked for, or had it until the success took it off.
+// needed reports whether a node has the label that requests a run, or had it until the success removed it.
 func (h *history) needed(node *Node) bool {
 	if !h.needs {
 		return true
@@ -262,13 +263,13 @@ func (h *history) shares() bool {
 	return h.other != "" && gate != nil && gate.Key == sharedGate && gate.Effect != v1alpha1.GateNoExecute
 }
 
-// otherPending is true on a node that the NodeJob with the shared gate is for, and is not done on.
+// otherPending reports whether the NodeJob with the shared gate matches the node and is not done there.
 func (h *history) otherPending(node *Node) bool {
 	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other &&
 		(!barredForGood(node) || h.now.Before(node.Created.Add(joinTime)))
 }
 
-// awaited is true on a node on which a dependency is not done.
+// awaited reports whether a dependency is not done on the node.
 func (h *history) awaited(node *Node) bool {
 	return h.dep != "" && node.Labels["stage"] == "yes" && node.Labels[depKey] != h.dep
 }

@@ -45,7 +45,7 @@ func (h *history) corrupt() {
 
 func (h *history) isBad(node *Node) bool { return node != nil && h.bad != "" && node.UID == h.bad }
 
-// badNode is nil when it is gone.
+// badNode is nil if the node was deleted.
 func (h *history) badNode() *Node {
 	for _, node := range h.nodes {
 		if h.isBad(node) {
@@ -55,7 +55,7 @@ func (h *history) badNode() *Node {
 	return nil
 }
 
-// about has what follows checked for a node. What it returns ends that.
+// about sets the node that the following checks are about. The function that it returns ends that.
 func (h *history) about(node *Node) func() {
 	h.lenient = h.isBad(node)
 	return func() { h.lenient = false }
@@ -181,7 +181,7 @@ func (h *history) isStalled() bool {
 	})
 }
 
-// inNumberedStep is true while the rollout is in a step that is for a number of nodes.
+// inNumberedStep reports whether the rollout is in a step that is for a number of nodes.
 func (h *history) inNumberedStep() bool {
 	r := h.last.Status.Rollout
 	return r != nil && r.StableAt.IsZero() && r.Step == "canary"
@@ -204,10 +204,10 @@ func (h *history) othersAreDone() bool {
 	})
 }
 
-// habits are ways to hold up a rollout.
+// habits are ways to block a rollout.
 var habits = []string{"anything", "is lost", "is not ready", "cordons itself", "never ends a pod", "lets pods vanish", "forges its record", "reboots", "takes the names of pods", "has no room for annotations"}
 
-// persist has the compromised node do the same again and again.
+// persist lets the compromised node do the same repeatedly.
 func (h *history) persist() {
 	node := h.badNode()
 	if node == nil {
@@ -244,7 +244,7 @@ func (h *history) persist() {
 	h.changed(node)
 }
 
-// deadlineMore has a node without progress count as failed within the time that a history has.
+// deadlineMore makes a node without progress count as failed within the time of a history.
 func (h *history) deadlineMore() {
 	h.job.Spec.Rollout.ProgressDeadlineSeconds = new(int32(300))
 }

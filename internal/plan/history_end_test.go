@@ -104,7 +104,7 @@ func (h *history) uncordonAll() {
 	h.say("somebody uncordons all nodes")
 }
 
-// checkCordonsAtRest holds that no node is cordoned for a task that does not come to run, or has failed for good.
+// checkCordonsAtRest checks that no node is cordoned for a task that does not come to run, or has failed for good.
 func (h *history) checkCordonsAtRest() {
 	if !h.prepares() || h.broken != "" {
 		return
@@ -170,7 +170,7 @@ func (h *history) until(what string, over func() bool) {
 	h.break_("liveness", "%s never: %s, pods %v", what, h.unfinished(), h.podNames())
 }
 
-// unfinished says where it hangs: the nodes that are not done, and what the status says.
+// unfinished says what is not finished: the nodes that are not done, and the status.
 func (h *history) unfinished() string {
 	var parts []string
 	for _, st := range h.last.Nodes {

@@ -20,7 +20,7 @@ import (
 
 // What happens to the cluster of a history.
 
-// event lets one thing happen.
+// event causes one event.
 func (h *history) event() {
 	h.now = h.now.Add(time.Duration(1000+h.rng.Intn(8000)) * time.Millisecond)
 	node := h.pick()
@@ -168,7 +168,7 @@ func (h *history) userEvent(what int) {
 	}
 }
 
-// askAll has every node tried again that failed.
+// askAll requests a retry of every node that failed.
 func (h *history) askAll() {
 	h.job.Annotations = map[string]string{v1alpha1.RetryAnnotation: strconv.Itoa(h.uid)}
 	h.uid++

@@ -3,7 +3,7 @@
 
 package plan
 
-// This file has what a history knows about pods that are retained for their logs.
+// This file defines what a history knows about pods that are retained for their logs.
 
 // someOnce lets only every fifth history retain its pods for a while, so that the other histories do not change.
 func (h *history) someOnce(seed int64) {
@@ -12,7 +12,7 @@ func (h *history) someOnce(seed int64) {
 	}
 }
 
-// keep lets a pod go, and leaves it there.
+// keep releases a pod and retains it.
 func (h *history) keep(pod Pod) {
 	live := h.pods[pod.Name]
 	if live == nil || live.UID != pod.UID {

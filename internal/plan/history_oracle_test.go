@@ -152,7 +152,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	}
 }
 
-// hadPod is true for a node on which a pod was seen whose end was not on record.
+// hadPod reports whether a pod whose outcome was not on record was seen on a node.
 func (h *history) hadPod(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == node.Name && p.Finalized && h.made[p.UID] != nil })
 }
@@ -190,7 +190,7 @@ func (h *history) exempt(node *Node) bool {
 	return !h.deleting() && !h.stableAt().IsZero() && node.Created.After(h.stableAt()) && !doneBefore && empty
 }
 
-// noteGates notes which nodes can carry workloads: those without a gate. The manager has seen them so.
+// noteGates notes which nodes can run workloads: those without a gate. The manager has seen them in this state.
 func (h *history) noteGates(in Input) {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
@@ -200,7 +200,7 @@ func (h *history) noteGates(in Input) {
 	}
 }
 
-// busyNodes are those on which a pod of ours has an end that is not on record.
+// busyNodes are the nodes with a pod of the NodeJob whose outcome is not on record.
 func (h *history) busyNodes(pods []Pod) map[string]bool {
 	busy := map[string]bool{}
 	for i := range pods {

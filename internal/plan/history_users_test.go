@@ -63,7 +63,7 @@ func (h *history) skipNode(node *Node) {
 	h.claimed[string(node.UID)+"/"+h.rev] = true
 }
 
-// unrecord is a user who has attempts count from the beginning.
+// unrecord is a user who resets the count of attempts.
 func (h *history) unrecord(node *Node) {
 	h.say("the annotation is taken off %s", node.Name)
 	rec := node.On.Record
@@ -81,7 +81,7 @@ func (h *history) unrecord(node *Node) {
 	}
 }
 
-// unlabel is a user who has a node that is done run again.
+// unlabel is a user who requests a rerun on a node that is done.
 func (h *history) unlabel(node *Node) {
 	if node.On.Label == "" {
 		return
@@ -92,7 +92,7 @@ func (h *history) unlabel(node *Node) {
 	h.ask(node)
 }
 
-// checkWish holds that a node stays skipped, whatever becomes of the attempt that runs there.
+// checkWish checks that a node stays skipped, regardless of the attempt that runs there.
 func (h *history) checkWish(before, after *Node) {
 	wish, asked := h.skip[after.UID]
 	switch {
@@ -108,7 +108,7 @@ func (h *history) checkWish(before, after *Node) {
 	}
 }
 
-// checkCount holds that failures from before a user's request do not count.
+// checkCount checks that failures from before a user's request do not count.
 func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key string) {
 	if r.Outcome != record.Failed {
 		if r.Outcome == record.Succeeded {
@@ -127,7 +127,7 @@ func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key stri
 	}
 }
 
-// scheduleMore has the task run again and again, to the end.
+// scheduleMore makes the task rerun on a schedule until the end.
 func (h *history) scheduleMore() {
 	if !h.with(schedules) {
 		return

@@ -107,7 +107,7 @@ func TestBeforeTheTask(t *testing.T) {
 	}
 }
 
-// TestWhatADrainInVainSays asks what is left to roll back when the task never got its turn.
+// TestWhatADrainInVainSays tests what is left to roll back when the task never got its turn.
 func TestWhatADrainInVainSays(t *testing.T) {
 	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
 	tests := map[string]struct {

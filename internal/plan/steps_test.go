@@ -47,7 +47,7 @@ func inPool(pool string) func(*Node) {
 	return func(n *Node) { n.Labels = map[string]string{"pool": pool} }
 }
 
-// TestTheNodesOfAStep asks which nodes a new revision begins on.
+// TestTheNodesOfAStep tests which nodes a new revision begins on.
 func TestTheNodesOfAStep(t *testing.T) {
 	one, two, half := intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("50%")
 	tests := map[string]struct {

@@ -309,7 +309,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A status that says the same is not written again: so the same state must give the same bytes.
+// An unchanged status is not written a second time, so the same state must give the same bytes.
 func TestStatusIsStable(t *testing.T) {
 	nodes := []Node{newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Failed, attempts(2))), newNode("a", recorded(record.Disrupted)), newNode("d")}
 	pods := []Pod{newPod(nodes[3], func(p *Pod) { p.Waiting = "ImagePullBackOff: image x" })}
@@ -369,7 +369,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The status stays small in a cluster of 1,000 nodes on which everything that can be said is said.
+// The status stays small in a cluster of 1,000 nodes with the maximum of content.
 func TestStatusIsBounded(t *testing.T) {
 	hostile := strings.Repeat("\x1b[31m\u202e<", 10_000)
 	longest := strings.Repeat("n", 253)
