@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	// DeadlineSlack is how long after its time limit an attempt is ended from outside. The runner on
-	// the node enforces the limit itself and comes first: it can tell what the script printed last.
+	// DeadlineSlack is how long after its time limit the manager ends an attempt. Before that, the runner on the node
+	// enforces the limit itself, because it can report the last output of the script.
 	DeadlineSlack = 10 * time.Second
 
-	// StopSlack is how long after the end of its grace period a deleted pod may still be there before
-	// its kubelet is taken to be dead, though the node does not say so.
+	// StopSlack is how long after the end of its grace period a deleted pod may still exist before its kubelet counts as
+	// dead, even if the node does not say so.
 	StopSlack = 60 * time.Second
 
 	// slowStart is how long a pod may take to start before the status says so.
 	slowStart = 30 * time.Second
 )
 
-// podDisposition is what becomes of a pod.
+// podDisposition is what the planner does with a pod.
 type podDisposition int
 
 const (
-	// podRuns : it runs, or ends without a request from us.
+	// podRuns : the pod runs, or ends without a request from Everynode.
 	podRuns podDisposition = iota
-	// podOverdue : it must be stopped.
+	// podOverdue : the pod must be stopped.
 	podOverdue
-	// podEnded : its end is known and not recorded.
+	// podEnded : the outcome of the pod is known and not recorded.
 	podEnded
-	// podRecorded : its end is recorded on its node, and its finalizer is still to be removed.
+	// podRecorded : the outcome is recorded on the node, and the finalizer of the pod must still be removed.
 	podRecorded
-	// podTerminating : nothing of ours is on it, and it is being deleted. Whatever it was is over, also when
-	// the user has taken its record off the node meanwhile, to have the task tried again.
+	// podTerminating : the pod is being deleted, and Everynode has no finalizer on it. Its attempt is over, even if a user
+	// has removed its record from the node to request a retry.
 	podTerminating
-	// podOrphaned : its node is another one now, and its finalizer is still to be removed.
+	// podOrphaned : the node of the pod was replaced by another one, and the finalizer of the pod must still be removed.
 	podOrphaned
 )
 
@@ -56,7 +56,7 @@ type podAssessment struct {
 	until   time.Time
 }
 
-// assessPod says what a pod that is bound to the node's name means for the node.
+// assessPod determines what a pod that is bound to the node's name means for the node.
 func (s *planner) assessPod(pod *Pod, node *Node) podAssessment {
 	switch {
 	case !needsFinalizerRemoval(pod):
@@ -84,7 +84,7 @@ func (s *planner) assessPod(pod *Pod, node *Node) podAssessment {
 	return s.assessOverduePod(pod, node, deadline)
 }
 
-// onRecord is true when the end of the pod is on its node.
+// onRecord reports whether the outcome of the pod is recorded on its node.
 func onRecord(pod *Pod, node *Node) bool {
 	rec := node.On.Record
 	if rec == nil {
@@ -93,14 +93,15 @@ func onRecord(pod *Pod, node *Node) bool {
 	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
 }
 
-// isRecorded reports whether the end of the pod is on its node, or was: a pod that is kept for its logs says so itself.
+// isRecorded reports whether the outcome of the pod is or was recorded on its node. A pod that is retained for its logs
+// says so itself.
 func (s *planner) isRecorded(pod *Pod, node *Node) bool {
 	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
-// assessOverduePod is for an attempt that is past its deadline. A kubelet that answers is asked to stop it
-// and reports how it ended; one that does not must not hold the slot for ever, and an attempt that
-// took its node away has failed.
+// assessOverduePod assesses an attempt that is past its deadline. If the kubelet responds, the pod is deleted, and the
+// kubelet reports how it ended. If the kubelet does not respond, the attempt must not have its slot forever: an attempt
+// that made its node unavailable has failed.
 func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
 	if node.unreachable() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
@@ -116,8 +117,8 @@ func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) pod
 		message: "the attempt took too long, and its kubelet did not end it"})
 }
 
-// notStarting is why a pod has not started, or when that is to be asked again. A volume or a network
-// that is missing has no reason in the pod's status, only events.
+// notStarting returns why a pod has not started, or when to check that again. A missing volume or network has no reason
+// in the status of the pod, only events.
 func (s *planner) notStarting(pod *Pod) (string, time.Time) {
 	slow := pod.Created.Add(slowStart)
 	switch {
@@ -136,9 +137,9 @@ func (s *planner) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(s.timeout(pod) + DeadlineSlack)
 }
 
-// sameMachine is true when what the attempt did is still true for the node: the pod was made for this
-// very Node object, or for an earlier one of the same boot of the same machine. A Node object can
-// outlive its machine, when that is reinstalled in place; then rerun.onReplace says whether it matters.
+// sameMachine reports whether the effects of the attempt are still on the node: the pod was created for this Node
+// object, or for an earlier one of the same boot of the same machine. If a machine is reinstalled in place, its Node
+// object can stay the same. Then rerun.onReplace decides whether that matters.
 func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	if pod.NodeUID == node.UID {
 		return !onReplace(job) || !differ(task.MachineID(pod.Machine), node.MachineID)
@@ -146,7 +147,7 @@ func sameMachine(job *v1alpha1.NodeJob, pod *Pod, node *Node) bool {
 	return node.BootID != "" && pod.Machine == task.Machine(node.MachineID, node.BootID)
 }
 
-// needsFinalizerRemoval reports whether the pod has our finalizer, or its deletion was never requested.
+// needsFinalizerRemoval reports whether the pod has the finalizer of Everynode, or its deletion was never requested.
 func needsFinalizerRemoval(pod *Pod) bool {
 	return pod.Finalized || pod.DeleteRequested.IsZero()
 }
@@ -158,8 +159,8 @@ type end struct {
 	message string
 }
 
-// readEnd tells a success, a failure and a disruption apart. When in doubt it is a disruption: it
-// is tried again and counts as nothing.
+// readEnd distinguishes success, failure and disruption. In case of doubt it is a disruption, which is repeated and
+// does not count as a failure.
 func (s *planner) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
 	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
@@ -178,9 +179,9 @@ func (s *planner) readEnd(pod *Pod, node *Node) end {
 	return end{record.Failed, failureReason(exit), exit.Message}
 }
 
-// deletedAfter is true when the pod's deletion was asked for at that time or later. To tell our own
-// deletion of an overdue pod by it, compare with the time limit and not with the deadline, which is
-// when we asked: a deletion bears the time of the API server, whose clock may be behind ours.
+// deletedAfter reports whether the deletion of the pod was requested at that time or later. To recognize that Everynode
+// itself deleted an overdue pod, compare with the time limit and not with the deadline, which is the time of the
+// request: the deletion timestamp is the time of the API server, whose clock may be behind the clock of the manager.
 func deletedAfter(pod *Pod, at time.Time) bool {
 	return !pod.DeleteRequested.IsZero() && !pod.DeleteRequested.Before(at)
 }
@@ -205,11 +206,11 @@ func disruption(pod *Pod, node *Node) string {
 }
 
 // failedBefore reports whether a task is known to have failed on its own before t. The exit code of a container alone
-// does not say so: the time of its end is by the node's clock, and t by the API server's.
+// does not prove it: its finish time is from the clock of the node, and t is from the clock of the API server.
 func failedBefore(exit *Exit, t time.Time) bool { return exit.Reported && exit.Finished.Before(t) }
 
-// failureReason is the task's own reason, which the outcome keeps to a closed set, or one of the few
-// of the container runtime that tell more than an exit code.
+// failureReason is the reason that the task reports, which the outcome restricts to a closed set, or one of the few
+// reasons of the container runtime that say more than an exit code.
 func failureReason(exit *Exit) string {
 	switch {
 	case exit.Reported && exit.Reason == outcome.ReasonTimedOut:
@@ -222,10 +223,10 @@ func failureReason(exit *Exit) string {
 	return outcome.ReasonTaskFailed
 }
 
-// runtimeReasons are those of a container's termination that a user can act on.
+// runtimeReasons are the termination reasons of a container that a user can act on.
 var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
-// ended makes the record of an end.
+// ended creates the record of an end.
 func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
 	r := s.recordOf(pod, node, e)
 	switch pod.Runs {
@@ -236,7 +237,7 @@ func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
 		r = s.rollbackEnded(pod, node, r)
 	case task.Verify:
 		r = s.verified(pod, node, r)
-	case task.Reboot: // assessRebootPod knows
+	case task.Reboot: // see assessRebootPod
 	case task.Task:
 		if e.outcome == record.Succeeded && reboots(pod) {
 			r = s.rebooting(pod, node, r)
@@ -245,7 +246,7 @@ func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
 	return podAssessment{disposition: podEnded, record: r, message: e.message}
 }
 
-// recordOf is what there is to record of an attempt.
+// recordOf returns what is recorded of an attempt.
 func (s *planner) recordOf(pod *Pod, node *Node, e end) record.Record {
 	before := s.failuresBefore(pod, node)
 	r := record.Record{
@@ -283,7 +284,7 @@ func (s *planner) recordOf(pod *Pod, node *Node, e end) record.Record {
 	return r
 }
 
-// firstStart is when the revision began on the machine for the first time, if an attempt of it is on record; zero otherwise.
+// firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
 func (s *planner) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
 	if rec == nil || rec.Revision != revision || s.replaced(node) {
@@ -292,7 +293,7 @@ func (s *planner) firstStart(node *Node, revision string) time.Time {
 	return rec.BeganAt()
 }
 
-// countDisruption makes of a record that of a disruption, one of several in a row maybe.
+// countDisruption turns a record into the record of a disruption, which may be one of several in a row.
 func (s *planner) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
 	r.Rerun, r.Attempts = s.isRerun(node, pod.Revision), failures
 	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
@@ -306,8 +307,8 @@ func (s *planner) countDisruption(r *record.Record, pod *Pod, node *Node, failur
 	}
 }
 
-// failuresBefore are the failures that count before the attempt of a pod. There are fewer than when it began if the record
-// was removed from the node since: then attempts count from the beginning.
+// failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
+// started if the record was removed from the node since then: attempts are then counted from the beginning.
 func (s *planner) failuresBefore(pod *Pod, node *Node) int32 {
 	if pod.Runs != task.Task {
 		return pod.Attempt - 1
@@ -319,7 +320,7 @@ func (s *planner) failuresBefore(pod *Pod, node *Node) int32 {
 	return min(pod.Attempt-1, rec.Attempts)
 }
 
-// ownMessage is what the task itself said.
+// ownMessage is what the task itself reported.
 func ownMessage(exit *Exit) string {
 	if exit == nil || exit.Lost {
 		return ""

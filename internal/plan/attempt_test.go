@@ -19,7 +19,7 @@ import (
 // The time limit of newJob is 60 seconds, so an attempt is ended from outside after 70.
 const limit, overdue = 60, 70
 
-// TestAttempt asks what becomes of one pod on its node.
+// TestAttempt tests what becomes of one pod on its node.
 func TestAttempt(t *testing.T) {
 	var (
 		node      = newNode("n")
@@ -310,7 +310,7 @@ func TestPodsWhoseNodeIsGoneAreReleased(t *testing.T) {
 	}
 }
 
-// A pod has the name of its attempt, so the next one of that name waits until it is gone.
+// A pod has the name of its attempt, so the next pod with that name waits until it is deleted.
 func TestTheNextAttemptWaitsForThePodBefore(t *testing.T) {
 	recordOfPod := func(r *record.Record) { r.PodUID = "n-pod-uid" }
 	tests := map[string]struct {
@@ -353,7 +353,7 @@ func TestDeadlineWithoutATimeLimit(t *testing.T) {
 	}
 }
 
-// A user may set the label, or remove the record, between the look at the node and the write.
+// A user may set the label, or remove the record, between the read of the node and the write.
 func TestAnEndIsWrittenOnlyOnWhatWasSeen(t *testing.T) {
 	seen := func(n *Node) { n.ResourceVersion = "7" }
 	second := func(p *Pod) { p.Attempt = 2 }

@@ -62,7 +62,7 @@ func newNode(name string, changes ...func(*Node)) Node {
 	return node
 }
 
-// askAgain has every failed node tried again.
+// askAgain requests a retry of every failed node.
 func askAgain(j *v1alpha1.NodeJob) {
 	j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "now"}
 }
@@ -126,7 +126,7 @@ func exited(code int32, changes ...func(*Exit)) func(*Pod) {
 	}
 }
 
-// reported is the runner's own word on how it ended.
+// reported is what the runner itself reports about the end.
 func reported(reason string) func(*Exit) {
 	return func(exit *Exit) { exit.Reported, exit.Reason = true, reason }
 }

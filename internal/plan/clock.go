@@ -5,14 +5,15 @@ package plan
 
 import "time"
 
-// All decisions count from times of the API server: Input.Now, creation times, and what the manager has recorded. A
-// node's own clock may be hours off, so its times are for display only.
+// All decisions use times of the API server: Input.Now, creation times, and what the manager has recorded. The clock of
+// a node may be hours off, so its times are only displayed.
 
-// maxSkew is how far ahead of Input.Now a time may be that was taken at the API server: several API servers may
-// have clocks that differ, and a clock may be set back.
+// maxSkew is how far ahead of Input.Now a time from an API server may be: the clocks of several API servers may differ,
+// and a clock may be set back.
 const maxSkew = 5 * time.Minute
 
-// past is t, or the zero time when t lies too far ahead to have been taken before now: nothing waits for that.
+// past returns t, or the zero time if t is too far in the future to be a time before now. Nothing waits for such a
+// time.
 func (s *planner) past(t time.Time) time.Time {
 	if t.After(s.in.Now.Add(maxSkew)) {
 		return time.Time{}
@@ -20,13 +21,14 @@ func (s *planner) past(t time.Time) time.Time {
 	return t
 }
 
-// recordedAt is now as a record tells it. It is rounded up: what counts from it must not come early.
+// recordedAt is the current time as it is written to a record. It is rounded up, so that nothing that is counted from
+// it is early.
 func (s *planner) recordedAt() time.Time {
 	return s.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
-// times are when an attempt began and ended, by the node's clock. Both are moved by the same amount so that they lie between
-// the creation of the pod and now.
+// times are when an attempt started and ended, by the clock of the node. Both are shifted by the same amount so that
+// they are between the creation of the pod and now.
 func (s *planner) times(pod *Pod, exit *Exit) (started, finished time.Time) {
 	started, finished = pod.Started, exit.Finished
 	if finished.IsZero() {

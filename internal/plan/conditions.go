@@ -19,15 +19,15 @@ import (
 // manyDisruptions is how many disruptions in a row are reported as a problem, although attempts are still repeated.
 const manyDisruptions = 5
 
-// summary is how the NodeJob as a whole stands: the one condition that is True, if any, and why.
+// summary is the state of the NodeJob as a whole: the one condition that is True, if any, and why.
 type summary struct {
 	holds   string
 	reason  string
 	message string
 }
 
-// conditions are Complete, Reconciling and Stalled, in every pass, of which at most one is True, and
-// RollbackFailed where there is a rollback, GateEnforced where there is a gate.
+// conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
+// if there is a rollback and GateEnforced if there is a gate.
 func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
@@ -51,7 +51,7 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 	return conditions
 }
 
-// rollbackCondition says whether there are nodes on which the rollback failed, which are in an undefined state.
+// rollbackCondition says whether the rollback failed on any node. Such nodes are in an undefined state.
 func (s *planner) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
@@ -63,7 +63,7 @@ func (s *planner) rollbackCondition() metav1.Condition {
 	return c
 }
 
-// summarize is how the NodeJob stands, and why pods of reboots, checks and rollbacks cannot be made.
+// summarize returns the state of the NodeJob, and why pods of reboots, checks and rollbacks cannot be created.
 func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	is := s.taskSummary(n, nodes)
 	if s.runnerObstructed > 0 {
@@ -72,7 +72,7 @@ func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return is
 }
 
-// taskSummary checks in order of urgency: first what only the user can fix, last what continues automatically.
+// taskSummary checks in order of urgency: first what only a user can fix, last what continues automatically.
 func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	moving := n.Running + movable(nodes)
 	switch {
@@ -90,7 +90,8 @@ func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary 
 	return s.goingOn(n, nodes, moving)
 }
 
-// goingOn is the situation of a rollout in which this many nodes go on by themselves, unless something keeps all of them from it.
+// goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of
+// them.
 func (s *planner) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
 	case s.suspendedReason() != "":
@@ -103,7 +104,7 @@ func (s *planner) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32
 	return s.progressSummary(n, nodes)
 }
 
-// complete is the situation of a rollout of which every node is done.
+// complete is the summary of a rollout in which every node is done.
 func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	if len(s.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
@@ -111,7 +112,8 @@ func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
 }
 
-// blockedSummary is the summary of a rollout in which no node continues automatically, except those that rerun the task.
+// blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
+// task.
 func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
 	switch {
 	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
@@ -126,7 +128,8 @@ func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, movin
 	return s.goingOn(n, nodes, moving)
 }
 
-// quarantinedNodes are the nodes that are cordoned for an earlier failure, and have not had their turn again.
+// quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
+// yet.
 func (s *planner) quarantinedNodes() []string {
 	var nodes []string
 	for i := range s.work {
@@ -137,7 +140,7 @@ func (s *planner) quarantinedNodes() []string {
 	return nodes
 }
 
-// quarantineMessage says that nodes of an earlier failure use up the budget, and what to do.
+// quarantineMessage says that nodes that failed earlier use up maxUnavailable, and what to do.
 func (s *planner) quarantineMessage() string {
 	nodes := s.quarantinedNodes()
 	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
@@ -166,8 +169,8 @@ func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summ
 	return is
 }
 
-// blockedByUnavailable says, once for each rule that holds nodes, which unavailable nodes keep the first node in line from being
-// disrupted; "" when none do.
+// blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the first waiting
+// node; "" if none do.
 func blockedByUnavailable(nodes []NodeState) string {
 	var held []string
 	for _, reason := range []string{v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane} {
@@ -190,18 +193,18 @@ func (s *planner) suspended(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 	return is
 }
 
-// blocked is true when the obstacle stops everything: one that only a change by the user removes, or
-// a refusal while no attempt runs whose end could make room.
+// blocked reports whether the obstacle blocks everything: only a change by the user removes it, or the API server
+// refuses pods while no attempt runs whose end could free capacity.
 func (s *planner) blocked() bool {
 	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.starts == s.busy))
 }
 
-// matters reports whether there are nodes for which the obstacle matters.
+// matters reports whether the obstacle affects any node.
 func (s *planner) matters() bool { return s.obstructed > 0 || s.starts > 0 }
 
-// movable counts the waiting nodes that go on by themselves. Those that are lost, do not report or are
-// being deleted may never do so, and those of later steps do when others have; so do those that wait until fewer
-// are away, for which a failed node that is cordoned may be the reason.
+// movable counts the waiting nodes that continue automatically. Excluded from the count are nodes that are unreachable,
+// do not report or are being deleted, since they may never continue; nodes of later steps, which continue only after
+// others; and nodes that wait until fewer are unavailable, since a failed node that is cordoned may be the reason.
 func movable(nodes []NodeState) int32 {
 	var n int32
 	for i := range nodes {
@@ -218,8 +221,8 @@ func movable(nodes []NodeState) int32 {
 	return n
 }
 
-// countReruns counts the nodes of a state that run, or are to run, the task again. They may go on for ever, and take the rollout no
-// further.
+// countReruns counts the nodes in a state that rerun the task or will rerun it. Reruns may continue forever and do not
+// advance the rollout.
 func (s *planner) countReruns(nodes []NodeState, state State) int32 {
 	var n int32
 	for i := range nodes {
@@ -230,12 +233,12 @@ func (s *planner) countReruns(nodes []NodeState, state State) int32 {
 	return n
 }
 
-// waits is true when a node waits for that reason.
+// waits reports whether a node waits for that reason.
 func (s *planner) waits(nodes []NodeState, reason string) bool {
 	return slices.ContainsFunc(nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == reason })
 }
 
-// progress is how far it is, and what the rest waits for.
+// progress describes the progress, and what the remaining nodes wait for.
 func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	text := fmt.Sprintf("%d of %s done", n.Done, areNodes(n.Matched))
 	if n.Failed > 0 {
@@ -253,7 +256,7 @@ func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	return text
 }
 
-// grouped counts the nodes of a state by their reasons, but for these, and names one of each.
+// grouped counts the nodes in a state by reason, except the reasons in but, and names one node for each.
 func grouped(nodes []NodeState, state State, but ...string) []string {
 	type group struct {
 		count int
@@ -281,7 +284,7 @@ func grouped(nodes []NodeState, state State, but ...string) []string {
 	return parts
 }
 
-// noMatchMessage names a taint, if there is one, as it is what people forget.
+// noMatchMessage names a taint if there is one, because users often forget it.
 func (s *planner) noMatchMessage(nodes []NodeState) string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
 	if s.named != nil {
@@ -305,12 +308,12 @@ func (s *planner) noMatchMessage(nodes []NodeState) string {
 	return message
 }
 
-// failedMessage says that nothing is left but nodes that have failed, and what to do.
+// failedMessage says that only failed nodes remain, and what to do.
 func (s *planner) failedMessage(n v1alpha1.NodeCounts) string {
 	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
 }
 
-// stoppedMessage says why the rollout has stopped, and what to do.
+// stoppedMessage says why the rollout is Stalled, and what to do.
 func (s *planner) stoppedMessage() string {
 	text := s.failuresMessage()
 	if len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures {
@@ -319,7 +322,7 @@ func (s *planner) stoppedMessage() string {
 	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
 }
 
-// namedFailures names up to three nodes with what they said last.
+// namedFailures names up to three nodes with their last message.
 func (s *planner) namedFailures() string {
 	var named []string
 	for _, f := range s.boundedFailures() {
@@ -352,7 +355,7 @@ func (s *planner) remedy() string {
 		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
 }
 
-// promotionMessage says that the ceiling is reached, and what to do.
+// promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
 func (s *planner) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
 	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
@@ -360,7 +363,7 @@ func (s *planner) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) str
 			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, nodes))
 }
 
-// emptyStepMessage says that nothing can prove the revision, and what to do.
+// emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
 func (s *planner) emptyStepMessage() string {
 	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. Correct the nodeSelector of the step, or remove the step",
 		s.steps[s.current].name)

@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestOneControlPlaneNodeAtATime asks which nodes are disrupted when all of them may be.
+// TestOneControlPlaneNodeAtATime tests which nodes are disrupted when all of them may be.
 func TestOneControlPlaneNodeAtATime(t *testing.T) {
 	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
 	ofEtcd := func(n *Node) { n.Labels = map[string]string{"pool": "a", etcdLabel: "true"} }

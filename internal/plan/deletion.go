@@ -26,16 +26,16 @@ func (s *planner) planDeletion() Plan {
 	return s.cleanUp()
 }
 
-// rollsBackOnDeletion is true when the task is to be rolled back before the NodeJob goes. In a namespace that is
-// being deleted no pod can be made any more, so that would hold it for ever.
+// rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
+// being deleted no pod can be created, so a rollback would block the deletion forever.
 func (s *planner) rollsBackOnDeletion() bool {
 	o := s.obstacleFor(task.Rollback)
 	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
 	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
 }
 
-// cleanUp lets the pods go, and the records too unless they are to be retained. It waits for nothing
-// that may never come, so a deletion cannot hang: a pod is released whether or not its kubelet responds.
+// cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may
+// never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
 func (s *planner) cleanUp() Plan {
 	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
 	for i := range s.in.Pods {
@@ -64,10 +64,11 @@ func (s *planner) cleanUp() Plan {
 	return p
 }
 
-// forgetWithin is how long a deletion waits for what a node itself may have written: it could do so for ever.
+// forgetWithin is how long a deletion waits for the removal of what a node itself may have written. A node could write
+// it repeatedly and block the deletion forever.
 const forgetWithin = time.Minute
 
-// waitsForWrites reports whether the NodeJob must not go before the actions of the plan are done.
+// waitsForWrites reports whether the NodeJob must continue to exist until the actions of the plan are done.
 func (s *planner) waitsForWrites(p *Plan) bool {
 	if len(p.Actions) == 0 {
 		return false
@@ -79,11 +80,11 @@ func (s *planner) waitsForWrites(p *Plan) bool {
 	waited := !s.in.Now.Before(s.in.Job.DeletionTimestamp.Add(forgetWithin))
 	return slices.ContainsFunc(p.Actions, func(action Action) bool {
 		a, forgets := action.(CleanUpNode)
-		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet may write neither
+		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet can write neither
 	})
 }
 
-// removeMetadata takes what is ours off a node, if anything is.
+// removeMetadata removes what Everynode has set on a node, if anything.
 func (s *planner) removeMetadata(node *Node, p *Plan) {
 	c := s.changeOf(node)
 	c.Forget = true
@@ -97,7 +98,7 @@ func (s *planner) removeMetadata(node *Node, p *Plan) {
 	p.Actions = append(p.Actions, CleanUpNode{Node: node.Name, Change: c})
 }
 
-// removeGateAndCordon lets workloads onto a node on which the record stays: nothing else would do it later.
+// removeGateAndCordon opens a node to workloads if its record is retained, because nothing else would do it later.
 func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 	mark := s.markOf(node, "", "")
 	if mark.Taints = s.taintsWithoutGate(node); mark.Taints != nil {
@@ -111,8 +112,8 @@ func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 	}
 }
 
-// taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set the
-// gate, since nothing else would remove it.
+// taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
+// the gate, since nothing else would remove it.
 func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
 	selector := labels.Everything()
 	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
@@ -124,9 +125,9 @@ func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
 	return s.opened(node, s.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
 }
 
-// rollBackAll rolls the task back on every node that it has run on, within the same limit, and forgets each
-// that is rolled back. A node on which that fails, or that is away, blocks the deletion: so the
-// user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
+// rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes
+// the record of each node when its rollback succeeds. A node that is unavailable or where the rollback fails blocks the
+// deletion: the user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
 func (s *planner) rollBackAll() Plan {
 	var p Plan
 	for i := range s.in.Nodes {
@@ -145,13 +146,13 @@ func (s *planner) rollBackAll() Plan {
 	}
 	p.Status = s.deletionStatus(&p)
 	if isStalled(p.Status) {
-		// What unblocks it may be an event that we do not watch, such as the deletion of the namespace.
+		// Something that is not watched, such as the deletion of the namespace, may unblock the deletion.
 		p.wake(s.in.Now.Add(deletionRecheckInterval))
 	}
 	return p
 }
 
-// assessNodeOnDeletion is settle for a NodeJob that is rolled back.
+// assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
 func (s *planner) assessNodeOnDeletion(node *Node, p *Plan) {
 	w, st := nodePlan{node: node, step: noStep}, NodeState{Name: node.Name}
 	s.assessPods(&w, &st, p)
@@ -167,19 +168,19 @@ func (s *planner) assessNodeOnDeletion(node *Node, p *Plan) {
 	s.work = append(s.work, w)
 }
 
-// deletionRecheckInterval is how often a deletion that is held is looked at.
+// deletionRecheckInterval is how often a blocked deletion is checked.
 const deletionRecheckInterval = 10 * time.Second
 
 func isStalled(status v1alpha1.NodeJobStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
 }
 
-// assessRollbackOnDeletion gives a state to a node on which nothing runs: Excluded is one that has nothing to undo.
+// assessRollbackOnDeletion gives a state to a node on which nothing runs. A node with nothing to roll back is Excluded.
 func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
 	st.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.readRollback(rec).done {
-		// It never ran here, or on another machine; or it is undone.
+		// The task never ran on this machine, or it is rolled back.
 		s.removeMetadata(w.node, p)
 		return
 	}
@@ -195,7 +196,7 @@ func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *No
 	}
 }
 
-// deletionStatus is that of a NodeJob whose task is being rolled back.
+// deletionStatus is the status of a NodeJob whose task is being rolled back.
 func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 	status := *s.in.Job.Status.DeepCopy()
 	status.ObservedGeneration = s.in.Job.Generation
@@ -219,8 +220,7 @@ func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 	return status
 }
 
-// deletionBlockers says what keeps the deletion from ending although nothing continues automatically; "" when
-// something is.
+// deletionBlockers says what blocks the deletion if nothing continues automatically; "" if something does.
 func (s *planner) deletionBlockers(nodes []NodeState) string {
 	var held []string
 	for i := range nodes {
@@ -239,7 +239,7 @@ func (s *planner) deletionBlockers(nodes []NodeState) string {
 	return named(held)
 }
 
-// slotsStuck counts the slots that nodes hold on which nothing goes on.
+// slotsStuck counts the slots of nodes that make no progress.
 func (s *planner) slotsStuck() int {
 	n := 0
 	for i := range s.work {
@@ -250,19 +250,19 @@ func (s *planner) slotsStuck() int {
 	return n
 }
 
-// staysTooLong reports whether a pod of ours that was to end is still on the node.
+// staysTooLong reports whether a pod of Everynode still exists on the node after it should have ended.
 func (s *planner) staysTooLong(w *nodePlan) bool {
 	return w.terminating && !w.terminatingSince.IsZero() && !s.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
-// deletionRemedy is how a deletion goes on without the rollback.
+// deletionRemedy says how to continue a deletion without the rollback.
 func (s *planner) deletionRemedy() string {
 	job := s.in.Job
 	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 
-// setConditions gives each condition its answer, of which at most one of the first three is True.
+// setConditions sets each condition. At most one of the first three is True.
 func (s *planner) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
 	for _, c := range s.conditions(is, otherwise) {
 		c.ObservedGeneration = s.in.Job.Generation
@@ -277,7 +277,7 @@ func (s *planner) setConditions(status *v1alpha1.NodeJobStatus, is summary, othe
 	}
 }
 
-// rollbackFailure says in a line how a rollback failed.
+// rollbackFailure describes in one line how a rollback failed.
 func rollbackFailure(node string, rb *record.Rollback) string {
 	text := node + ": " + rb.Reason
 	if rb.ExitCode != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestUndo asks what a NodeJob still does that is deleted with deletionPolicy RollBack.
+// TestUndo tests what a NodeJob still does that is deleted with deletionPolicy RollBack.
 func TestUndo(t *testing.T) {
 	const own = "ns.everynode.dev/job"
 	done := func(name string, changes ...func(*record.Record)) Node {

@@ -14,31 +14,31 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Peer is another NodeJob that matters to this one.
+// Peer is another NodeJob that affects this one.
 type Peer struct {
-	// Name as a user writes it: the namespace with it where that is another one.
+	// Name is the name as a user writes it, with the namespace if that is a different one.
 	Name string
-	// Key of its record.
+	// Key is the key of its record.
 	Key string
-	// Selector of its nodes, and the names of those that it is for; none for all.
+	// Selector and NodeNames select its nodes; without NodeNames, all nodes that match the selector.
 	Selector    *metav1.LabelSelector
 	NodeNames   []string
 	Tolerations []corev1.Toleration
 	// OS is the operating system of its nodes; "" for any.
 	OS corev1.OSName
-	// RemoveLabels are as in its spec.
+	// RemoveLabels is the value from its spec.
 	RemoveLabels []string
-	// Revision that its nodes should be done with; "" while that is not known.
+	// Revision is the revision that its nodes should be done with; "" if it is not known.
 	Revision string
-	// AnyRevision is true when a node that is done with an earlier revision counts as done.
+	// AnyRevision is true if a node that is done with an earlier revision counts as done.
 	AnyRevision bool
-	// OnReboot and OnReplace are as in its spec.rerun.
+	// OnReboot and OnReplace are the values from its spec.rerun.
 	OnReboot, OnReplace bool
-	// On is what nodes carry for it, by their names.
+	// On is what nodes store for it, by node name.
 	On map[string]record.NodeRecord
 }
 
-// peer is a Peer whose selector is read.
+// peer is a Peer with a parsed selector.
 type peer struct {
 	*Peer
 	selector    labels.Selector
@@ -53,7 +53,7 @@ func readPeers(peers []Peer) []peer {
 		if spec := peers[i].Selector; spec != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
-				selector = labels.Nothing() // its own status says so
+				selector = labels.Nothing() // the status of that NodeJob reports it
 			}
 		}
 		read = append(read, peer{&peers[i], selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations)})
@@ -61,13 +61,13 @@ func readPeers(peers []Peer) []peer {
 	return read
 }
 
-// pending is true when the NodeJob is for the node, and not done there.
+// pending reports whether the node matches the NodeJob, and is not done there.
 func (s *planner) pending(p *peer, node *Node) bool {
 	return s.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
 }
 
-// isPending is pending by what the node carries for the NodeJob. One that a taint keeps off is not for the node,
-// but while that joins: taints come and go then.
+// isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
+// match, except while it joins: taints are added and removed then.
 func (s *planner) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
@@ -76,7 +76,7 @@ func (s *planner) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	return taint == nil || s.isNewNode(node) || slices.Contains(transientTaints, taint.Key)
 }
 
-// done reports whether the NodeJob is done on the node. It is the short form of standing, for other NodeJobs.
+// done reports whether the NodeJob is done on the node. It is the short form of readRecord, for other NodeJobs.
 func (p *peer) done(node *Node, on record.NodeRecord) bool {
 	label, rec := on.Label, on.Record
 	if label == "" || (label != p.Revision && !p.AnyRevision) {
@@ -93,7 +93,7 @@ func (p *peer) done(node *Node, on record.NodeRecord) bool {
 	return !p.OnReboot || !differ(rec.BootID, node.BootID)
 }
 
-// selfPeer is the NodeJob as others see it.
+// selfPeer is the NodeJob as a Peer of other NodeJobs.
 func (s *planner) selfPeer() peer {
 	job := s.in.Job
 	return readPeers([]Peer{{
@@ -103,7 +103,7 @@ func (s *planner) selfPeer() peer {
 	}})[0]
 }
 
-// unmetDependency names the first NodeJob that must be done on the node before; "" when none must.
+// unmetDependency names the first NodeJob that must be done on the node before this one starts; "" if there is none.
 func (s *planner) unmetDependency(node *Node) string {
 	for i := range s.dependsOn {
 		if s.pending(&s.dependsOn[i], node) {
@@ -113,11 +113,11 @@ func (s *planner) unmetDependency(node *Node) string {
 	return ""
 }
 
-// FindCycle returns a way along dependsOn from a NodeJob back to itself, by names, beginning and ending with it; nil when
-// there is none. needs holds, by name, what each NodeJob of the namespace depends on. It takes time and memory linear in
-// what is in needs.
+// FindCycle returns a path along dependsOn from a NodeJob back to itself, as names, with its own name first and last;
+// nil if there is no cycle. needs maps the name of each NodeJob of the namespace to its dependencies. Time and memory
+// are linear in the size of needs.
 func FindCycle(name string, needs map[string][]string) []string {
-	// from holds, for each NodeJob that was reached, the one that it was reached from.
+	// from maps each NodeJob that was reached to the one that it was reached from.
 	from := map[string]string{}
 	for reached := []string{name}; len(reached) > 0; {
 		at := reached[len(reached)-1]
@@ -136,7 +136,7 @@ func FindCycle(name string, needs map[string][]string) []string {
 	return nil
 }
 
-// wayBack is the way from a NodeJob to itself by where each was reached from.
+// wayBack is the path from a NodeJob to itself, built from the predecessor of each.
 func wayBack(name string, from map[string]string) []string {
 	way := []string{name}
 	for at := from[name]; at != name; at = from[at] {

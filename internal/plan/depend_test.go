@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestDependsOn asks whether a task starts on a node beside what another NodeJob has done there.
+// TestDependsOn tests whether a task starts on a node beside what another NodeJob has done there.
 func TestDependsOn(t *testing.T) {
 	const depends = "ns.everynode.dev/dep"
 	label := func(value string) func(*Node) {
@@ -84,7 +84,7 @@ func badSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 }
 
-// What is done, and what runs, minds no dependency; and neither does a rollback.
+// Nodes that are done, running attempts and rollbacks do not wait for a dependency.
 func TestADependencyIsForStarts(t *testing.T) {
 	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
 	runs := newNode("runs")
@@ -118,8 +118,8 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// A user who can write NodeJobs can make a chain of them as long as a quota allows. Each pass of each of them looks for a
-// circle.
+// A user who can write NodeJobs can make a chain of them as long as a quota allows. Each pass of each of them searches
+// for a cycle.
 func TestALongChainCostsLittle(t *testing.T) {
 	chain := func(length int) map[string][]string {
 		needs := map[string][]string{}

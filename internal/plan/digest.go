@@ -5,7 +5,8 @@ package plan
 
 import "github.com/everynode/everynode/internal/record"
 
-// digestOf is the digest of a revision that a pod ran, by the spec or by the record before; "" where neither knows.
+// digestOf is the digest of the revision that a pod ran, from the spec or from the previous record; "" if neither has
+// it.
 func (s *planner) digestOf(revision string, prev *record.Record) string {
 	switch {
 	case revision == s.in.Revision:

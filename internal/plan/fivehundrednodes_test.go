@@ -106,7 +106,7 @@ func (s *story) input() Input {
 	return in
 }
 
-// over is true when the plan does nothing and waits for nothing that time brings. It moves the clock.
+// over reports whether the plan has no actions and does not wait for a point in time. It advances the clock.
 func (s *story) over(t *testing.T) bool {
 	t.Helper()
 	if s.now.Sub(now) > time.Hour {

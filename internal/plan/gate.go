@@ -16,27 +16,27 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// joiningFor is how long after its creation a node without the gate's taint is still given it. Later its
-// pods are there, and the taint would come too late for what it is for.
+// joiningFor is how long after its creation a node without the taint of the gate still gets the taint. After that time
+// workloads already run on the node, and the taint would be too late.
 const joiningFor = 10 * time.Minute
 
-// transientTaints are on a node only until the cloud knows it. A node that is left out for one of them is not
-// left out for good, and its gate stays closed. Sources: k8s.io/cloud-provider/api, TaintExternalCloudProvider;
-// Karpenter pkg/apis/v1, UnregisteredTaintKey.
+// transientTaints are on a node only until the cloud provider knows it. A node that is excluded because of one of them
+// may match later, so its gate stays closed. Sources: k8s.io/cloud-provider/api, TaintExternalCloudProvider; Karpenter
+// pkg/apis/v1, UnregisteredTaintKey.
 var transientTaints = []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered"}
 
-// gate is the taint that keeps workloads off a node until the task has succeeded there.
+// gate is the taint that prevents workloads from running on a node until the task has succeeded there.
 type gate struct {
 	corev1.Taint
-	// spec is nil when there is no gate any more.
+	// spec is nil if the gate was removed from the spec.
 	spec *v1alpha1.GateSpec
-	// own is true for the default key, which nothing else uses.
+	// own is true for the default key, which only this NodeJob uses.
 	own bool
-	// since is when it was first seen.
+	// since is when the gate was first seen.
 	since metav1.Time
 }
 
-// readGate reads spec.gate, and what the status says of it.
+// readGate reads spec.gate, and what the status says about it.
 func (s *planner) readGate() {
 	job := s.in.Job
 	key := v1alpha1.GateKey(job)
@@ -53,20 +53,20 @@ func (s *planner) readGate() {
 	}
 }
 
-// isGate is true for a taint that is the gate of some NodeJob, or was: one that is left of a gate that is gone is
-// taken off in a moment, and must not make the node look as if another tool had reserved it.
+// isGate reports whether a taint is or was the gate of a NodeJob. The taint of a removed gate is about to be removed
+// from the node, and must not be mistaken for a reservation by another tool.
 func (s *planner) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
 	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
 }
 
-// ofEverynode is true for a taint that only Everynode puts on nodes: one with its value, a key that a gate can
+// ofEverynode reports whether only Everynode sets such a taint: it has the value of Everynode, a key that a gate can
 // have, and an effect.
 func ofEverynode(t *corev1.Taint) bool {
 	return t.Value == v1alpha1.GateValue && strings.Contains(t.Key, "/") && t.Effect != corev1.TaintEffectPreferNoSchedule
 }
 
-// gateKeys are the gates that a task on the node must not mind.
+// gateKeys are the gates that a task on the node must tolerate.
 func (s *planner) gateKeys(node *Node) []string {
 	keys := slices.Clone(s.in.GateKeys)
 	if s.gate.spec != nil {
@@ -81,34 +81,35 @@ func (s *planner) gateKeys(node *Node) []string {
 	return slices.Compact(keys)
 }
 
-// untolerated is the first taint that keeps a task with these tolerations off the node; nil when none does.
+// untolerated is the first taint that prevents a task with these tolerations from running on the node; nil if there is
+// none.
 func (s *planner) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
 	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
 }
 
-// holds reports whether a taint is the gate, regardless of who set it. With a key of our own, one with another
-// effect is the gate as it was before.
+// holds reports whether a taint is the gate, regardless of who set it. With the default key, a taint with another
+// effect is an earlier form of the gate.
 func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
 
 func (s *planner) closed(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) })
 }
 
-// closedSinceCreation reports whether the gate's taint has been on the node from the beginning. One that the manager adds
-// later says when it was added; those of the admission policy and of kubelets do not.
+// closedSinceCreation reports whether the node has had the taint of the gate since its creation. A taint that the
+// manager adds later has the time when it was added. The taints of the admission policy and of kubelets have no time.
 func (s *planner) closedSinceCreation(node *Node) bool {
 	return s.gate.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) && t.TimeAdded == nil })
 }
 
-// taintNow is the gate's taint for a node that is closed now.
+// taintNow is the taint of the gate for a node whose gate is closed now.
 func (s *planner) taintNow() corev1.Taint {
 	taint := s.gate.Taint
 	taint.TimeAdded = new(s.now())
 	return taint
 }
 
-// opened are the taints of a node without the gate; nil when it is open, or when another NodeJob with the
-// same gate is not done there. If all is true, a taint that others set is removed too.
+// opened are the taints of a node without the gate; nil if the gate is open, or if another NodeJob with the same gate
+// is not done on the node. If all is true, a taint that others set is removed too.
 func (s *planner) opened(node *Node, all bool) *record.Taints {
 	goes := func(t corev1.Taint) bool {
 		return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)
@@ -148,7 +149,7 @@ func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *
 	}
 }
 
-// updatedGateTaint are the taints of a node whose gate has another effect now; nil when it has not.
+// updatedGateTaint are the taints of a node after the effect of the gate has changed; nil if it has not.
 func (s *planner) updatedGateTaint(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == s.gate.Key && t.Effect == s.gate.Effect }
 	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
@@ -162,8 +163,8 @@ func (s *planner) updatedGateTaint(node *Node) *record.Taints {
 	return &record.Taints{All: append(others, taint)}
 }
 
-// mayYetRun is true for a node that is only left out for a taint, and may be so for a moment: one that goes by
-// itself, or any while the node joins. Network and storage drivers have startup taints of their own.
+// mayYetRun reports whether a node is excluded only because of a taint that may soon be removed: a transient taint, or
+// any taint while the node joins. Network and storage drivers have startup taints of their own.
 func (s *planner) mayYetRun(node *Node, p *Plan) bool {
 	taint := s.untolerated(node, s.tolerations)
 	if taint == nil || !s.selects(node) {
@@ -179,21 +180,21 @@ func (s *planner) mayYetRun(node *Node, p *Plan) bool {
 	return false
 }
 
-// isNewNode is true for a node that is not long in the cluster.
+// isNewNode reports whether a node joined the cluster recently.
 func (s *planner) isNewNode(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
 
-// endsPods is true when the gate's taint would end what must go on: the manager, or a task's pod that was made
-// before there was a gate, and does not tolerate it. A run with a reboot goes on between its pods.
+// endsPods reports whether the taint of the gate would end a pod that must continue: the manager, or the pod of a task
+// that was created before the gate existed and does not tolerate it. A run with a reboot continues between its pods.
 func (s *planner) endsPods(node *Node) bool {
 	return s.gate.Effect == corev1.TaintEffectNoExecute &&
 		(node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0 || s.isRebooting(node.On.Record))
 }
 
-// closes is true for an unfinished node that is to have the gate's taint, and does not: one that joins, one
-// that has another machine or boot than when it was done where that is asked for, or any. One that was done with
-// this very revision stays open while it runs again. What another NodeJob with the same gate would open at once,
-// since this one is not pending there, is not closed. While the revision is not known, no node is: which are done is not
-// known either.
+// closes reports whether an unfinished node needs the taint of the gate and does not have it: a node that joins, a node
+// with another machine or boot than when it was done if the spec asks for that, or any node. A node that is done with
+// this revision stays open during a rerun. If this NodeJob is not pending on the node, another NodeJob with the same
+// gate would open it immediately, so it is not closed. While the revision is not known, no gate is closed, because it
+// is not known which nodes are done.
 func (s *planner) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
@@ -210,7 +211,7 @@ func (s *planner) closes(node *Node) bool {
 	return node.Created.After(s.gate.since.Time) && s.isNewNode(node)
 }
 
-// gateStatus is the gate as the status tells it; nil without one.
+// gateStatus is the gate as the status shows it; nil without a gate.
 func (s *planner) gateStatus() *v1alpha1.GateStatus {
 	if s.gate.spec == nil {
 		return nil
@@ -218,7 +219,7 @@ func (s *planner) gateStatus() *v1alpha1.GateStatus {
 	return &v1alpha1.GateStatus{Key: s.gate.Key, Effect: v1alpha1.GateEffect(s.gate.Effect), Since: s.gate.since, Closed: s.gated}
 }
 
-// gateCondition says whether the gate has a gap.
+// gateCondition says whether the gate is enforced without gaps.
 func (s *planner) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "the API server adds the taint in the request that creates a node"}

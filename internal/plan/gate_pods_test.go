@@ -12,8 +12,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestANodeThatIsNotSelectedAnymoreIsNotClosed is about a run with a reboot, which goes on after the node's labels have
-// changed. Between two pods of the run the node has no pod.
+// TestANodeThatIsNotSelectedAnymoreIsNotClosed tests a run with a reboot, which continues after the labels of the node
+// have changed. Between two pods of the run the node has no pod.
 func TestANodeThatIsNotSelectedAnymoreIsNotClosed(t *testing.T) {
 	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways }
 	inOldBoot := func(r *record.Record) { r.Reboot.FromBootID = "n-boot" }

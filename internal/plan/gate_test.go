@@ -62,8 +62,8 @@ func sharer(label string) []Peer {
 
 func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynode.dev/other": "o1"} }
 
-// A NodeJob that was restored without its status, and whose ConfigMap is missing, does not know its revision: then every node
-// would look unfinished.
+// A NodeJob that was restored without its status, and whose ConfigMap is missing, does not know its revision. Then
+// every node would look unfinished.
 func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})), []Node{newNode("n", made(7200), labelled("old"))})
 	in.Revision, in.Obstacle = "", &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
@@ -72,7 +72,8 @@ func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestGate asks what becomes of the gate's taint on one node. Nothing else is to be done: the NodeJob is suspended.
+// TestGate tests what happens to the taint of the gate on one node. The plan has nothing else to do: the NodeJob is
+// suspended.
 func TestGate(t *testing.T) {
 	own, shared := gated(v1alpha1.GateSpec{}), gated(v1alpha1.GateSpec{Key: "example.com/boot"})
 	all := gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll})

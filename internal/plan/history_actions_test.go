@@ -98,7 +98,7 @@ func (h *history) start(a Start) {
 	h.started(a.Attempt)
 }
 
-// real is the node that a write is for; nil when it is gone, or another one by now.
+// real is the node that a write is for; nil if it was deleted or replaced.
 func (h *history) real(name string, uid types.UID) *Node {
 	if node := h.nodes[name]; node != nil && node.UID == uid {
 		return node
@@ -190,8 +190,8 @@ func (h *history) mark(a PatchNode) {
 	h.checkChange(&before, node, a.Change)
 }
 
-// change writes what others write as well; false when the node has changed since it was seen, so that
-// nothing is written.
+// change writes what other clients write as well; false if the node has changed since it was read, so that nothing is
+// written.
 func (h *history) change(node *Node, change record.Change) bool {
 	if change.Shared() && !change.Guarded() {
 		h.break_("rule 9", "%s is changed in what others write, too, without a look at what it is", node.Name)

@@ -48,7 +48,7 @@ func (a *actors) tellActors() []string {
 	return names
 }
 
-// actorsHappen is true when one of them has done something.
+// actorsHappen reports whether one of the actors has done something.
 func (h *history) actorsHappen() bool {
 	var who []actor
 	for i := range h.on {
@@ -76,5 +76,5 @@ func (h *history) actorsHappen() bool {
 
 func (a *actors) with(who actor) bool { return a.on[who] }
 
-// roll is true once in n times.
+// roll returns true once in n times.
 func (a *actors) roll(n int) bool { return a.dice.Intn(n) == 0 }

@@ -18,7 +18,7 @@ import (
 
 // What happens around the task.
 
-// moreHappens is true when it has let something happen.
+// moreHappens reports whether it has caused an event.
 func (h *history) moreHappens(node *Node) bool {
 	if h.plain {
 		return false
@@ -64,7 +64,8 @@ func (h *history) othersEvent(what int, node *Node) {
 	}
 }
 
-// otherDone has the NodeJob with the shared gate succeed on a node. It opens the gate, unless ours is to be awaited.
+// otherDone lets the NodeJob with the shared gate succeed on a node. It opens the gate, unless it must wait for our
+// NodeJob.
 func (h *history) otherDone(node *Node) {
 	h.say("the other NodeJob is done on %s", node.Name)
 	h.setLabel(node, otherKey, h.other)
@@ -72,7 +73,7 @@ func (h *history) otherDone(node *Node) {
 	h.otherOpens(node)
 }
 
-// otherOpens has the other NodeJob open a node that it waits for no more, unless ours is to be awaited.
+// otherOpens lets the other NodeJob open a node where it is not pending any more, unless it must wait for our NodeJob.
 func (h *history) otherOpens(node *Node) {
 	isGate := func(t corev1.Taint) bool {
 		return t.Key == sharedGate && t.Value == v1alpha1.GateValue && t.Effect == corev1.TaintEffectNoSchedule
@@ -89,7 +90,7 @@ func (h *history) otherOpens(node *Node) {
 func (h *history) gateEvent(what int, node *Node) {
 	switch what {
 	case 0:
-		if h.chance(4) && !h.registers { // whoever has kubelets register with a gate's key does not change it
+		if h.chance(4) && !h.registers { // a user whose kubelets register with the key of a gate does not change it
 			h.job = h.job.DeepCopy()
 			h.setGate()
 			h.say("the gate is %+v", h.job.Spec.Gate)
@@ -141,7 +142,7 @@ func (h *history) disown(node *Node, key string) {
 	delete(node.Published.Labels, key)
 }
 
-// forgetSuccess is for a node on which somebody asks for another run.
+// forgetSuccess is for a node on which a user requests another run.
 func (h *history) forgetSuccess(node *Node) {
 	for _, rev := range []string{"rev1", "rev2", "rev3"} {
 		delete(h.succeeded, run(node, rev))
@@ -178,7 +179,7 @@ func (h *history) specEvent(what int) {
 	}
 }
 
-// land is a pod of somebody else that comes to a node, if nothing keeps it off.
+// land starts a pod of another workload on a node, if nothing prevents it.
 func (h *history) land(node *Node) {
 	keepsOff := func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	if node.Unschedulable || node.Ready != corev1.ConditionTrue || slices.ContainsFunc(node.Taints, keepsOff) || len(h.workloads[node.UID]) > 3 {
@@ -277,8 +278,8 @@ func (h *history) someResults(pod *simPod) map[string]string {
 	return results
 }
 
-// sweep is the part of the manager that takes off nodes what NodeJobs have left there that are gone. It asks
-// the API server itself.
+// sweep is the part of the manager that removes from nodes what deleted NodeJobs left there. It reads from the API
+// server directly.
 func (h *history) sweep() {
 	jobs := []*v1alpha1.NodeJob{}
 	if !h.gone {

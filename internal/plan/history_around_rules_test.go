@@ -22,7 +22,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 func (h *history) deleting() bool { return !h.job.DeletionTimestamp.IsZero() }
 
-// isOurGate is true for a taint that is the gate of the NodeJob, whoever has put it there.
+// isOurGate reports whether a taint is the gate of the NodeJob, regardless of who set it.
 func (h *history) isOurGate(t *corev1.Taint) bool {
 	gate := h.job.Spec.Gate
 	return t.Key == v1alpha1.GateKey(h.job) && (t.Key == ownKey || gateEffectOf(gate) == t.Effect)
@@ -32,7 +32,7 @@ func (h *history) closedFor(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return h.isOurGate(&t) })
 }
 
-// isDone is true for a node that is done by its label, and has nothing that asks for another run.
+// isDone reports whether a node is done according to its label, and nothing requests another run.
 func (h *history) isDone(node *Node) bool {
 	rec := node.On.Record
 	if node.On.Label != h.rev {
@@ -47,13 +47,13 @@ func (h *history) isDone(node *Node) bool {
 	return rec.MachineID == node.MachineID && (rec.Outcome != record.Succeeded && (!rec.Rerun || rec.Outcome == record.Failed) || rec.Outcome == record.Succeeded && !rebooted && !relabelled)
 }
 
-// succeededBeside is true for a node that succeeded while a label skipped another revision there.
+// succeededBeside reports whether a node succeeded while a label skipped another revision there.
 func (h *history) succeededBeside(node *Node, rec *record.Record) bool {
 	_, ever := h.done[run(node, h.rev)]
 	return ever && rec.Label != rec.Revision && rec.Revision == h.rev && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID
 }
 
-// checkChange compares a node before and after a write of ours: nothing of somebody else's may have changed,
+// checkChange compares a node before and after a write of the manager: nothing that belongs to others may have changed,
 // and a gate only opens when it may.
 func (h *history) checkChange(before, after *Node, c record.Change) {
 	seen := h.seen[before.Name]
@@ -85,7 +85,7 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 	}
 }
 
-// checkOpened holds that a gate opens for a reason.
+// checkOpened checks that a gate opens for a reason.
 func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
 	excluded := !h.selected(seen) || barredForGood(seen) && !h.now.Before(seen.Created.Add(joinTime))
 	if c.Taints != nil && h.job.Spec.Gate != nil && t.Key == ownKey && slices.ContainsFunc(c.Taints.All, func(n corev1.Taint) bool {
@@ -104,7 +104,7 @@ func (h *history) checkOpened(seen *Node, t *corev1.Taint, c record.Change) {
 	}
 }
 
-// checkTogether holds that what a success brings about is in one write with it.
+// checkTogether checks that what a success brings about is in one write with it.
 func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 	if h.job.Spec.Gate != nil && h.closedFor(seen) && h.closedFor(after) && !(h.shares() && h.otherPending(seen)) {
 		h.break_("gate", "%s is done and not opened in the same write", after.Name)
@@ -113,7 +113,7 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 		h.break_("rule 8", "%s is done and not opened in the same write", after.Name)
 	}
 	if h.unpublishable(seen, rec.Results) != "" {
-		return // as when somebody asks for it since
+		return // for example if a user has requested it since
 	}
 	for _, fact := range h.job.Spec.Publish {
 		have, key := after.Labels, fact.Label
@@ -127,7 +127,7 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 	}
 }
 
-// checkLabels compares labels, or annotations, before and after a write of ours.
+// checkLabels compares labels, or annotations, before and after a write of the manager.
 func (h *history) checkLabels(name string, uid types.UID, before, after map[string]string) {
 	ours := h.facts[uid]
 	if ours == nil {
@@ -177,7 +177,7 @@ func (h *history) checkClosed(seen *Node) {
 	}
 }
 
-// checkSwept holds what is taken off as nobody's.
+// checkSwept checks what is removed because it belongs to no NodeJob.
 func (h *history) checkSwept(before, after *Node) {
 	for i := range before.Taints {
 		t := &before.Taints[i]
@@ -212,7 +212,7 @@ func (h *history) unpublishable(seen *Node, results map[string]string) string {
 	return ""
 }
 
-// checkResults holds that a run fails when its results cannot be published, and only then.
+// checkResults checks that a run fails when its results cannot be published, and only then.
 func (h *history) checkResults(seen *Node, r *record.Record, results map[string]string) {
 	why := h.unpublishable(seen, results)
 	published := r.Outcome == record.Succeeded || r.Outcome == record.Rebooting
@@ -222,7 +222,7 @@ func (h *history) checkResults(seen *Node, r *record.Record, results map[string]
 	}
 }
 
-// mayRunAgain is true for a node that has succeeded and whose time it is again.
+// mayRunAgain reports whether a node has succeeded and is due for a rerun.
 func (h *history) mayRunAgain(node *Node, key string) bool {
 	rerun, was := &h.job.Spec.Rerun, h.done[key]
 	if rerun.OnReboot && was.boot != node.BootID {
@@ -235,7 +235,7 @@ func (h *history) mayRunAgain(node *Node, key string) bool {
 	return rerun.EverySeconds > 0 && !h.now.Before(was.at.Add(half))
 }
 
-// checkRest holds what nodes carry when all is done.
+// checkRest checks what nodes have when all is done.
 func (h *history) checkRest() {
 	h.sweep()
 	for _, name := range sortedKeys(h.nodes) {
@@ -266,7 +266,7 @@ func (h *history) checkRest() {
 	}
 }
 
-// checkGone holds what a node carries when the NodeJob is gone, before the sweeper has come or after.
+// checkGone checks what a node has after the NodeJob is deleted, before or after the sweep.
 func (h *history) checkGone(node *Node, swept bool) {
 	if slices.Contains(node.CordonedBy, ownKey) {
 		h.break_("deletion", "%s stays cordoned", node.Name)
@@ -288,7 +288,7 @@ func (h *history) checkGone(node *Node, swept bool) {
 	}
 }
 
-// afterwards is when the NodeJob is gone.
+// afterwards continues the history after the NodeJob is deleted.
 func (h *history) afterwards() {
 	h.sweep()
 	for _, name := range sortedKeys(h.nodes) {
@@ -301,7 +301,7 @@ func (h *history) afterwards() {
 	}
 }
 
-// settleMore ends what goes on around the task.
+// settleMore ends the events around the task.
 func (h *history) settleMore() {
 	if h.plain {
 		return
@@ -314,7 +314,7 @@ func (h *history) settleMore() {
 	}
 }
 
-// settleNode ends what goes on around the task on a node.
+// settleNode ends the events around the task on a node.
 func (h *history) settleNode(node *Node) {
 	if h.byHand[node.UID] || slices.Contains(node.CordonedBy, otherKey) {
 		delete(h.byHand, node.UID)

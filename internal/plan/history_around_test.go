@@ -20,7 +20,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What a history knows of that goes around a task: gates, facts, disruption, dependencies, further runs.
+// This file defines what a history knows about everything around a task: gates, facts, disruption, dependencies,
+// reruns.
 
 const (
 	sharedGate = "example.com/starting"
@@ -40,18 +41,18 @@ type around struct {
 	// policy is true while the API server taints nodes in the request that creates them, registers while the
 	// kubelet does.
 	policy, registers bool
-	// gateSince is when a gate was first made, by its key: a manager that is away does not see that it was
-	// another one for a while.
+	// gateSince is when a gate was first created, by its key: a manager that is not running does not see that it was a
+	// different gate for a while.
 	gateSince map[string]time.Time
 	// other is the revision of a NodeJob that has the shared gate, dep that of the one that is depended on; "" without.
 	other, dep string
-	// needs is true when only nodes with a label are selected, which a success takes off.
+	// needs is true if only nodes with a label are selected, and a success removes that label.
 	needs bool
 	// goingDown are nodes that have been told to reboot and are not back; forGood are those that do not come back by themselves.
 	goingDown map[types.UID]bool
 	// rebooted counts the reboots by our pods, by node and boot.
 	rebooted map[string]int
-	// taskBoot is the boot in which the last task succeeded on a node that is to be rebooted.
+	// taskBoot is the boot in which the last task succeeded on a node that must be rebooted.
 	taskBoot map[types.UID]string
 	// lastBoot is the boot in which it was seen when that was recorded.
 	lastBoot map[types.UID]string
@@ -77,7 +78,7 @@ func newAround(seed int64) around {
 	}
 }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (a *around) chance(n int) bool { return !a.plain && a.more.Intn(n) == 0 }
 
 // someMore adds to the NodeJob some of everything that goes around a task.
@@ -204,7 +205,7 @@ func gateEffectOf(gate *v1alpha1.GateSpec) corev1.TaintEffect {
 	return corev1.TaintEffectNoSchedule
 }
 
-// bars is true for a taint that keeps tasks off a node.
+// bars reports whether a taint prevents tasks from running on a node.
 func bars(t *corev1.Taint) bool {
 	return t.Key == "k" || t.Key == clusterAutoscalerTaint || t.Key == cloudTaint
 }
@@ -213,13 +214,13 @@ func barred(node *Node) bool {
 	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
 }
 
-// barredForGood is true for a node that a taint keeps tasks off, which does not go by itself.
+// barredForGood reports whether a taint that is not removed automatically prevents tasks from running on a node.
 func barredForGood(node *Node) bool {
 	i := slices.IndexFunc(node.Taints, func(t corev1.Taint) bool { return bars(&t) })
 	return i >= 0 && node.Taints[i].Key != cloudTaint
 }
 
-// needed is true for a node that has the label with which a run is asked for, or had it until the success took it off.
+// needed reports whether a node has the label that requests a run, or had it until the success removed it.
 func (h *history) needed(node *Node) bool {
 	if !h.needs {
 		return true
@@ -256,24 +257,24 @@ func stageSelector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "yes"}}
 }
 
-// shares is true when another NodeJob has the same gate. Its effect is NoSchedule.
+// shares reports whether another NodeJob has the same gate. Its effect is NoSchedule.
 func (h *history) shares() bool {
 	gate := h.job.Spec.Gate
 	return h.other != "" && gate != nil && gate.Key == sharedGate && gate.Effect != v1alpha1.GateNoExecute
 }
 
-// otherPending is true on a node that the NodeJob with the shared gate is for, and is not done on.
+// otherPending reports whether the NodeJob with the shared gate matches the node and is not done there.
 func (h *history) otherPending(node *Node) bool {
 	return h.other != "" && node.Labels["stage"] == "yes" && node.Labels[otherKey] != h.other &&
 		(!barredForGood(node) || h.now.Before(node.Created.Add(joinTime)))
 }
 
-// awaited is true on a node on which a dependency is not done.
+// awaited reports whether a dependency is not done on the node.
 func (h *history) awaited(node *Node) bool {
 	return h.dep != "" && node.Labels["stage"] == "yes" && node.Labels[depKey] != h.dep
 }
 
-// setLabel is somebody else's label.
+// setLabel sets a label of another tool.
 func (h *history) setLabel(node *Node, key, value string) {
 	node.Labels = maps.Clone(node.Labels)
 	if value == "" {

@@ -82,7 +82,7 @@ func (h *history) noteSetback(key string, pod *simPod, r *record.Record) {
 	h.ends[key] = now
 }
 
-// checkBackoff holds that an attempt waits after a failure or a disruption, by the time of the API server.
+// checkBackoff checks that an attempt waits after a failure or a disruption, by the time of the API server.
 func (h *history) checkBackoff(node *Node, a task.Attempt, key string) {
 	last, known := h.ends[key]
 	if !known {
@@ -102,7 +102,7 @@ func (h *history) checkBackoff(node *Node, a task.Attempt, key string) {
 	}
 }
 
-// checkTimes holds that what is recorded and shown lies within the attempt, whatever the node's clock says.
+// checkTimes checks that what is recorded and shown lies within the attempt, whatever the node's clock says.
 func (h *history) checkTimes(node *Node, r *record.Record, pod *simPod) {
 	if pod == nil || r.Reason == v1alpha1.ReasonDrainTimedOut {
 		return

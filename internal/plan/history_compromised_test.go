@@ -45,7 +45,7 @@ func (h *history) corrupt() {
 
 func (h *history) isBad(node *Node) bool { return node != nil && h.bad != "" && node.UID == h.bad }
 
-// badNode is nil when it is gone.
+// badNode is nil if the node was deleted.
 func (h *history) badNode() *Node {
 	for _, node := range h.nodes {
 		if h.isBad(node) {
@@ -55,7 +55,7 @@ func (h *history) badNode() *Node {
 	return nil
 }
 
-// about has what follows checked for a node. What it returns ends that.
+// about sets the node that the following checks are about. The function that it returns ends that.
 func (h *history) about(node *Node) func() {
 	h.lenient = h.isBad(node)
 	return func() { h.lenient = false }
@@ -101,7 +101,7 @@ func (h *history) misbehave() {
 	h.changed(node)
 }
 
-// isFull is true when a write to the node is refused, since its annotations are too large.
+// isFull reports whether a write to the node is refused because its annotations are too large.
 func (h *history) isFull(node *Node) bool {
 	full := h.full && h.isBad(node)
 	if full {
@@ -163,15 +163,15 @@ func (h *history) noteBegin(node types.UID, phase task.Phase) {
 	}
 }
 
-// checkBegun holds that a run that goes on, or that is undone, was begun by the manager, whatever the node says.
+// checkBegun checks that the manager started a run that continues or is rolled back, regardless of what the node says.
 func (h *history) checkBegun(a task.Attempt) {
 	if a.Phase != task.Task && !h.began[a.NodeUID] {
 		h.break_("forgery", "%s starts on %s, where the manager has never begun a run", a.Phase, a.NodeName)
 	}
 }
 
-// isStalled is true when the status says what is missing, or names the compromised node. That pods are refused is no
-// reason for other nodes to wait, but for those that wait for a step of a few nodes.
+// isStalled reports whether the status says what is missing, or names the compromised node. Refused pods are no reason
+// for other nodes to wait, except for those that wait for a step of a few nodes.
 func (h *history) isStalled() bool {
 	node := h.badNode()
 	return slices.ContainsFunc(h.last.Status.Conditions, func(c metav1.Condition) bool {
@@ -181,13 +181,13 @@ func (h *history) isStalled() bool {
 	})
 }
 
-// inNumberedStep is true while the rollout is in a step that is for a number of nodes.
+// inNumberedStep reports whether the rollout is in a step that is for a number of nodes.
 func (h *history) inNumberedStep() bool {
 	r := h.last.Status.Rollout
 	return r != nil && r.StableAt.IsZero() && r.Step == "canary"
 }
 
-// othersAreDone is true when all other nodes are done, or have failed, or the status says what is missing.
+// othersAreDone reports whether all other nodes are done or failed, or the status says what is missing.
 func (h *history) othersAreDone() bool {
 	s := h.last.Status
 	if h.isStalled() || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
@@ -204,10 +204,10 @@ func (h *history) othersAreDone() bool {
 	})
 }
 
-// habits are ways to hold up a rollout.
+// habits are ways to block a rollout.
 var habits = []string{"anything", "is lost", "is not ready", "cordons itself", "never ends a pod", "lets pods vanish", "forges its record", "reboots", "takes the names of pods", "has no room for annotations"}
 
-// persist has the compromised node do the same again and again.
+// persist lets the compromised node do the same repeatedly.
 func (h *history) persist() {
 	node := h.badNode()
 	if node == nil {
@@ -244,12 +244,12 @@ func (h *history) persist() {
 	h.changed(node)
 }
 
-// deadlineMore has a node without progress count as failed within the time that a history has.
+// deadlineMore makes a node without progress count as failed within the time of a history.
 func (h *history) deadlineMore() {
 	h.job.Spec.Rollout.ProgressDeadlineSeconds = new(int32(300))
 }
 
-// settleBeside ends a history with a compromised node, which goes on as before.
+// settleBeside ends a history with a compromised node, which continues as before.
 func (h *history) settleBeside() {
 	h.habit = habits[h.dice.Intn(len(habits))]
 	h.say("from now on %s %s", h.badNode().Name, h.habit)

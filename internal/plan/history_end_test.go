@@ -84,12 +84,12 @@ func (h *history) finishRollout() {
 	h.checkRest()
 }
 
-// stepIsEmpty is true when no node is there for the staging step beside the canaries.
+// stepIsEmpty reports whether no node is left for the staging step besides the canaries.
 func (h *history) stepIsEmpty() bool {
 	return h.last.Status.Conditions[2].Reason == v1alpha1.ReasonStepWithoutNodes && len(h.job.Spec.Rollout.Steps) == 3
 }
 
-// budgetIsUsedUp is true when nodes that were cordoned for earlier failures keep everything from going on.
+// budgetIsUsedUp reports whether nodes that were cordoned because of earlier failures block everything.
 func (h *history) budgetIsUsedUp() bool {
 	return slices.ContainsFunc(h.job.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.ConditionStalled && c.Reason == v1alpha1.ReasonMaxUnavailableReached
@@ -104,7 +104,7 @@ func (h *history) uncordonAll() {
 	h.say("somebody uncordons all nodes")
 }
 
-// checkCordonsAtRest holds that no node is cordoned for a task that does not come to run, or has failed for good.
+// checkCordonsAtRest checks that no node is cordoned for a task that does not come to run, or has failed for good.
 func (h *history) checkCordonsAtRest() {
 	if !h.prepares() || h.broken != "" {
 		return
@@ -119,7 +119,7 @@ func (h *history) checkCordonsAtRest() {
 	}
 }
 
-// badFacts is true when a node has succeeded before anybody asked for what it cannot publish.
+// badFacts reports whether a node succeeded before a user requested facts that it cannot publish.
 func (h *history) badFacts() bool {
 	return slices.ContainsFunc(sortedKeys(h.nodes), func(name string) bool {
 		node := h.nodes[name]
@@ -170,7 +170,7 @@ func (h *history) until(what string, over func() bool) {
 	h.break_("liveness", "%s never: %s, pods %v", what, h.unfinished(), h.podNames())
 }
 
-// unfinished says where it hangs: the nodes that are not done, and what the status says.
+// unfinished says what is not finished: the nodes that are not done, and the status.
 func (h *history) unfinished() string {
 	var parts []string
 	for _, st := range h.last.Nodes {

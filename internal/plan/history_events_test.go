@@ -20,7 +20,7 @@ import (
 
 // What happens to the cluster of a history.
 
-// event lets one thing happen.
+// event causes one event.
 func (h *history) event() {
 	h.now = h.now.Add(time.Duration(1000+h.rng.Intn(8000)) * time.Millisecond)
 	node := h.pick()
@@ -88,7 +88,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 	}
 }
 
-// anew makes a node again under the same name.
+// anew replaces a node by a new one with the same name.
 func (h *history) anew(node *Node) {
 	h.addNode(node.Name)
 	if h.rng.Intn(2) == 0 && !h.isBad(node) {
@@ -168,7 +168,7 @@ func (h *history) userEvent(what int) {
 	}
 }
 
-// askAll has every node tried again that failed.
+// askAll requests a retry of every node that failed.
 func (h *history) askAll() {
 	h.job.Annotations = map[string]string{v1alpha1.RetryAnnotation: strconv.Itoa(h.uid)}
 	h.uid++
@@ -246,7 +246,7 @@ func (h *history) killPods(node *Node, why string) {
 	}
 }
 
-// deletePod is somebody else's deletion: a running pod is stopped by its kubelet later.
+// deletePod is a deletion by another client: the kubelet stops a running pod later.
 func (h *history) deletePod(why string) {
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; pod.DeleteRequested.IsZero() {

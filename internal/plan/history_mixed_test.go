@@ -21,7 +21,7 @@ const (
 	controlPlaneCount = 3
 )
 
-// mix makes of a node one of the control plane, or one with Windows.
+// mix turns a node into a control plane node or a Windows node.
 func (h *history) mix(node *Node) {
 	if !h.with(mixedNodes) {
 		return
@@ -41,20 +41,20 @@ func (h *history) mix(node *Node) {
 	}
 }
 
-// ofControlPlane is true for a node that the API server or etcd run on.
+// ofControlPlane reports whether the API server or etcd runs on a node.
 func ofControlPlane(node *Node) bool {
 	_, server := node.Labels[controlPlane]
 	_, member := node.Labels[etcdMember]
 	return server || member
 }
 
-// runsScripts is true for a node whose operating system runs scripts.
+// runsScripts reports whether the operating system of a node runs scripts.
 func runsScripts(node *Node) bool {
 	system, known := node.Labels[osLabel]
 	return !known || system == "linux"
 }
 
-// checkControlPlane holds that a node of the control plane is not taken away while another one is not there.
+// checkControlPlane checks that no control plane node becomes unavailable while another one is unavailable.
 func (h *history) checkControlPlane(in Input, p Plan) {
 	if !h.with(mixedNodes) || !h.disrupts() || h.deleting() {
 		return
@@ -90,7 +90,7 @@ func (h *history) checkControlPlane(in Input, p Plan) {
 	}
 }
 
-// atWork is true for a node on which a run has not ended.
+// atWork reports whether a run on a node has not ended.
 func (h *history) atWork(in Input, node *Node) bool {
 	if h.reboots(node) {
 		return true
@@ -100,7 +100,7 @@ func (h *history) atWork(in Input, node *Node) bool {
 	})
 }
 
-// wasTaken is true for a node that an earlier pass has begun to make ready.
+// wasTaken reports whether an earlier pass has started to prepare a node.
 func (h *history) wasTaken(node *Node) bool {
 	return slices.Contains(node.CordonedBy, ownKey) || slices.ContainsFunc(h.job.Status.Drains, func(d v1alpha1.NodeDrain) bool {
 		return d.Node == node.Name

@@ -3,16 +3,16 @@
 
 package plan
 
-// What a history knows of pods that are kept for their logs.
+// This file defines what a history knows about pods that are retained for their logs.
 
-// someOnce has the pods of every fifth history kept for a while, and no others, so that those stay as they are.
+// someOnce lets only every fifth history retain its pods for a while, so that the other histories do not change.
 func (h *history) someOnce(seed int64) {
 	if (seed%5+5)%5 == 4 {
 		h.job.Spec.RetainPodsSeconds = 30
 	}
 }
 
-// keep lets a pod go, and leaves it there.
+// keep releases a pod and retains it.
 func (h *history) keep(pod Pod) {
 	live := h.pods[pod.Name]
 	if live == nil || live.UID != pod.UID {

@@ -21,13 +21,13 @@ import (
 
 // oracle knows what really happened, by other means than the plan.
 type oracle struct {
-	// succeeded says on which (node UID, machine, revision) a task has run to its end and nobody
-	// asked for more.
+	// succeeded says on which (node UID, machine, revision) a task has run to its end without a later request for another
+	// run.
 	succeeded map[string]bool
-	// claimed are (node UID, revision) of labels that somebody left on a node without the record.
+	// claimed are (node UID, revision) of labels that an actor left on a node without the record.
 	claimed map[string]bool
-	// failures counts real failures of (node UID, machine, revision) since somebody last asked, and
-	// undoFailures those of the rollback.
+	// failures counts real failures of (node UID, machine, revision) since the last request by a user, and undoFailures
+	// those of the rollback.
 	failures, undoFailures map[string]int32
 	// undone are nodes on which the rollback has succeeded since the task last ran there.
 	undone map[types.UID]bool
@@ -55,7 +55,7 @@ func run(node *Node, rev string) string {
 	return string(node.UID) + "/" + node.MachineID + "/" + rev
 }
 
-// ask forgets what a node did: somebody wants it to run again.
+// ask forgets what a node did: a user requests another run.
 func (h *history) ask(node *Node) {
 	h.forgetRuns(func(k string) bool { return strings.HasPrefix(k, string(node.UID)+"/") })
 }
@@ -84,14 +84,14 @@ func (h *history) forgiven() {
 	h.sick, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
 }
 
-// exhausted is true when every attempt has failed on a node, by its record.
+// exhausted reports whether every attempt has failed on a node, according to its record.
 func (h *history) exhausted(node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
 		(node.On.Label != h.rev || rec.Rerun) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
-// down is true when the node has been lost since an attempt failed there, and none runs there now.
+// down reports whether the node has been unreachable since an attempt failed there, and none runs there now.
 func (h *history) down(in Input, node *Node) bool {
 	if h.works(in, node) {
 		return false
@@ -101,7 +101,7 @@ func (h *history) down(in Input, node *Node) bool {
 		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
 }
 
-// ran is true when the revision runs on the node or has.
+// ran reports whether the revision has run or runs on the node.
 func (h *history) ran(node *Node, pods []Pod) bool {
 	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && rec.MachineID == node.MachineID {
 		return true
@@ -152,12 +152,12 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	}
 }
 
-// hadPod is true for a node on which a pod was seen whose end was not on record.
+// hadPod reports whether a pod whose outcome was not on record was seen on a node.
 func (h *history) hadPod(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == node.Name && p.Finalized && h.made[p.UID] != nil })
 }
 
-// onlyCanaries is true when no more nodes are done than the first step is for. A revision that comes back
+// onlyCanaries reports whether no more nodes are done than the first step is for. A revision that is used a second time
 // finds more.
 func (h *history) onlyCanaries(in Input) bool {
 	done := 0
@@ -174,7 +174,7 @@ func (h *history) selected(node *Node) bool {
 	return node.Labels["pool"] == "a" && h.needed(node) && runsScripts(node)
 }
 
-// stableAt is when the revision was proven, by the status.
+// stableAt is when the revision became stable, according to the status.
 func (h *history) stableAt() time.Time {
 	if r := h.job.Status.Rollout; r != nil && h.job.Status.Revision == h.rev {
 		return r.StableAt.Time
@@ -182,15 +182,15 @@ func (h *history) stableAt() time.Time {
 	return time.Time{}
 }
 
-// exempt is true for a node that takes no slot: it was created after the revision was proven, was never done, and
-// cannot carry workloads. It has been closed by a gate since its creation, or it is not Ready and joins.
+// exempt reports whether a node takes no slot: it was created after the revision became stable, was never done, and
+// cannot run workloads. Its gate has been closed since its creation, or it is not Ready and joins.
 func (h *history) exempt(node *Node) bool {
 	doneBefore := node.On.Label != "" || node.On.Record != nil && (node.On.Record.Outcome == record.Succeeded || node.On.Record.Rerun)
 	empty := !h.ungated[node.UID] || node.Ready != corev1.ConditionTrue && h.now.Before(node.Created.Add(joinTime))
 	return !h.deleting() && !h.stableAt().IsZero() && node.Created.After(h.stableAt()) && !doneBefore && empty
 }
 
-// noteGates notes which nodes can carry workloads: those without a gate. The manager has seen them so.
+// noteGates notes which nodes can run workloads: those without a gate. The manager has seen them in this state.
 func (h *history) noteGates(in Input) {
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
@@ -200,7 +200,7 @@ func (h *history) noteGates(in Input) {
 	}
 }
 
-// busyNodes are those on which a pod of ours has an end that is not on record.
+// busyNodes are the nodes with a pod of the NodeJob whose outcome is not on record.
 func (h *history) busyNodes(pods []Pod) map[string]bool {
 	busy := map[string]bool{}
 	for i := range pods {
@@ -219,20 +219,20 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 	return busy
 }
 
-// soakIsOver is true when that of the current step is, by the status.
+// soakIsOver reports whether the soak of the current step is over, according to the status.
 func (h *history) soakIsOver() bool {
 	r := h.job.Status.Rollout
 	return r != nil && h.job.Status.Revision == h.rev && !r.SoakedAt.IsZero()
 }
 
-// replacedAsCanary is true when the node is a casualty, by the status.
+// replacedAsCanary reports whether the node is an unrecorded failure, according to the status.
 func (h *history) replacedAsCanary(uid types.UID) bool {
 	r := h.job.Status.Rollout
 	return r != nil && h.job.Status.Revision == h.rev &&
 		slices.ContainsFunc(r.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
-// everPassed is true when the rollout is past its first step, by the status.
+// everPassed reports whether the rollout is past its first step, according to the status.
 func (h *history) everPassed() bool { return h.reached("staging") || h.reached("all") }
 
 func (h *history) reached(step string) bool {
@@ -242,7 +242,7 @@ func (h *history) reached(step string) bool {
 
 func (h *history) started(a task.Attempt) {
 	if a.Phase == task.Task {
-		delete(h.skip, a.NodeUID) // whoever skipped the node did so before
+		delete(h.skip, a.NodeUID) // the user who skipped the node did so before
 		delete(h.undone, a.NodeUID)
 		delete(h.undoFailures, run(&Node{UID: a.NodeUID, MachineID: a.MachineID}, a.Revision))
 	}

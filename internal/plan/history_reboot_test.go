@@ -27,7 +27,7 @@ func (h *history) disrupts() bool {
 	return h.prepares() || reboot == v1alpha1.RebootAlways || reboot == v1alpha1.RebootIfRequested
 }
 
-// reboots is true for a node on which the task has succeeded and the run is not over.
+// reboots reports whether the task has succeeded on a node and the run is not over.
 func (h *history) reboots(node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == h.rev && rec.MachineID == node.MachineID && !h.deleting()
@@ -37,7 +37,7 @@ func (h *history) rebootOverdue(rec *record.Record) bool {
 	return !h.told.Before(rec.Reboot.StartedAt.Add(task.Timeout(h.job, task.Reboot)))
 }
 
-// settledDown is true for a node that is in another boot than the task ran in, and has been Ready long enough.
+// settledDown reports whether a node is in another boot than the task ran in, and has been Ready for long enough.
 func (h *history) settledDown(seen *Node) bool {
 	ready := seconds32(h.job.Spec.Maintenance.MinReadySeconds, 10)
 	since := seen.ReadySince
@@ -52,7 +52,7 @@ func (h *history) mayLeave(node *Node, boot string) bool {
 	return boot == h.taskBoot[node.UID] || boot == h.lastBoot[node.UID]
 }
 
-// checkGoesOn holds the second and third pod of a run with a reboot.
+// checkGoesOn checks the second and third pod of a run with a reboot.
 func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
 	rec := seen.On.Record
 	switch {
@@ -67,7 +67,7 @@ func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
 	}
 }
 
-// checkReboot holds a record of a run with a reboot, or of one that no pod has ended.
+// checkReboot checks a record of a run with a reboot, or of a run that no pod has ended.
 func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 	seen := h.seen[node.Name]
 	r := a.Record
@@ -172,7 +172,7 @@ func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod
 	}
 }
 
-// checkPrepared holds what is begun on nodes that are cordoned, drained or rebooted.
+// checkPrepared checks what starts on nodes that are cordoned, drained or rebooted.
 func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit int) {
 	begun := map[string]bool{}
 	for _, action := range p.Actions {
@@ -212,7 +212,7 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 	h.checkAway(in, p, begun, slots, limit)
 }
 
-// checkReadied is for a task that starts on a node that was to be made ready.
+// checkReadied checks a task that starts on a node that had to be prepared.
 func (h *history) checkReadied(in Input, a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	pods, looked := in.Drains[node.UID]
@@ -224,7 +224,7 @@ func (h *history) checkReadied(in Input, a task.Attempt) {
 	}
 }
 
-// checkAway holds that no more nodes are away by our doing than may be.
+// checkAway checks that the NodeJob does not make more nodes unavailable than it may.
 func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limit int) {
 	if m := in.Job.Spec.Maintenance.MaxUnavailable; m != nil {
 		limit = m.IntValue()
@@ -251,10 +251,10 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 	}
 }
 
-// works is true for a node with a pod whose end is not on record.
+// works reports whether a node has a pod whose outcome is not on record.
 func (h *history) works(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool {
-		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // else the run was taken off the node
+		goesOn := p.Runs == task.Task || p.Runs == task.Rollback || onItsWay(node, p.Revision) // otherwise the run was removed from the node
 		return p.NodeName == node.Name && goesOn && h.owed(&p) && h.onThisMachine(&p, node)
 	})
 }
@@ -263,7 +263,7 @@ func (h *history) hasPods(in Input, name string) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == name })
 }
 
-// checkOwnNode holds that the node of the manager comes last.
+// checkOwnNode checks that the node of the manager comes last.
 func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	own := h.cache.nodes[in.OwnNode]
 	if _, drained := in.Drains[own.UID]; drained || slices.Contains(own.CordonedBy, ownKey) {
@@ -275,7 +275,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
 		if _, troubled := in.NodeProblems[in.Nodes[i].UID]; troubled || st.Name == in.OwnNode || in.Nodes[i].On.Label == in.Revision || h.mayBeStuck(&in.Nodes[i]) {
-			continue // one that was done may run again for ever, and one that does not go on has had its time
+			continue // a node that was done may rerun forever, and the time of a node without progress has passed
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {
 			h.break_("disruption", "the node of the manager is begun, and %s is %s (%s)", st.Name, st.State, st.Reason)
@@ -283,7 +283,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 	}
 }
 
-// checkRebootStates holds that a node has its slot while it reboots, and not for longer than it may.
+// checkRebootStates checks that a node has its slot while it reboots, and not for longer than it may.
 func (h *history) checkRebootStates(in Input, p Plan) {
 	recorded := map[string]bool{}
 	for _, action := range p.Actions {

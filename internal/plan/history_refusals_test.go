@@ -31,7 +31,7 @@ type shell struct {
 	// lastEnds and removals tell a record that is removed again and again.
 	lastEnds map[types.UID]lastEnd
 	removals map[types.UID]int
-	// othersWait is true when the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
+	// othersWait is true if the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
 	othersWait bool
 	// refusedSince is since when no pod was taken.
 	refusedSince time.Time
@@ -81,7 +81,7 @@ func (h *history) templateMore() {
 	}
 }
 
-// refuseMore lets an API server begin to refuse pods, or end it.
+// refuseMore lets an API server start or stop refusing pods.
 func (h *history) refuseMore() {
 	names := sortedKeys(h.nodes)
 	name := names[h.dice.Intn(len(names))]
@@ -100,12 +100,12 @@ func (h *history) refuseMore() {
 	h.say("the API server refuses %s", h.refused)
 }
 
-// sortOf is true for a script that runs beside a task that is a template.
+// sortOf reports whether a pod is a script that runs beside a task that is a template.
 func (h *history) sortOf(a task.Attempt) bool {
 	return h.job.Spec.Task.Template != nil && a.Phase != task.Task
 }
 
-// mayBeMade is true for a pod that the API server lets the manager make. The first of each sort is made alone.
+// mayBeMade reports whether the API server lets the manager create a pod. The first pod of each sort is created alone.
 func (h *history) mayBeMade(a task.Attempt) bool {
 	sort := h.sortOf(a)
 	if h.stopped[sort] {
@@ -173,7 +173,7 @@ func (h *history) trouble(node types.UID, reason, message string, first, longest
 	known.Message, known.RetryAt = message, h.told.Add(known.wait)
 }
 
-// isGeneral is true for a pod that was refused when no others were taken either.
+// isGeneral reports whether a pod was refused while all other pods were refused too.
 func (h *history) isGeneral(met *nodeTrouble) bool {
 	return met.Reason == v1alpha1.ReasonPodForbidden && !h.refusedSince.IsZero() && !met.reasonSince.Before(h.refusedSince)
 }
@@ -208,7 +208,8 @@ func (h *history) begins(a task.Attempt) {
 	}
 }
 
-// vanish notes the pods that are gone although the manager has not let them go. It learns that when its cache catches up.
+// vanish notes the pods that are deleted although the manager has not released them. The manager learns that when its
+// cache catches up.
 func (h *history) vanish(before map[string]Pod) {
 	for _, name := range sortedKeys(before) {
 		pod := before[name]

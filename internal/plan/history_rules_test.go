@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// checkPlan holds the plan against the rules.
+// checkPlan checks the plan against the rules.
 func (h *history) checkPlan(in Input, p Plan) {
 	busy := h.busyNodes(in.Pods)
 	n := p.Status.Nodes
@@ -63,7 +63,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 	}
 }
 
-// checkEligible holds a start against what keeps pods off a node.
+// checkEligible checks a start against what prevents pods from running on a node.
 func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 	deleting := !in.Job.DeletionTimestamp.IsZero()
 	switch {
@@ -84,8 +84,8 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 	}
 }
 
-// checkRollout holds the start of a task against the order of the steps and the failure budget, which
-// it works out from what is on the nodes alone.
+// checkRollout checks the start of a task against the order of the steps and the failure budget, which it derives only
+// from what is on the nodes.
 func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	if h.isBad(node) {
 		return // how often it ran there is its own word
@@ -163,7 +163,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 }
 
-// checkStart holds what is started against what was asked for and what has happened.
+// checkStart checks what is started against what was requested and what has happened.
 func (h *history) checkStart(a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	key := run(&node, a.Revision)
@@ -186,7 +186,7 @@ func (h *history) checkStart(a task.Attempt) {
 	}
 }
 
-// checkRun holds the start of a task against what it was asked to wait for.
+// checkRun checks the start of a task against what it must wait for.
 func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 	if h.succeeded[key] && !h.mayRunAgain(node, key) {
 		h.break_("exactly once", "%s runs %s again after a success", node.Name, a.Revision)
@@ -205,7 +205,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 	}
 }
 
-// checkRecord holds what is recorded against what has happened.
+// checkRecord checks what is recorded against what has happened.
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
 	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Verify || a.Record.Outcome == record.Rebooting {
@@ -245,7 +245,7 @@ func (h *history) checkRecord(node *Node, a Record) {
 	}
 }
 
-// checkMark holds what is done to a failed node against the policy.
+// checkMark checks what is done to a failed node against the policy.
 func (h *history) checkMark(node *Node, a PatchNode) {
 	rec := h.cache.nodes[node.Name].On.Record
 	policy := h.job.Spec.OnFailure.Node
@@ -282,7 +282,7 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 	}
 }
 
-// checkCordon holds a change of a cordon against whose it is.
+// checkCordon checks a change of a cordon against its owner.
 func (h *history) checkCordon(node *Node, c *record.Cordon) {
 	others := slices.Contains(node.CordonedBy, otherKey)
 	switch {
@@ -312,7 +312,7 @@ func (h *history) checkEvict(a Evict) {
 	}
 }
 
-// checkForget is for the end of a NodeJob: the record of a task that is to be undone goes when it is.
+// checkForget is for the end of a NodeJob: if the task must be rolled back, the record is removed after the rollback.
 func (h *history) checkForget(node *Node) {
 	rec := node.On.Record
 	if h.job.DeletionTimestamp.IsZero() {
@@ -327,7 +327,7 @@ func (h *history) checkForget(node *Node) {
 	}
 }
 
-// finish is the end of the NodeJob: nothing of it may be left.
+// finish is the end of the NodeJob: nothing of it may remain.
 func (h *history) finish() {
 	h.gone = true
 	h.say("the NodeJob is gone")
@@ -345,7 +345,7 @@ func (h *history) finish() {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		return
 	}
-	// What a kubelet may write itself holds a deletion for a minute at most.
+	// What a kubelet may write itself blocks a deletion for a minute at most.
 	waited := !h.now.Before(h.job.DeletionTimestamp.Add(time.Minute))
 	for name := range h.cache.nodes {
 		node := h.cache.nodes[name]

@@ -13,7 +13,7 @@ import (
 
 // What must be true of what a plan says, and of the writes that it asks for.
 
-// checkWrites holds that no two actions write to one node: they run in parallel, and know nothing of
+// checkWrites checks that no two actions write to one node: they run in parallel, and know nothing of
 // each other.
 func (h *history) checkWrites(p Plan) {
 	written := map[string]bool{}
@@ -36,7 +36,7 @@ func (h *history) checkWrites(p Plan) {
 	}
 }
 
-// checkStates holds what is said of each node against what really happened there.
+// checkStates checks the state of each node against what really happened there.
 func (h *history) checkStates(in Input, p Plan) {
 	if !in.Job.DeletionTimestamp.IsZero() {
 		return
@@ -83,7 +83,7 @@ func (h *history) checkStates(in Input, p Plan) {
 	}
 }
 
-// checkStatus holds the status against its bounds, and against the one before.
+// checkStatus checks the status against its bounds, and against the previous status.
 func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
 	if len(after.Failures) > mostFailures || len(after.Drains) > mostDrains {
 		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))

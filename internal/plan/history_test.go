@@ -34,8 +34,8 @@ var (
 	list      = flag.Bool("list", false, "list all broken histories, and do not stop at the first")
 )
 
-// kept are histories that once broke a rule, by mutations of the planner or by mistakes in it. They
-// are played first. One with a negative number knows nothing of gates, facts, reboots and dependencies.
+// kept are histories that once broke a rule, because of mutations of the planner or mistakes in it. They are played
+// first. A history with a negative number has no gates, facts, reboots and dependencies.
 var kept = []int64{
 	-8598,  // nodes that had joined were rolled back all at once for a deletion
 	-13583, // a node was cordoned that had been skipped while its rollback ran
@@ -46,7 +46,7 @@ var kept = []int64{
 	862,    // pods were not refused anymore, and nothing started
 	448,    // a node on which pods are refused was the only one that was tried
 	1789,   // a deletion was held by a pod name that is taken, and the status did not say so
-	2159,   // a rollback that is refused kept a node from being prepared, for ever
+	2159,   // a rollback that is refused prevented a node from being prepared, forever
 	312,    // a control plane node without progress was cordoned and uncordoned again and again
 	906,    // the node of the manager waited for a node on which pods are refused
 	1344,   // a deletion waited for a pod that never left, and the status did not say so
@@ -58,25 +58,25 @@ var kept = []int64{
 	21157,  // a node with two troubles in turn never counted as without progress
 	23203,  // a node that rebooted once more was checked before it had been Ready for long enough
 	38279,  // a node waited for the control plane, and the status did not say for which
-	43117,  // a rollback that was refused kept further runs from starting
+	43117,  // a rollback that was refused prevented further runs from starting
 	44834,  // a node that joined in a soak, and had never been Ready, counted as failed in it
-	70898,  // a step had no nodes, and a schedule kept the status from saying so
+	70898,  // a step had no nodes, and because of a schedule the status did not say so
 	114220, // a node removed its record again and again under the label of another revision, and ran without a wait
 	162458, // each try to record an end began the soak again
 	212065, // a node that was prepared for an earlier revision stayed cordoned, and the next canary waited for it
 	240377, // a node that joined in the second in which a soak began counted as failed in it
-	293285, // a node that failed was not said while a schedule kept others running
+	293285, // the status did not report a node that failed while a schedule made others run
 	330032, // a node that is not selected anymore counted as failed while it was due again
 	426820, // a disruption wrote the failures back that a user had removed
 	534620, // a canary that failed its soak was forgotten when it was tainted to be removed
 	59567,  // the nodes of a step changed with each further run, and its soak began again
-	953117, // a pod that never ended, beside a rollback that had failed, kept the status from saying why a deletion waits
+	953117, // because of a pod that never ended, beside a failed rollback, the status did not say why a deletion waits
 	973097, // a canary that was done, was being deleted, and was to run again lost its place at once
 	769720, // a pod that was only probed counted as a run whose record is removed, in the simulation only
 	963883, // a node that cordons itself in the name of a NodeJob that goes is uncordoned afterwards, not before
 	986278, // the same, with a gate and published facts
 	695360, // a canary was lost after its reboot had failed, beside a pod of the machine before
-	703694, // a schedule kept nodes running, no node was left for the staging step, and the oracle expected more
+	703694, // because of a schedule nodes were running, no node was left for the staging step, and the oracle expected more
 }
 
 // TestRandomHistories plays seeded histories of a cluster in which everything goes wrong, and checks
@@ -154,8 +154,8 @@ func playAll(t *testing.T, seeds []int64) {
 	}
 }
 
-// history is a cluster as it really is, and what the manager's cache shows of it. As in the manager,
-// what was written by itself is seen at once; what others do is seen when the cache catches up.
+// history is the real state of a cluster, and what the manager's cache shows of it. As in the manager, its own writes
+// are visible immediately, and writes of others are visible when the cache catches up.
 type history struct {
 	rng *rand.Rand
 	around
@@ -196,8 +196,8 @@ type simPod struct {
 	Pod
 	// machine and boot are those that the pod was made for.
 	machine, boot string
-	// recorded is true once its end is on its node, released once the manager has let it go, and tampered once
-	// somebody else has.
+	// recorded is true after its outcome is on its node, released after the manager has released it, and tampered after
+	// another client has.
 	recorded, released, tampered bool
 	// endedAt is when it really ended.
 	endedAt time.Time

@@ -28,7 +28,7 @@ const (
 	evictEvery = 5 * time.Second
 	// joinTime is how long a node joins: before that its taints and its state come and go.
 	joinTime = 10 * time.Minute
-	// most failures, drains and casualties that a status lists.
+	// The maximum numbers of failures, drains and unrecorded failures in a status.
 	mostFailures, mostDrains, mostCasualties = 10, 10, 32
 
 	clusterAutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
@@ -48,26 +48,26 @@ func newTruth() truth {
 	return truth{made: map[types.UID]*simPod{}, began: map[types.UID]bool{}, ungated: map[types.UID]bool{}}
 }
 
-// over is true for a pod of which no container runs or will run.
+// over reports whether no container of a pod runs or will run.
 func over(pod *Pod) bool { return pod.Phase == corev1.PodSucceeded || pod.Phase == corev1.PodFailed }
 
-// silent is true for a node whose kubelet is not heard from.
+// silent reports whether the control plane gets no status from the kubelet of a node.
 func silent(node *Node) bool { return node.Ready == corev1.ConditionUnknown }
 
-// goingAway is true for a node that is about to be removed, or that a person has cordoned.
+// goingAway reports whether a node is about to be removed, or was cordoned by a person.
 func goingAway(node *Node) bool {
 	byHand := node.Unschedulable && len(node.CordonedBy) == 0
 	return node.Deleting || byHand || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == clusterAutoscalerTaint })
 }
 
-// owed is true for a pod of ours whose end the manager still has to write on its node.
+// owed reports whether the manager still has to record the outcome of a pod on its node.
 func (h *history) owed(pod *Pod) bool {
 	made := h.made[pod.UID]
 	return made != nil && !made.recorded && !made.released && !made.tampered
 }
 
-// onThisMachine is true for a pod whose work is on the machine that is behind the node: it was made for this machine of
-// the Node; where the Node was made again, for this boot of this machine.
+// onThisMachine reports whether the work of a pod is on the machine behind the node: the pod was created for this
+// machine of the Node, or, if the Node was recreated, for this boot of this machine.
 func (h *history) onThisMachine(pod *Pod, node *Node) bool {
 	made := h.made[pod.UID]
 	if made == nil || made.machine != node.MachineID {
@@ -76,12 +76,12 @@ func (h *history) onThisMachine(pod *Pod, node *Node) bool {
 	return made.NodeUID == node.UID || made.boot == node.BootID
 }
 
-// undoesRecord is true for a rollback of what is on record on the node.
+// undoesRecord reports whether a pod is a rollback of what is on record on the node.
 func undoesRecord(pod *Pod, node *Node) bool {
 	return pod.Runs == task.Rollback && node.On.Record != nil && node.On.Record.Revision == pod.Revision
 }
 
-// onItsWay is true for a run with a reboot that is on record on the node.
+// onItsWay reports whether a run with a reboot is on record on the node.
 func onItsWay(node *Node, revision string) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == revision
@@ -99,7 +99,8 @@ func portion(limit *intstr.IntOrString, of int) int {
 	return of * percent / 100
 }
 
-// counted is how many nodes the NodeJob is for: selected, and not kept out by a taint before it ever ran there.
+// counted is the number of nodes that match the NodeJob: selected, and not excluded by a taint before the first run
+// there.
 func (h *history) counted(in Input) int {
 	n := 0
 	for i := range in.Nodes {
@@ -116,7 +117,7 @@ func (h *history) counted(in Input) int {
 func (h *history) mayRunAtOnce(in Input, p Plan) int {
 	of := h.counted(in)
 	if h.deleting() {
-		of = int(p.Status.Nodes.Matched) // those on which something is to be undone
+		of = int(p.Status.Nodes.Matched) // those that must be rolled back
 	}
 	return max(portion(h.job.Spec.Rollout.MaxConcurrent, of), 1)
 }
@@ -188,7 +189,7 @@ func seconds32(p *int32, otherwise int32) time.Duration {
 	return time.Duration(otherwise) * time.Second
 }
 
-// isTrue is true for a condition that a status says to be true.
+// isTrue reports whether a condition is True in a status.
 func isTrue(status v1alpha1.NodeJobStatus, kind string) bool {
 	for _, c := range status.Conditions {
 		if c.Type == kind {

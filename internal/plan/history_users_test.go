@@ -63,7 +63,7 @@ func (h *history) skipNode(node *Node) {
 	h.claimed[string(node.UID)+"/"+h.rev] = true
 }
 
-// unrecord is a user who has attempts count from the beginning.
+// unrecord is a user who resets the count of attempts.
 func (h *history) unrecord(node *Node) {
 	h.say("the annotation is taken off %s", node.Name)
 	rec := node.On.Record
@@ -81,7 +81,7 @@ func (h *history) unrecord(node *Node) {
 	}
 }
 
-// unlabel is a user who has a node that is done run again.
+// unlabel is a user who requests a rerun on a node that is done.
 func (h *history) unlabel(node *Node) {
 	if node.On.Label == "" {
 		return
@@ -92,7 +92,7 @@ func (h *history) unlabel(node *Node) {
 	h.ask(node)
 }
 
-// checkWish holds that a node stays skipped, whatever becomes of the attempt that runs there.
+// checkWish checks that a node stays skipped, regardless of the attempt that runs there.
 func (h *history) checkWish(before, after *Node) {
 	wish, asked := h.skip[after.UID]
 	switch {
@@ -108,7 +108,7 @@ func (h *history) checkWish(before, after *Node) {
 	}
 }
 
-// checkCount holds that failures from before a user's request do not count.
+// checkCount checks that failures from before a user's request do not count.
 func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key string) {
 	if r.Outcome != record.Failed {
 		if r.Outcome == record.Succeeded {
@@ -127,7 +127,7 @@ func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key stri
 	}
 }
 
-// scheduleMore has the task run again and again, to the end.
+// scheduleMore makes the task rerun on a schedule until the end.
 func (h *history) scheduleMore() {
 	if !h.with(schedules) {
 		return
@@ -140,11 +140,11 @@ func (h *history) scheduleMore() {
 	}
 }
 
-// isScheduled is true when every node runs again and again.
+// isScheduled reports whether every node reruns on a schedule.
 func (h *history) isScheduled() bool { return h.job.Spec.Rerun.EverySeconds > 0 }
 
-// allRan is true when the revision is proven and was done on every node that it is for, or the status says what is
-// wrong. A schedule begins again at once.
+// allRan reports whether the revision is stable and was done on every matching node, or the status says what is wrong.
+// A schedule starts the next run immediately.
 func (h *history) allRan() bool {
 	s := h.last.Status
 	if isTrue(s, v1alpha1.ConditionStalled) || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
@@ -160,8 +160,8 @@ func (h *history) allRan() bool {
 	})
 }
 
-// firstTakesAll is true when the first step takes all nodes. Then the staging step has none and never passes, and no node
-// waits for it.
+// firstTakesAll reports whether the first step takes all nodes. Then the staging step has none and never passes, and no
+// node waits for it.
 func (h *history) firstTakesAll() bool {
 	steps := h.job.Spec.Rollout.Steps
 	if len(steps) < 3 {

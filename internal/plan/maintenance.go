@@ -17,18 +17,18 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// prepares is true when a node is cordoned or drained before the task.
+// prepares reports whether a node is cordoned or drained before the task.
 func (s *planner) prepares() bool {
 	d := &s.in.Job.Spec.Maintenance
 	return d.Cordon || d.Drain != nil
 }
 
-// disrupts is true when what runs on a node feels the task.
+// disrupts reports whether the task affects other workloads on a node.
 func (s *planner) disrupts() bool {
 	return s.prepares() || task.RebootPolicy(s.in.Job) != v1alpha1.RebootNever
 }
 
-// inPreparation is true for a node that was given its slot in an earlier pass, and is being made ready.
+// inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
 func (s *planner) inPreparation(w *nodePlan) bool {
 	if w.start == nil || w.start.Phase != task.Task || !s.prepares() {
 		return false
@@ -37,8 +37,8 @@ func (s *planner) inPreparation(w *nodePlan) bool {
 	return w.node.Unschedulable && (drains || s.cordonedForUs(w.node))
 }
 
-// drainingSince is when the drain of the node before the task began, by the status. One of an earlier node of its
-// name is another, and so is one for a failure, which is on record.
+// drainingSince is when the drain of the node before the task started, according to the status. The drain of an earlier
+// node with the same name does not count, nor does a drain after a failure, which is on record.
 func (s *planner) drainingSince(node *Node) (time.Time, bool) {
 	drains, rec := s.in.Job.Status.Drains, node.On.Record
 	for i := range drains {
@@ -54,8 +54,8 @@ func (s *planner) drainingSince(node *Node) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// prepare makes a node ready for the task, one pass after the other, and is true when it is. The node has its
-// slot from the beginning: whatever else the pass does with it knows that by w.slot.
+// prepare prepares a node for the task over several passes, and reports whether it is prepared. The node has its slot
+// from the beginning. The rest of the pass recognizes that by w.slot.
 func (s *planner) prepare(i int, p *Plan) bool {
 	w, st := &s.work[i], &p.Nodes[i]
 	if w.start.Phase != task.Task || !s.prepares() {
@@ -87,7 +87,7 @@ func (s *planner) preparing(w *nodePlan, st *NodeState, message string) {
 	st.set(Running, v1alpha1.ReasonPreparing, message)
 }
 
-// drainBefore is true when the pods have left the node.
+// drainBefore reports whether all pods are evicted from the node.
 func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
 	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
 	since, known := s.drainingSince(node)
@@ -113,7 +113,7 @@ func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
 	return false
 }
 
-// notDrained is the record of an attempt that never began, since the node could not be drained.
+// notDrained is the record of an attempt that never started because the node could not be drained.
 func (s *planner) notDrained(w *nodePlan, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
@@ -129,22 +129,22 @@ func (s *planner) notDrained(w *nodePlan, since time.Time, message string) recor
 		return r
 	}
 	if prev.Revision == s.in.Revision {
-		r.NeverStarted = prev.NeverStarted // what was disrupted may have done something as well
+		r.NeverStarted = prev.NeverStarted // the disrupted attempt may also have changed something
 		r.Rollback = prev.Rollback
 	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
-		r.Rollback = prev.Rollback // it has not run since
+		r.Rollback = prev.Rollback // the task has not run since
 	}
 	return r
 }
 
-// retainsCordon is true for a node that stays cordoned although it has not failed for good: an attempt is being
-// prepared or runs there, or will again.
+// retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
+// runs there, or will run again.
 func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 	switch {
 	case !s.prepares():
 		return false
 	case w.exhausted:
-		return !w.rollbackFinished // what was done there is still to be undone
+		return !w.rollbackFinished // what the task did there must still be rolled back
 	case w.slot:
 		return true
 	case w.progressDeadlineExceeded, st.State != Waiting:
@@ -155,7 +155,7 @@ func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 	return w.ranRevision && s.waitsForRetry(w.node, st)
 }
 
-// waitsForOthers is true for the reasons of nodes that other nodes come before.
+// waitsForOthers reports whether a node with that reason waits for other nodes.
 func waitsForOthers(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonSoaking, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonStepWithoutNodes:
@@ -164,7 +164,7 @@ func waitsForOthers(reason string) bool {
 	return false
 }
 
-// waitsForRetry is true for a node on which an attempt has run, and another will.
+// waitsForRetry reports whether an attempt has run on a node, and another one will.
 func (s *planner) waitsForRetry(node *Node, st *NodeState) bool {
 	rec := node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
@@ -173,8 +173,9 @@ func (s *planner) waitsForRetry(node *Node, st *NodeState) bool {
 	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodTerminating || cannotRun(st.Reason)
 }
 
-// countUnavailable counts the nodes that are not there for others: those that are not Ready, that are cordoned by
-// whomever, and those on which this NodeJob is at work. One that joins was not there before.
+// countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who
+// cordoned them, and those with a slot of this NodeJob. A joining node does not count, since it was not available
+// before.
 func (s *planner) countUnavailable(nodes []NodeState) {
 	if !s.disrupts() {
 		return
@@ -214,14 +215,14 @@ func (s *planner) unavailableMessage() string {
 	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.unavailableNodes)), s.unavailableNames, s.maxUnavailableNodes)
 }
 
-// noteUnavailable notes which nodes use maxUnavailable, so that the command line can name them.
+// noteUnavailable sets which nodes use maxUnavailable, so that the command line can name them.
 func (s *planner) noteUnavailable(p *Plan) {
 	for i := range p.Nodes {
 		p.Nodes[i].Unavailable = s.work[i].unavailable
 	}
 }
 
-// maxUnavailable is how many of the matched nodes may be away at once.
+// maxUnavailable is how many of the matching nodes may be unavailable at the same time.
 func (s *planner) maxUnavailable(matched int) int {
 	value := s.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
@@ -229,14 +230,14 @@ func (s *planner) maxUnavailable(matched int) int {
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
 	if err != nil {
-		// The CRD's rule lets no such value in.
+		// The CRD validation rejects such values.
 		return 1
 	}
 	return max(n, 1)
 }
 
-// mustNotDisrupt says why a node must not be disrupted now although there is a slot; "" when it may be. A node
-// that is away already is not taken away by the task.
+// mustNotDisrupt says why the maintenance of a node must not start now although there is a slot; "" if it may start.
+// The task does not make a node unavailable that is already unavailable.
 func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	if !s.disrupts() {
 		return "", ""
@@ -260,7 +261,8 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	return "", ""
 }
 
-// mustNotRollBack is the same for a rollback, which counts as work on its node. A deletion waits for no others.
+// mustNotRollBack is the same for a rollback, which counts as maintenance of its node. A deletion does not wait for
+// other nodes.
 func (s *planner) mustNotRollBack(w *nodePlan) (reason, message string) {
 	if w.unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
 		return "", ""
@@ -268,8 +270,8 @@ func (s *planner) mustNotRollBack(w *nodePlan) (reason, message string) {
 	return v1alpha1.ReasonRollbackPending, s.unavailableMessage()
 }
 
-// comesLast reports whether a node must wait since the manager runs on it, and the task runs, or may start, on another
-// node for the first time.
+// comesLast reports whether a node must wait because the manager runs on it, and the task runs on another node or may
+// start there for the first time.
 func (s *planner) comesLast(own *nodePlan) bool {
 	if s.in.OwnNode != own.node.Name || !s.stableAt.IsZero() {
 		return false
@@ -283,18 +285,18 @@ func (s *planner) comesLast(own *nodePlan) bool {
 	return false
 }
 
-// tooManyDrains reports whether a node that is cordoned now could not be drained next.
+// tooManyDrains reports whether the limit of drains prevents the drain of a node that is cordoned now.
 func (s *planner) tooManyDrains() bool {
 	return s.in.Job.Spec.Maintenance.Drain != nil && s.draining+s.toDrain >= maxDrains
 }
 
-// cordonedElse reports whether a node is cordoned for anything but an earlier failure of this NodeJob.
+// cordonedElse reports whether a node is cordoned for any other reason than an earlier failure of this NodeJob.
 func (s *planner) cordonedElse(node *Node) bool {
 	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
 }
 
-// unavailableControlPlane is another control plane node that is not available, whether or not it is selected, for a control
-// plane node that is; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
+// unavailableControlPlane names another control plane node that is unavailable, whether or not it is selected, if the
+// node is a control plane node; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
 func (s *planner) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
@@ -308,7 +310,7 @@ func (s *planner) unavailableControlPlane(node *Node) string {
 	return ""
 }
 
-// drainProgress is what is seen of a drain.
+// drainProgress is the observed progress of a drain.
 type drainProgress struct {
 	pods    []DrainPod
 	empty   bool
@@ -319,7 +321,7 @@ type drainProgress struct {
 
 func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
-// readDrain asks for the pods of a node that is being drained, and says what is known of them.
+// readDrain requests the pods of a node that is being drained, and returns what is known about them.
 func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *Plan) drainProgress {
 	p.DrainPodRequests = append(p.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
@@ -334,7 +336,7 @@ func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpe
 	}
 }
 
-// continueDrain evicts what may be evicted, and looks again.
+// continueDrain evicts the pods that may be evicted, and checks again later.
 func (s *planner) continueDrain(node *Node, l drainProgress, spec *v1alpha1.DrainSpec, p *Plan) {
 	p.wake(l.status.Deadline.Time)
 	p.wake(s.in.Now.Add(EvictionInterval))

@@ -107,7 +107,7 @@ func TestBeforeTheTask(t *testing.T) {
 	}
 }
 
-// TestWhatADrainInVainSays asks what is left to roll back when the task never got its turn.
+// TestWhatADrainInVainSays tests what is left to roll back when the task never got its turn.
 func TestWhatADrainInVainSays(t *testing.T) {
 	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
 	tests := map[string]struct {
@@ -143,7 +143,7 @@ func TestWhatADrainInVainSays(t *testing.T) {
 	}
 }
 
-// TestMaxUnavailable asks which nodes are taken away.
+// TestMaxUnavailable tests which nodes become unavailable.
 func TestMaxUnavailable(t *testing.T) {
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	three := func(a, b, c []func(*Node)) []Node {
@@ -205,7 +205,7 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// Nodes that were set aside for failures may use up all that may be away. The status says so, and how to go on.
+// Nodes that were quarantined after failures may use up maxUnavailable. The status says so, and how to continue.
 func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
 	one := intstr.FromInt32(1)
 	job := newJob(cordoning, inSteps(poolB(0), rest), func(j *v1alpha1.NodeJob) {

@@ -18,17 +18,17 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// maxUnrecordedFailures bounds status.rollout.casualties and atRisk. A revision that has harmed so many nodes
-// is stopped, whatever the budget: beyond that they could not be counted.
+// maxUnrecordedFailures bounds status.rollout.unrecordedFailures and atRisk. If a revision causes this many, its
+// rollout is Stalled regardless of the failure budget, because further failures could not be counted.
 const maxUnrecordedFailures = 32
 
-// countUnrecordedFailures finds the nodes that are gone, or another machine, since they were last seen failed or
-// not Ready. They count as failed, or the repair of the nodes that a task kills would hide that it does: each canary
-// would be followed by another.
+// countUnrecordedFailures finds the nodes that were deleted, or replaced by another machine, after they were last seen
+// failed or not Ready. They count as failed. Otherwise the repair of nodes that a task breaks would hide the failures,
+// and each canary would be followed by another one.
 func (s *planner) countUnrecordedFailures() {
 	r := &s.rollout
 	if s.retry != "" && r.Retry != s.retry {
-		// Whoever asks for another try has seen them.
+		// The user who requests a retry has seen them.
 		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, s.retry
 	}
 	if !s.stableAt.IsZero() {
@@ -43,7 +43,7 @@ func (s *planner) countUnrecordedFailures() {
 		machines[s.in.Nodes[i].UID] = s.in.Nodes[i].MachineID
 	}
 	for _, n := range r.AtRisk {
-		// A machine may be repaired by another one behind the same Node.
+		// Another machine may replace a machine behind the same Node.
 		if machine, there := machines[n.UID]; there && !(onReplace(s.in.Job) && differ(machine, n.MachineID)) {
 			continue
 		}
@@ -67,7 +67,8 @@ func (s *planner) isUnrecordedFailure(uid types.UID) bool {
 	return slices.ContainsFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
-// failInSoak makes a casualty of a node that turned NotReady in the soak of its step, or before it for too long.
+// failInSoak adds an unrecorded failure for a node that turned NotReady in the soak of its step, or that was NotReady
+// for too long before it.
 func (s *planner) failInSoak(i int, st *NodeState, reason string) {
 	s.addUnrecordedFailure(st.Name, s.work[i].node.UID, reason)
 	s.failUnrecorded(i, st, reason)
@@ -78,7 +79,7 @@ func (s *planner) failUnrecorded(i int, st *NodeState, reason string) {
 	st.set(Failed, reason, s.tellCasualty(i, reason))
 }
 
-// tellCasualty adds a node to the failures in the status, and returns why it is one.
+// tellCasualty adds a node with an unrecorded failure to the failures in the status, and returns the reason.
 func (s *planner) tellCasualty(i int, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
@@ -92,7 +93,7 @@ func (s *planner) tellCasualty(i int, reason string) string {
 	return message
 }
 
-// countFailed counts what stands against rollout.maxFailures.
+// countFailed counts the nodes that count against rollout.maxFailures.
 func (s *planner) countFailed(nodes []NodeState) {
 	matched := 0
 	s.failed = s.reviewUnrecordedFailures(nodes)
@@ -108,8 +109,9 @@ func (s *planner) countFailed(nodes []NodeState) {
 	s.stopped = s.failed > s.mayFail || len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures
 }
 
-// reviewUnrecordedFailures returns how many of them are gone, or excluded since. One that is still there and done counts as failed;
-// one that is not done any more counts by what becomes of it, since a user has requested another run.
+// reviewUnrecordedFailures returns how many of these nodes were deleted or excluded since. A node that still exists and
+// is done counts as failed. A node that is not done any more counts by its current state, since a user has requested
+// another run.
 func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
 	if len(s.rollout.UnrecordedFailures) == 0 {
 		return 0
@@ -130,7 +132,7 @@ func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
 		switch {
 		case !wasPresent(&c):
 			gone++
-		case nodes[i].State == Excluded: // for a taint of its removal, as a rule
+		case nodes[i].State == Excluded: // usually because of a taint for its removal
 			gone++
 			s.tellCasualty(i, c.Reason)
 		case s.countsAsDone(i, nodes):
@@ -143,19 +145,19 @@ func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
 	return gone
 }
 
-// wasPresent reports whether a casualty was a node that is still there, when it was noted.
+// wasPresent reports whether the node of an unrecorded failure still existed when the failure was noted.
 func wasPresent(c *v1alpha1.UnrecordedFailure) bool {
 	return c.Reason == v1alpha1.ReasonNotReadyInSoak || c.Reason == v1alpha1.ReasonProgressDeadlineExceeded
 }
 
-// mayFail is how many of the matched nodes may fail.
+// mayFail is how many of the matching nodes may fail.
 func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 	if r.MaxFailures == nil {
 		return 0
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxFailures, matched, false)
 	if err != nil {
-		// The CRD's rule lets no such value in.
+		// The CRD validation rejects such values.
 		return 0
 	}
 	return max(n, 0)
@@ -165,8 +167,8 @@ func (s *planner) failuresMessage() string {
 	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(s.failed)), s.mayFail)
 }
 
-// noteRisks lists the nodes that become casualties if they are deleted as they are now. One that was
-// to go while it was well, as when a cluster is scaled down, does not.
+// noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state. A node whose
+// removal was requested while it was healthy does not, for example if a cluster is scaled down.
 func (s *planner) noteRisks() {
 	before := map[types.UID]bool{}
 	for _, n := range s.rollout.AtRisk {
@@ -200,7 +202,7 @@ var removalTaints = []string{
 // removalTaintPrefix begins the keys of the taints of the AWS Node Termination Handler. Source: its pkg/node.
 const removalTaintPrefix = "aws-node-termination-handler/"
 
-// removed reports whether a node is about to be removed, or was cordoned by a person, as kubectl drain does.
+// removed reports whether a node is about to be removed, or was cordoned by a person, as with kubectl drain.
 func removed(node *Node) bool {
 	byPerson := node.Unschedulable && len(node.CordonedBy) == 0
 	return node.Deleting || byPerson || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool {

@@ -45,7 +45,7 @@ func TestMaxFailures(t *testing.T) {
 	}
 }
 
-// TestCasualties asks which nodes count as failed though no record says so.
+// TestCasualties tests which nodes count as failed though no record says so.
 func TestCasualties(t *testing.T) {
 	atRisk := func(name string, failed bool) v1alpha1.NodeAtRisk {
 		return v1alpha1.NodeAtRisk{Node: name, UID: types.UID(name + "-uid"), MachineID: name + "-machine", Failed: failed}
@@ -166,8 +166,8 @@ func TestCasualties(t *testing.T) {
 	}
 }
 
-// A task that kills every node it runs on, in a cluster that repairs nodes by replacing them: with
-// maxFailures 100% nothing but their number stops it.
+// A task breaks every node that it runs on, in a cluster that repairs nodes by replacing them. With maxFailures 100%,
+// only the number of these nodes stops the rollout.
 func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 	job := newJob()
 	job.Status.Revision = rev
@@ -188,7 +188,7 @@ func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 	}
 }
 
-// Whoever has failed keeps all others from starting, not only those of later steps.
+// A failed node prevents all others from starting, not only those of later steps.
 func TestBeyondMaxFailuresNothingStarts(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
 	again := recorded(record.Failed)

@@ -8,8 +8,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// reconcileNodeMetadata brings up to date what nodes carry beside a run: gates, facts, labels. What can go with the record of a
-// success has gone with it; this is for what changes without one, as when the NodeJob does.
+// reconcileNodeMetadata updates what nodes have besides a run: gates, facts, labels. What can be written with the
+// record of a success is already written with it. This function handles changes without a record, such as a change of
+// the NodeJob.
 func (s *planner) reconcileNodeMetadata(p *Plan) {
 	for i := range p.Nodes {
 		w, st := &s.work[i], &p.Nodes[i]
@@ -28,14 +29,14 @@ func (s *planner) reconcileNodeMetadata(p *Plan) {
 	}
 }
 
-// because gives a mark its reason, unless it has one.
+// because sets the reason of a mark, unless it has one.
 func (m *PatchNode) because(reason, message string) {
 	if m.Reason == "" {
 		m.Reason, m.Message = reason, message
 	}
 }
 
-// reconcileFacts publishes, and takes labels away, on a node that is done: what is asked for may have changed since.
+// reconcileFacts publishes facts and removes labels on a node that is done, because the spec may have changed since.
 func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	rec := w.node.On.Record
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {

@@ -10,20 +10,21 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// NodeProblem is what keeps the manager from going on with a single node, and that no object of the API shows.
+// NodeProblem is what prevents the manager from continuing with a single node, and that no object of the API shows.
 type NodeProblem struct {
 	// Reason and Message say what is wrong and what to do.
 	Reason  string
 	Message string
-	// Since is when it was first met.
+	// Since is when the problem was first seen.
 	Since time.Time
-	// General is true for a pod that was refused when the API server took no others either: it does not speak against the node.
+	// General is true for a pod that was refused while the API server refused all other pods too. Then the node is not the
+	// cause.
 	General bool
-	// RetryAt is when what failed may be tried again; zero for at once.
+	// RetryAt is when the operation may be retried; zero for immediately.
 	RetryAt time.Time
 }
 
-// hindrance is the trouble that must be waited for on a node; nil when there is none, or its time has come.
+// hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
 func (s *planner) hindrance(node *Node) *NodeProblem {
 	t, ok := s.in.NodeProblems[node.UID]
 	if !ok || !s.in.Now.Before(t.RetryAt) {
@@ -32,13 +33,13 @@ func (s *planner) hindrance(node *Node) *NodeProblem {
 	return &t
 }
 
-// noteTrouble names a node in the status that does not go on.
+// noteTrouble names a node in the status that does not continue.
 func (s *planner) noteTrouble(node *Node, t *NodeProblem) {
 	s.troubled = append(s.troubled, node.Name+": "+t.Message)
 	s.troubleReason = t.Reason
 }
 
-// stillTroubled counts the nodes that trouble keeps from going on, and that do not count as failed yet.
+// stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.
 func (s *planner) stillTroubled(nodes []NodeState) int {
 	n := 0
 	for i := range nodes {
@@ -49,14 +50,14 @@ func (s *planner) stillTroubled(nodes []NodeState) int {
 	return n
 }
 
-// obstacleFor is what keeps the next pod of a phase from being made on any node; nil when nothing does. The reboot needs
-// nothing but a pod, and what the NodeJob waits for before a run does not matter later in it.
+// obstacleFor is what prevents the creation of the next pod of a phase on any node; nil if nothing does. The reboot
+// only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
 func (s *planner) obstacleFor(phase task.Phase) *Obstacle {
 	o := s.obstacle
 	if phase == task.Task {
 		return o
 	}
-	otherPods := s.in.Job.Spec.Task.Template != nil // the API server may take one sort and refuse the other
+	otherPods := s.in.Job.Spec.Task.Template != nil // the API server may accept one kind of pod and refuse the other
 	switch {
 	case o == nil:
 		return s.in.RunnerRefused
@@ -76,7 +77,7 @@ func beforeRun(reason string) bool {
 	return false
 }
 
-// obstructs notes that an obstacle keeps a node from starting.
+// obstructs notes that an obstacle prevents a node from starting.
 func (s *planner) obstructs(o *Obstacle) {
 	if o == s.in.RunnerRefused {
 		s.runnerObstructed++
@@ -85,7 +86,7 @@ func (s *planner) obstructs(o *Obstacle) {
 	}
 }
 
-// startsLike counts the starts of this pass that the API server judges as it judges those of a phase.
+// startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
 func (s *planner) startsLike(phase task.Phase) *int32 {
 	if phase != task.Task && s.in.Job.Spec.Task.Template != nil {
 		return &s.runnerStarts

@@ -39,7 +39,7 @@ func deletingSince(seconds int) func(*Node) {
 	return func(n *Node) { n.Deleting, n.DeletingSince = true, ago(seconds) }
 }
 
-// TestTroubleOnANode asks what else starts while something does not work on node a.
+// TestTroubleOnANode tests what else starts while something does not work on node a.
 func TestTroubleOnANode(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
 	refused := &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-5)}

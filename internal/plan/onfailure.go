@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// EvictionInterval is how often the pods of a node that is being drained are looked at, and the
-	// eviction of one that is blocked is tried. kubectl drain waits as long.
+	// EvictionInterval is how often the pods of a node that is being drained are checked, and how often the eviction of a
+	// blocked pod is retried. kubectl drain waits as long.
 	EvictionInterval = 5 * time.Second
 
 	defaultDrainTimeoutSeconds = 600
 
-	// maxDrains bounds the drains that go on at once, maxBlocked the pods that it names for each node, and
-	// maxBlockedMessage, in bytes, what it says of each.
+	// maxDrains bounds the drains that run at the same time, maxBlocked the number of blocked pods that are named for each
+	// node, and maxBlockedMessage, in bytes, the message for each pod.
 	maxDrains         = 10
 	maxBlocked        = 3
 	maxBlockedMessage = 256
 )
 
-// countDrains counts the drains that go on: those of failed nodes, and those before a task.
+// countDrains counts the running drains: those of failed nodes, and those before a task.
 func (s *planner) countDrains() {
 	for i := range s.work {
 		w := &s.work[i]
@@ -42,8 +42,8 @@ func (s *planner) countDrains() {
 	}
 }
 
-// quarantine does with failed nodes what onFailure.node says, and gives back the others. Where a node
-// stands is on the node, so a new manager goes on from there.
+// quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
+// the Node, so a new manager continues from there.
 func (s *planner) quarantine(p *Plan) {
 	for i := range p.Nodes {
 		if w := &s.work[i]; !w.written {
@@ -68,17 +68,17 @@ func (s *planner) reconcileQuarantine(w *nodePlan, st *NodeState, p *Plan) {
 	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
 		s.endQuarantine(w, true, p)
 	}
-	// While the task is tried again the node stays cordoned, until a success opens it.
+	// While the task is retried, the node stays cordoned until it succeeds.
 }
 
-// wasPrepared is true for a node that was cordoned before a task, and not for a failure: when the task does not
-// come to run, as under spec.suspend, the node is given back.
+// wasPrepared reports whether a node was cordoned before a task, and not because of a failure. If the task cannot
+// start, for example under spec.suspend, the node is uncordoned.
 func (s *planner) wasPrepared(node *Node) bool {
 	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
-// cordon is the change that cordons the node for this NodeJob; nil if it is cordoned already,
-// or if others have cordoned it: then Everynode must not uncordon it.
+// cordon is the change that cordons the node for this NodeJob; nil if it is already cordoned for this NodeJob, or if
+// others have cordoned it: then Everynode must not uncordon it.
 func (s *planner) cordon(node *Node) *record.Cordon {
 	switch {
 	case !node.Unschedulable:
@@ -91,8 +91,8 @@ func (s *planner) cordon(node *Node) *record.Cordon {
 	return &record.Cordon{By: by}
 }
 
-// uncordon is the change that takes our cordon off; nil when there is none. The node stays cordoned
-// while it is for another NodeJob.
+// uncordon is the change that removes the cordon of this NodeJob; nil if there is none. The node stays cordoned while
+// another NodeJob needs it.
 func (s *planner) uncordon(node *Node) *record.Cordon {
 	if !s.cordonedForUs(node) {
 		return nil
@@ -104,8 +104,8 @@ func (s *planner) uncordon(node *Node) *record.Cordon {
 	return &record.Cordon{By: by}
 }
 
-// cordonAndDrain sets a failed node aside: the cordon at once, so that nothing new lands there, and the
-// drain when the rollback has ended.
+// cordonAndDrain quarantines a failed node: it is cordoned immediately, so that no new pod is scheduled there, and
+// drained when the rollback has ended.
 func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
 	node := w.node
 	r := *node.On.Record
@@ -126,15 +126,14 @@ func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
 	}
 }
 
-// beginning is the write with which the cordon begins, or the drain, or both; without a record when
-// neither does.
+// beginning is the write with which the cordon, the drain, or both start; without a record if neither does.
 func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
 	node := w.node
 	mark := s.markOf(node, "", "")
 	if !r.Cordoned {
 		mark.Cordon = s.cordon(node)
 	}
-	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may be cordoned since before the task
+	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may have been cordoned before the task
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
@@ -146,15 +145,15 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 	return mark
 }
 
-// endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned manually, which is
-// respected.
+// endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned. It does not
+// cordon that node a second time.
 func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
 	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
 	mark.Cordon = s.uncordon(w.node)
 	if byHand {
 		mark.Message = "it was uncordoned by a user or another tool, and is not cordoned again for this failure"
 	}
-	// Only failures have anything to do with it; and a success would bring the label back.
+	// Only failures have a quarantine. A change of the record of a success would restore the label.
 	if rec := w.node.On.Record; rec != nil && rec.Outcome == record.Failed && (drains(rec) || rec.Cordoned != (byHand && w.exhausted)) {
 		r := *rec
 		r.Cordoned = byHand && w.exhausted
@@ -175,34 +174,34 @@ func (s *planner) markOf(node *Node, reason, message string) PatchNode {
 	return PatchNode{Node: node.Name, Change: c, Reason: reason, Message: message}
 }
 
-// changeOf is a write to the node as this NodeJob.
+// changeOf is a write to the node in the name of this NodeJob.
 func (s *planner) changeOf(node *Node) record.Change {
 	return record.Change{UID: node.UID, Key: s.key}
 }
 
-// mark is the one write to the node in this pass.
+// mark plans the only write to the node in this pass.
 func (s *planner) mark(w *nodePlan, mark PatchNode, p *Plan) {
 	p.Actions = append(p.Actions, mark)
 	w.written = true
 }
 
-// drains is true while a drain is on record that has not ended.
+// drains reports whether a drain is on record that has not ended.
 func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt.IsZero() }
 
-// mayDrain is true when a drain may begin: not while too many others go on, each of which is looked at
-// time and again.
+// mayDrain reports whether a drain may start. The number of drains is limited, because each of them is checked
+// repeatedly.
 func (s *planner) mayDrain(node *Node, r *record.Record) bool {
 	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
 	return (r.Drain == nil || again) && s.draining < maxDrains && s.suspendedReason() == ""
 }
 
-// cancelled is the record after its drain was given up.
+// cancelled is the record after its drain was cancelled.
 func (s *planner) cancelled(r record.Record) *record.Record {
 	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
 	return &r
 }
 
-// drain takes the drain of a node one look further.
+// drain continues the drain of a node by one check.
 func (s *planner) drain(w *nodePlan, r record.Record, p *Plan) {
 	node, d := w.node, *r.Drain
 	spec := s.in.Job.Spec.OnFailure.Drain
@@ -234,7 +233,7 @@ func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
 	return strings.Join(parts, "; ")
 }
 
-// evict asks for what may be evicted and was not asked for lately.
+// evict requests the eviction of the pods that may be evicted and for which it was not requested recently.
 func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p *Plan) {
 	if s.suspendedReason() != "" {
 		return
@@ -249,15 +248,15 @@ func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p
 			e.Pods = append(e.Pods, *pod)
 		}
 	}
-	// Those that were not tried for longest come first, should there be no time for all.
+	// The pods with the oldest try come first, in case there is not enough time for all.
 	slices.SortStableFunc(e.Pods, func(a, b DrainPod) int { return a.TriedAt.Compare(b.TriedAt) })
 	if len(e.Pods) > 0 {
 		p.Actions = append(p.Actions, e)
 	}
 }
 
-// blockedPods are the pods that hold a drain up, since when: by name, and those that the status named
-// before first, so that it stays as it is.
+// blockedPods are the pods that block a drain, and since when, by name. Pods that the status named before come first,
+// so that the status is stable.
 func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
 	since := map[string]metav1.Time{}
 	for i := range s.in.Job.Status.Drains {
@@ -285,7 +284,8 @@ func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPo
 	return blocked[:min(len(blocked), maxBlocked)]
 }
 
-// quarantineState is how far a failed node is quarantined, as status.failures shows it; "" if it is not.
+// quarantineState is the progress of the quarantine of a failed node, as status.failures shows it; "" if the node is
+// not quarantined.
 func (s *planner) quarantineState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
 		if drains(rec) {

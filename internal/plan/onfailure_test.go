@@ -43,7 +43,7 @@ func drainSince(seconds int) func(*record.Record) {
 
 func wasCordoned(r *record.Record) { r.Cordoned = true }
 
-// TestFailedNodes asks what becomes of a node on which every attempt failed.
+// TestFailedNodes tests what becomes of a node on which every attempt failed.
 func TestFailedNodes(t *testing.T) {
 	const own, other = "ns.everynode.dev/job", "ns.everynode.dev/other"
 	failed := func(changes ...func(*record.Record)) func(*Node) {
@@ -242,7 +242,7 @@ func onPool(pool string) func(*v1alpha1.NodeJob) {
 	}
 }
 
-// Each drain is looked at time and again: not more than a few go on at once.
+// Each drain is checked repeatedly, so only a few run at the same time.
 func TestTenDrainsAtOnce(t *testing.T) {
 	nodes := make([]Node, 0, 15)
 	for i := range 15 {
@@ -257,7 +257,7 @@ func TestTenDrainsAtOnce(t *testing.T) {
 	}
 }
 
-// What holds a drain up is in the status, since when and until when; and it is looked at again.
+// The status says what blocks a drain, since when and until when, and the drain is checked repeatedly.
 func TestDrainStatus(t *testing.T) {
 	node := newNode("n", recorded(record.Failed, attempts(2), drainSince(100)), cordonedFor("ns.everynode.dev/job"))
 	job := newJob(onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) {

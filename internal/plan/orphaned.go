@@ -12,9 +12,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// Orphaned is the change that takes off a node what NodeJobs have left there that are gone, or have another gate now;
-// nil when nothing is. A node may get such a taint after the end of its NodeJob: the API server learns of that
-// a moment later. A user may also have force-deleted a NodeJob by removing its finalizer.
+// Orphaned is the change that removes from a node what NodeJobs left there that are deleted or have another gate now;
+// nil if there is nothing to remove. A node may get such a taint after its NodeJob is deleted, because the API server
+// learns of the deletion a moment later. A user may also have force-deleted a NodeJob by removing its finalizer.
 func Orphaned(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	c := record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
 	stray := func(t corev1.Taint) bool { return ofEverynode(&t) && !claimed(&t, jobs) }
@@ -37,8 +37,8 @@ func Orphaned(node *Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	return &c
 }
 
-// claimed is true for a taint that is the gate of a NodeJob, or could be: with the key of its own, its own plan
-// knows better, unless its gate has another key by now.
+// claimed reports whether a taint is or may be the gate of a NodeJob. If it has the default key of a NodeJob, the plan
+// of that NodeJob decides about it, unless its gate has another key now.
 func claimed(taint *corev1.Taint, jobs []*v1alpha1.NodeJob) bool {
 	return slices.ContainsFunc(jobs, func(job *v1alpha1.NodeJob) bool {
 		if taint.Key == v1alpha1.RecordKey(job.Namespace, job.Name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestStray asks what is nobody's on a node.
+// TestStray tests what belongs to no NodeJob on a node.
 func TestStray(t *testing.T) {
 	gate := func(key string, effect v1alpha1.GateEffect) *v1alpha1.NodeJob {
 		return newJob(func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: key, Effect: effect} })

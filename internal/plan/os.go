@@ -16,7 +16,7 @@ import (
 // maxOSBytes bounds the value of a node's label in a message.
 const maxOSBytes = 63
 
-// otherOS says that nodes are left out for their operating system; "" when none is.
+// otherOS says that nodes are excluded because of their operating system; "" if none is.
 func otherOS(nodes []NodeState) string {
 	count, first := int32(0), ""
 	for i := range nodes {
@@ -34,7 +34,7 @@ func otherOS(nodes []NodeState) string {
 		areNodes(count), first)
 }
 
-// unselected is why the NodeJob is not for a node.
+// unselected is why a node does not match the NodeJob.
 func (s *planner) unselected(node *Node) (reason, message string) {
 	switch {
 	case !s.named.has(node):

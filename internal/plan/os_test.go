@@ -30,7 +30,7 @@ func templateFor(os corev1.OSName) func(*v1alpha1.NodeJob) {
 	}
 }
 
-// TestOperatingSystems : a node on which the task cannot run is left out, before anything starts there.
+// TestOperatingSystems tests that a node on which the task cannot run is excluded before anything starts there.
 func TestOperatingSystems(t *testing.T) {
 	const (
 		notLinux   = `its label kubernetes.io/os is "windows", and the task runs on linux nodes`

@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides what a NodeJob needs next. It is a pure function of what is seen: no client,
-// no context, no logger, no clock (a linter keeps it so). What to do comes back as data, so a rollout
-// over hundreds of nodes with failures and a dead manager is a unit test of milliseconds.
+// Package plan decides what a NodeJob needs next. It is a pure function of the observed state: no client, no context,
+// no logger, no clock (a linter enforces that). It returns its actions as data, so a rollout over hundreds of nodes
+// with failures and a manager that is not running is a unit test of milliseconds.
 //
 //	Input ──► survey ──► judge each pod ──► a state for each node ──► steps ──► slots ──────► the rest ────► Plan
 //	          (join)     (attempt, reboot)  (rerun, retry, depend,   (steps,   (rollout,     (quarantine,  (summary)
@@ -23,46 +23,47 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Input is everything that Next looks at. It is only read.
+// Input is everything that Next reads. Next does not change it.
 type Input struct {
 	Job *v1alpha1.NodeJob
-	// Revision that the nodes should be done with; the last known one when an obstacle hides it.
+	// Revision is the revision that the nodes should be done with; the last known one if it is not known because of an
+	// obstacle.
 	Revision string
-	// Digest is task.Digest of the revision; "" where it is not known.
+	// Digest is task.Digest of the revision; "" if it is not known.
 	Digest string
-	// Obstacle keeps pods from being started; nil when nothing does.
+	// Obstacle prevents pods from being started; nil if there is none.
 	Obstacle *Obstacle
 	Nodes    []Node
 	Pods     []Pod
-	// Drains are the pods that are still to leave the nodes that are being drained, by the node's UID.
-	// A node that was not checked yet is not in it.
+	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
+	// checked yet is not included.
 	Drains map[types.UID][]DrainPod
-	// BusyNodes are nodes on which a pod of an earlier NodeJob of the same name has not ended yet.
+	// BusyNodes are nodes on which a pod of an earlier NodeJob with the same name has not ended yet.
 	BusyNodes map[string]bool
 	// DependsOn are the NodeJobs of spec.dependsOn.
 	DependsOn []Peer
 	// GatePeers are the other NodeJobs whose gate has the same key and effect.
 	GatePeers []Peer
-	// GateKeys are the keys of the gates of all NodeJobs of the cluster: none keeps a task off a node.
+	// GateKeys are the keys of the gates of all NodeJobs of the cluster. No gate prevents a task from running on a node.
 	GateKeys []string
-	// GateWarning is why a node is not tainted in the request that creates it, and what to do; "" when it is.
+	// GateWarning is why a node does not get the taint in the request that creates it, and what to do; "" if it does.
 	GateWarning string
-	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks where the task itself is a pod
-	// template, so that Obstacle does not speak for them; nil when it does not.
+	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks if the task itself is a pod
+	// template, so that Obstacle does not apply to them; nil if it does not refuse them.
 	RunnerRefused *Obstacle
-	// NodeProblems are what only the manager has met on single nodes, by their UIDs.
+	// NodeProblems are problems on single nodes that only the manager knows, by the UID of the node.
 	NodeProblems map[types.UID]NodeProblem
-	// OwnNode is the node that the manager itself runs on; "" when that is none.
+	// OwnNode is the node that the manager itself runs on; "" if there is none.
 	OwnNode string
 	Now     time.Time
 }
 
-// Obstacle is why no pod of this NodeJob can be started at all.
+// Obstacle is why no pod of this NodeJob can be started.
 type Obstacle struct {
 	// Reason and Message say what is wrong and what to do, as the Stalled condition shows it.
 	Reason  string
 	Message string
-	// RetryAt is when one more start may be tried. Zero: not before the obstacle is seen to be gone.
+	// RetryAt is when one more start may be tried. Zero: not before the obstacle is known to be removed.
 	RetryAt time.Time
 }
 
@@ -70,130 +71,129 @@ type Obstacle struct {
 type Node struct {
 	Name string
 	UID  types.UID
-	// Created is when the Node was made.
+	// Created is the creation time of the Node.
 	Created time.Time
-	// ResourceVersion is what was seen, for writes under a precondition.
+	// ResourceVersion is the version that was read, for writes with a precondition.
 	ResourceVersion string
 	Labels          map[string]string
 	Annotations     map[string]string
-	// Published is who has published which of them.
+	// Published says which NodeJob has published which of them.
 	Published record.Published
 	Taints    []corev1.Taint
-	// Unschedulable is true for a node that is cordoned, by whomever.
+	// Unschedulable is true for a cordoned node, regardless of who cordoned it.
 	Unschedulable bool
-	// CordonedBy are the record keys of the NodeJobs that Everynode has cordoned it for.
+	// CordonedBy are the record keys of the NodeJobs for which Everynode has cordoned the node.
 	CordonedBy []string
-	// Ready is the status of the Ready condition, "" when there is none yet; ReadySince is since when it is
-	// True, zero when it is not.
+	// Ready is the status of the Ready condition, "" if there is none yet. ReadySince is since when it is True, zero if it
+	// is not.
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
 	Deleting   bool
-	// DeletingSince is when its deletion was requested, by the API server's clock; zero when it was not.
+	// DeletingSince is when its deletion was requested, by the clock of the API server; zero if it was not.
 	DeletingSince time.Time
-	// BootID and MachineID are what the kubelet reports; "" when it has not yet.
+	// BootID and MachineID are what the kubelet reports; "" if it has not reported yet.
 	BootID    string
 	MachineID string
-	// On is what the node carries for this NodeJob.
+	// On is what the node stores for this NodeJob.
 	On record.NodeRecord
 }
 
-// unreachable is true when nothing has been heard from the node's kubelet for long.
+// unreachable reports whether the Ready condition is Unknown: the control plane gets no status from the kubelet.
 func (n *Node) unreachable() bool { return n.Ready == corev1.ConditionUnknown }
 
-// Pod is what the plan reads of a task's pod.
+// Pod is what the plan reads of the pod of a task.
 type Pod struct {
 	Name     string
 	UID      types.UID
 	NodeName string
 	NodeUID  types.UID
-	// Machine is task.Machine of the node when the pod was made.
+	// Machine is task.Machine of the node when the pod was created.
 	Machine string
-	// Runs is what of the NodeJob it runs.
+	// Runs is the phase of the NodeJob that the pod runs.
 	Runs task.Phase
-	// Reboot is maintenance.reboot when the pod was made; "" for Never.
+	// Reboot is maintenance.reboot when the pod was created; "" for Never.
 	Reboot   v1alpha1.RebootPolicy
 	Revision string
 	Attempt  int32
-	// Retry is task.RetryToken of the NodeJob when the pod was made.
+	// Retry is task.RetryToken of the NodeJob when the pod was created.
 	Retry   string
 	Created time.Time
-	// Finalized is true while our finalizer is on it.
+	// Finalized is true while the finalizer of Everynode is on the pod.
 	Finalized bool
-	// Recorded is true for a pod that was released when its end was recorded, and kept for its logs. It is so also
-	// when the user has taken the record off the node meanwhile.
+	// Recorded is true for a pod that was released when its outcome was recorded, and retained for its logs. It stays true
+	// if a user removes the record from the node later.
 	Recorded bool
-	// DeleteRequested is when its deletion was asked for, zero when it was not, and DeleteGrace how long it has to end
-	// after that.
+	// DeleteRequested is when its deletion was requested, zero if it was not. DeleteGrace is how long it has to end after
+	// that.
 	DeleteRequested time.Time
 	DeleteGrace     time.Duration
-	// Disrupted is since when the cluster marks it as disrupted (condition DisruptionTarget); zero
-	// when it does not.
+	// Disrupted is since when the cluster marks it as disrupted (condition DisruptionTarget); zero if it does not.
 	Disrupted       time.Time
 	DisruptedReason string
 	Phase           corev1.PodPhase
-	// PastDeadline is true when the kubelet ended it for its activeDeadlineSeconds.
+	// PastDeadline is true if the kubelet ended it because of its activeDeadlineSeconds.
 	PastDeadline bool
-	// StatusReason and StatusMessage are the pod's own, such as a kubelet's rejection.
+	// StatusReason and StatusMessage are from the status of the pod, for example if the kubelet rejected it.
 	StatusReason  string
 	StatusMessage string
-	// Started is when the task's container started; zero when it did not.
+	// Started is when the container of the task started; zero if it did not.
 	Started time.Time
-	// Exit is how the task's container ended; nil when that is not known.
+	// Exit is how the container of the task ended; nil if that is not known.
 	Exit *Exit
-	// Waiting is why the container does not start, such as "ImagePullBackOff: …"; "" when it does.
+	// Waiting is why the container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 }
 
-// ended is true when no container of the pod runs or will run.
+// ended reports whether no container of the pod runs or will run.
 func (p *Pod) ended() bool {
 	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
 }
 
-// Exit is how a task's container ended.
+// Exit is how the container of a task ended.
 type Exit struct {
 	Code     int32
 	Finished time.Time
-	// Reported is true when the task wrote an outcome; else the rest is the container runtime's word.
+	// Reported is true if the task wrote an outcome; otherwise the other fields are from the container runtime.
 	Reported bool
-	// Lost is true when it is not known how it ended.
+	// Lost is true if it is not known how the container ended.
 	Lost bool
-	// OwnWord is true when Code is what the task reported, since the runtime does not know.
+	// OwnWord is true if Code is what the task reported, because the container runtime does not know it.
 	OwnWord bool
 	Reason  string
 	Message string
 	Results map[string]string
-	// Truncated is true when results were left out or cut.
+	// Truncated is true if results were omitted or cut.
 	Truncated bool
 }
 
-// DrainPod is a pod that is to leave a node.
+// DrainPod is a pod that must be evicted from a node.
 type DrainPod struct {
 	Namespace string
 	Name      string
 	UID       types.UID
-	// Terminating is true once it is being deleted.
+	// Terminating is true if the pod is being deleted.
 	Terminating bool
-	// EvictionRefused is why it must not be evicted at all; "" when it may be.
+	// EvictionRefused is why it must not be evicted at all; "" if it may be evicted.
 	EvictionRefused string
-	// Blocked is why it could not be evicted when that was tried last; "" when it was not, or could.
+	// Blocked is why its last eviction failed; "" if it was not tried, or did not fail.
 	Blocked string
-	// TriedAt is when its eviction was tried last; zero when it was not.
+	// TriedAt is when its eviction was tried last; zero if it was not.
 	TriedAt time.Time
 }
 
-// Plan is what to do, what to say, and when to look again.
+// Plan is what to do, what to report in the status, and when to plan next.
 type Plan struct {
 	// Actions are independent of each other and may run in parallel.
 	Actions []Action
 	Status  v1alpha1.NodeJobStatus
-	// Nodes explains each node, in the order of the input. It is never stored.
+	// Nodes explains the state of each node, in the order of the input. It is never stored.
 	Nodes []NodeState
-	// Steps are the nodes of each step of the rollout, and Slots is how many run at once. They are never stored.
+	// Steps are the nodes of each step of the rollout, and Slots is how many run at the same time. They are never stored.
 	Steps []StepNodes
 	Slots int
 	// DrainPodRequests are the nodes whose pods the next plan must see in Input.Drains.
 	DrainPodRequests []DrainPodRequest
-	// WakeAt is when time alone changes the plan; zero when only an event can.
+	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
 }
 
@@ -205,7 +205,7 @@ const (
 	Excluded State = "Excluded"
 	// Waiting nodes will run later.
 	Waiting State = "Waiting"
-	// Running nodes have an attempt whose end is not on record yet.
+	// Running nodes have an attempt whose outcome is not on record yet.
 	Running State = "Running"
 	// Done nodes are done with the revision.
 	Done State = "Done"
@@ -213,13 +213,13 @@ const (
 	Failed State = "Failed"
 )
 
-// NodeState is why a node is where it is.
+// NodeState is the state of a node, and why it has that state.
 type NodeState struct {
 	Name    string
 	State   State
 	Reason  string
 	Message string
-	// Until is when it changes automatically; zero when that is not known.
+	// Until is when the state changes automatically; zero if that is not known.
 	Until time.Time
 	// Unavailable is true for a node that uses maintenance.maxUnavailable.
 	Unavailable bool
@@ -228,7 +228,7 @@ type NodeState struct {
 // StepNodes are the nodes that belong to a step of the rollout.
 type StepNodes struct {
 	Name string
-	// Soak is how long they must stay Ready before the next step begins.
+	// Soak is how long they must stay Ready before the next step starts.
 	Soak time.Duration
 	// Nodes are indexes into Plan.Nodes.
 	Nodes []int
@@ -239,33 +239,33 @@ type StepNodes struct {
 //sumtype:decl
 type Action interface{ action() }
 
-// Start makes the pod of an attempt.
+// Start creates the pod of an attempt.
 type Start struct{ Attempt task.Attempt }
 
-// DrainPodRequest asks for the pods that are still to leave a node.
+// DrainPodRequest asks for the remaining pods on a node.
 type DrainPodRequest struct {
 	Node string
 	UID  types.UID
-	// Drain says which pods leave, and which are held; nil for the defaults.
+	// Drain says which pods are evicted, and which block the drain; nil for the defaults.
 	Drain *v1alpha1.DrainSpec
 }
 
-// Record writes the end of an attempt on its node and then releases the pod. Never the other way
-// round: a pod that is gone before its record is written would be run again.
+// Record writes the outcome of an attempt to its node and then releases the pod. The opposite order is wrong: if a pod
+// is deleted before its record is written, the attempt is repeated.
 type Record struct {
 	Node string
 	record.Change
-	// Pod of the attempt; without a UID when no pod ended it, but time.
+	// Pod is the pod of the attempt; without a UID if the run was ended by time and not by a pod.
 	Pod Pod
-	// Final is true for a failure after which the attempt's phase is not tried again.
+	// Final is true for a failure after which the phase of the attempt is not retried.
 	Final bool
-	// Quarantine is true when the node was quarantined for an earlier failure.
+	// Quarantine is true if the node was quarantined because of an earlier failure.
 	Quarantine bool
-	// Retain is true when the pod stays there, for its logs.
+	// Retain is true if the pod is retained for its logs.
 	Retain bool
 }
 
-// PatchNode writes something else on a node than the end of an attempt.
+// PatchNode writes something other than the outcome of an attempt to a node.
 type PatchNode struct {
 	Node string
 	record.Change
@@ -273,45 +273,45 @@ type PatchNode struct {
 	// GateClosed, GateOpened or Published.
 	Reason  string
 	Message string
-	// Before is the attempt that the node is prepared for; nil when it is for none. What the API server would refuse the pod
-	// of is not prepared.
+	// Before is the attempt that the node is prepared for; nil if there is none. If the API server would refuse the pod of
+	// the attempt, the node is not prepared.
 	Before *task.Attempt
 }
 
-// Evict asks for the eviction of pods from a node that is being drained.
+// Evict requests the eviction of pods from a node that is being drained.
 type Evict struct {
 	Node string
 	Pods []DrainPod
-	// GracePeriodSeconds is nil for the pods' own.
+	// GracePeriodSeconds is nil for the grace period of each pod.
 	GracePeriodSeconds *int64
 }
 
-// Stop deletes a running pod; its end is recorded later.
+// Stop deletes a running pod. Its outcome is recorded later.
 type Stop struct {
 	Pod    Pod
 	Reason string
 }
 
-// FinalizePod lets a pod go that needs no record, or has one.
+// FinalizePod removes the finalizer of a pod that needs no record, or has one.
 type FinalizePod struct {
 	Pod Pod
-	// Unrecorded is true for a pod that says that its end was recorded, while its node has no record of it.
+	// Unrecorded is true for a pod that says that its outcome was recorded, although its node has no record of it.
 	Unrecorded bool
 }
 
-// RetainPod lets a pod go whose end is on record, and leaves it there for its logs.
+// RetainPod removes the finalizer of a pod whose outcome is on record, and retains the pod for its logs.
 type RetainPod struct{ Pod Pod }
 
-// DeleteJob deletes the NodeJob, whose time is over.
+// DeleteJob deletes the NodeJob because its ttlSecondsAfterFinished has passed.
 type DeleteJob struct{}
 
-// CleanUpNode takes off a node what the NodeJob has put there.
+// CleanUpNode removes from a node what the NodeJob has set there.
 type CleanUpNode struct {
 	Node string
 	record.Change
 }
 
-// RemoveFinalizer takes the finalizer off the NodeJob: nothing of it is left.
+// RemoveFinalizer removes the finalizer of the NodeJob: nothing of the NodeJob is left in the cluster.
 type RemoveFinalizer struct{}
 
 func (Start) action()           {}
@@ -325,7 +325,7 @@ func (DeleteJob) action()       {}
 func (CleanUpNode) action()     {}
 func (RemoveFinalizer) action() {}
 
-// Next returns the plan for what is seen.
+// Next returns the plan for the observed state.
 func Next(in Input) Plan {
 	s := newSurvey(in)
 	if !in.Job.DeletionTimestamp.IsZero() {
@@ -352,7 +352,7 @@ func Next(in Input) Plan {
 	return p
 }
 
-// wake keeps the earliest time at which the plan changes without an event.
+// wake stores the earliest time at which the plan changes without an event.
 func (p *Plan) wake(at time.Time) {
 	if !at.IsZero() && (p.WakeAt.IsZero() || at.Before(p.WakeAt)) {
 		p.WakeAt = at

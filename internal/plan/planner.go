@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// planner joins nodes and pods, and gathers what a pass over the nodes finds.
+// planner joins nodes and pods, and collects the findings of a pass over the nodes.
 type planner struct {
 	in          Input
 	key         string
@@ -29,35 +29,36 @@ type planner struct {
 	gate        gate
 	dependsOn   []peer
 	sharers     []peer
-	// self is the NodeJob as others see it.
+	// self is the NodeJob as a Peer of other NodeJobs.
 	self peer
 	// podsOn holds the pods by the name of the node that they are bound to.
 	podsOn map[string][]*Pod
 	// work has an entry for each of Plan.Nodes.
 	work []nodePlan
-	// rollout is how far the revision has come, as this pass finds it.
+	// rollout is the progress of the revision in this pass.
 	rollout v1alpha1.RolloutStatus
-	// stableAt is when the revision was proven, by the status that was seen: zero when it was not.
+	// stableAt is when the revision became stable, according to the status; zero if it is not stable.
 	stableAt time.Time
 	// current and ceiling are indexes into steps.
 	current, ceiling int
-	// notReadyNode is a node that must become Ready for the soak of the current step to begin.
+	// notReadyNode is a node that must become Ready before the soak of the current step starts.
 	notReadyNode string
-	// passed is true when the current step is, and only the ceiling holds the rollout.
+	// passed is true if the current step has passed, and the rollout is paused only because of the ceiling.
 	passed bool
-	// failed counts the nodes that count against maxFailures, of which at most mayFail may.
+	// failed counts the nodes that count against maxFailures, and mayFail is the failure budget.
 	failed, mayFail int
-	// stopped is true when too many have failed.
+	// stopped is true if more nodes failed than the failure budget allows.
 	stopped bool
-	// slots is what rollout.maxConcurrent allows at once.
+	// slots is the number of slots that rollout.maxConcurrent allows.
 	slots int
-	// draining counts the nodes that are being drained, and toDrain those that this pass cordons to drain them next.
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
+	// next.
 	draining, toDrain int
-	// unavailableNodes counts the nodes that are not there for others, of which maxUnavailableNodes may be disrupted.
+	// unavailableNodes counts the unavailable nodes, and maxUnavailableNodes is how many of them maintenance may cause.
 	unavailableNodes, maxUnavailableNodes int
-	// unavailableNames names the first of them, once it is asked for.
+	// unavailableNames names the first of them, once it is requested.
 	unavailableNames string
-	// gated counts the unfinished nodes that have the gate's taint.
+	// gated counts the unfinished nodes that have the taint of the gate.
 	gated int32
 	// unpublished are nodes that are done and on which something cannot be published.
 	unpublished []string
@@ -71,53 +72,54 @@ type planner struct {
 	disrupted []string
 	// unrecovered are nodes on which the rollback failed as well.
 	unrecovered []string
-	// prepared counts the nodes that this pass makes ready.
+	// prepared counts the nodes that this pass prepares.
 	prepared int32
-	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle
-	// keeps from starting.
+	// starts counts the attempts that this pass starts, and obstructed the nodes that only the obstacle prevents from
+	// starting.
 	starts, obstructed int32
-	// runnerObstructed counts those that only Input.RunnerRefused does.
+	// runnerObstructed counts the nodes that only Input.RunnerRefused prevents from starting.
 	runnerObstructed int32
-	// taskStarts and runnerStarts count the starts of this pass by what the API server may refuse alike (startsLike).
+	// taskStarts and runnerStarts count the starts of this pass, grouped by what the API server refuses together
+	// (startsLike).
 	taskStarts, runnerStarts int32
-	// troubled are nodes with which the manager cannot go on, and troubleReason why not.
+	// troubled are nodes with which the manager cannot continue, and troubleReason is why not.
 	troubled      []string
 	troubleReason string
 }
 
-// nodePlan is what a pass finds out about a node beside its state.
+// nodePlan is what a pass finds out about a node in addition to its state.
 type nodePlan struct {
 	node *Node
-	// ranRevision is true when this revision has run on the node or runs there, since when at the earliest.
+	// ranRevision is true if this revision has run or runs on the node, and since is its earliest start.
 	ranRevision bool
 	since       time.Time
-	// succeeded is true when this revision has succeeded there.
+	// succeeded is true if this revision has succeeded there.
 	succeeded bool
-	// progressDeadlineExceeded is true for a node that has kept others waiting for too long.
+	// progressDeadlineExceeded is true for a node that has delayed others for too long.
 	progressDeadlineExceeded bool
-	// rerun is true for a node that was done with this revision, and is to run it again or does.
+	// rerun is true for a node that was done with this revision, and reruns it or will rerun it.
 	rerun bool
-	// failed is true when the node counts against rollout.maxFailures.
+	// failed is true if the node counts against rollout.maxFailures.
 	failed bool
-	// exhausted is true when its record says so: no attempt is left.
+	// exhausted is true if its record says that no attempt is left.
 	exhausted bool
-	// rollbackFinished is true when no rollback is to come any more.
+	// rollbackFinished is true if no further rollback will run.
 	rollbackFinished bool
-	// slot is true while a pod of ours on it has an end that is not on record.
+	// slot is true while the outcome of a pod of Everynode on the node is not on record.
 	slot bool
-	// terminating is true while a pod of ours on it has not gone, though nothing is to come of it.
+	// terminating is true while a pod of Everynode on the node is terminating and needs no record.
 	terminating bool
-	// terminatingSince is when it should have ended; zero when that is not known.
+	// terminatingSince is when that pod should have ended; zero if that is not known.
 	terminatingSince time.Time
-	// retained are pods of it whose end is on record, and that are there for their logs.
+	// retained are pods of Everynode whose outcome is on record, and that are retained for their logs.
 	retained []*Pod
-	// written is true when this pass writes a record on it: a second write would not know of the first.
+	// written is true if this pass writes a record on the node: a second write would not include the first.
 	written bool
-	// step that takes it; noStep when none does.
+	// step is the step that the node belongs to; noStep if it belongs to none.
 	step int
-	// unavailable is true when the node is not there for others.
+	// unavailable is true if the node is unavailable.
 	unavailable bool
-	// start is the attempt that may start now; nil when none may.
+	// start is the attempt that may start now; nil if none may.
 	start *task.Attempt
 }
 
@@ -141,7 +143,7 @@ func newSurvey(in Input) *planner {
 	s.self = s.selfPeer()
 	s.readGate()
 	if !in.Job.DeletionTimestamp.IsZero() {
-		return s // which nodes it was for does not matter any more
+		return s // which nodes matched does not matter any more
 	}
 	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
 	s.named = namesOf(in.Job.Spec.NodeNames)
@@ -158,7 +160,7 @@ func newSurvey(in Input) *planner {
 	return s
 }
 
-// selectorOf reads a label selector; one that cannot be used selects nothing and is an obstacle.
+// selectorOf parses a label selector. An invalid one selects nothing and is an obstacle.
 func (s *planner) selectorOf(spec *metav1.LabelSelector, field string) labels.Selector {
 	if spec == nil {
 		return labels.Everything()
@@ -174,7 +176,7 @@ func (s *planner) selectorOf(spec *metav1.LabelSelector, field string) labels.Se
 	return selector
 }
 
-// assessNode gives the node its state and plans what its pods need.
+// assessNode sets the state of the node and plans what its pods need.
 func (s *planner) assessNode(node *Node, p *Plan) {
 	st := NodeState{Name: node.Name}
 	w := nodePlan{node: node, step: noStep}
@@ -191,7 +193,7 @@ func (s *planner) assessNode(node *Node, p *Plan) {
 	case !w.slot:
 		s.assessIdleNode(terminating, known, &w, &st)
 	case known.failures > s.retryLimit() && s.selects(node):
-		w.failed = true // whatever it is that still runs there
+		w.failed = true // regardless of what still runs there
 	}
 	s.checkProgress(&w, known, &st, p)
 	s.removeRetainedPods(&w, &st, p)
@@ -200,14 +202,14 @@ func (s *planner) assessNode(node *Node, p *Plan) {
 	s.work = append(s.work, w)
 }
 
-// exclude leaves a node out. It does not count as one that runs the task again.
+// exclude excludes a node. It does not count as one that reruns the task.
 func (w *nodePlan) exclude(st *NodeState, reason, message string) {
 	w.rerun = false
 	st.set(Excluded, reason, message)
 }
 
-// assessPods plans for each pod on the node. An attempt holds its node, and its slot, until its end
-// is on record.
+// assessPods plans for each pod on the node. While the outcome of an attempt is not on record, the attempt occupies its
+// node and its slot.
 func (s *planner) assessPods(w *nodePlan, st *NodeState, p *Plan) {
 	for _, pod := range s.podsOn[w.node.Name] {
 		v := s.assessPod(pod, w.node)
@@ -232,7 +234,7 @@ func (s *planner) assessPods(w *nodePlan, st *NodeState, p *Plan) {
 	}
 }
 
-// notePod notes what is said of a node on which a pod holds a slot.
+// notePod notes what is known about a node on which a pod has a slot.
 func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
 	if pod.Runs == task.Rollback {
 		s.noteRollback(w, v, st)
@@ -248,8 +250,8 @@ func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment, st *NodeState)
 	}
 }
 
-// writeEnd records the end of an attempt. Where the API server does not let the manager do so, it is tried from time to time,
-// and does not count as progress.
+// writeEnd records the outcome of an attempt. If the API server refuses the write, it is retried from time to time and
+// does not count as progress.
 func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeState, p *Plan) {
 	if t, ok := s.in.NodeProblems[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
 		v.message = t.Message
@@ -263,7 +265,8 @@ func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeStat
 	w.written = true
 }
 
-// unrecorded is for a pod whose end the API server does not let the manager record. It keeps its slot, but not for ever.
+// unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
+// slot, but not forever.
 func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem, st *NodeState, p *Plan) {
 	s.noteTrouble(w.node, t)
 	if s.overdue(s.deadline(pod), p) {
@@ -273,7 +276,7 @@ func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem, st *NodeStat
 	}
 }
 
-// noteRunning notes what is said of a node on which an attempt of the task runs.
+// noteRunning notes what is known about a node on which an attempt of the task runs.
 func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
 	st.set(Running, v1alpha1.ReasonRunning, v.message)
 	st.Until = v.until
@@ -288,7 +291,7 @@ func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, st *NodeSt
 	}
 }
 
-// retrying notes a node whose last attempt failed or was disrupted, and that goes on.
+// retrying notes a node whose last attempt failed or was disrupted, and that continues.
 func (s *planner) retrying(node *Node) {
 	s.failures = append(s.failures, s.failureOf(node, true))
 	if rec := node.On.Record; rec.Disruptions >= manyDisruptions {
@@ -296,8 +299,8 @@ func (s *planner) retrying(node *Node) {
 	}
 }
 
-// assessIdleNode gives a state to a node on which no attempt runs. The order of the questions is part
-// of the behaviour: what a node has on record counts before what keeps it from running.
+// assessIdleNode sets the state of a node on which no attempt runs. The order of the checks is part of the behavior:
+// what is on record for a node comes before what prevents it from running.
 func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePlan, st *NodeState) {
 	node := w.node
 	if !s.selects(node) {
@@ -314,7 +317,7 @@ func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePla
 		s.assessFailedNode(terminating, w, st)
 		return
 	case known.failures > 0 && node.unreachable():
-		// The task may be what has taken the node away: until it is back it counts.
+		// The task may have made the node unreachable. The node counts as failed until it responds.
 		w.failed = true
 		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again")
 		s.failures = append(s.failures, s.failureOf(node, false))
@@ -333,7 +336,7 @@ func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePla
 	if before := s.unmetDependency(node); before != "" {
 		st.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
 		if s.isNewNode(node) {
-			st.Until = node.Created.Add(joiningFor) // it may not be for the node after all
+			st.Until = node.Created.Add(joiningFor) // the node may not match after all
 		}
 		return
 	}
@@ -354,7 +357,7 @@ func (s *planner) attempt(node *Node, phase task.Phase, revision string, number 
 	}
 }
 
-// mustWait says what keeps a node from starting an attempt now, if anything.
+// mustWait says what prevents a node from starting an attempt now, if anything.
 func (s *planner) mustWait(phase task.Phase, node *Node, terminating bool, notBefore time.Time, st *NodeState) bool {
 	reason, message := cannotRunReason(node)
 	o := s.obstacleFor(phase)
@@ -383,7 +386,7 @@ func (s *planner) mustWait(phase task.Phase, node *Node, terminating bool, notBe
 	return true
 }
 
-// cannotRunReason is why a node cannot run anything now; "" when it can.
+// cannotRunReason is why a node cannot run anything now; "" if it can.
 func cannotRunReason(node *Node) (reason, message string) {
 	switch {
 	case node.Deleting:
@@ -396,7 +399,8 @@ func cannotRunReason(node *Node) (reason, message string) {
 	return "", ""
 }
 
-// removeOrphanedPods lets pods go whose Node is no longer there: there is nothing to record on.
+// removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
+// outcome on.
 func (s *planner) removeOrphanedPods(p *Plan) {
 	known := make(map[string]bool, len(s.in.Nodes))
 	for i := range s.in.Nodes {
@@ -410,7 +414,7 @@ func (s *planner) removeOrphanedPods(p *Plan) {
 	}
 }
 
-// cordonedForUs is true when Everynode has cordoned the node, for this NodeJob among others.
+// cordonedForUs reports whether Everynode has cordoned the node for this NodeJob, and maybe for others.
 func (s *planner) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, s.key) }
 
 func (st *NodeState) set(state State, reason, message string) {

@@ -16,13 +16,13 @@ import (
 // defaultProgressDeadlineSeconds is rollout.progressDeadlineSeconds when omitted, as in the CRD.
 const defaultProgressDeadlineSeconds = 3600
 
-// progressDeadline is how long a node may keep others waiting; 0 for ever.
+// progressDeadline is how long a node may delay others; 0 means forever.
 func (s *planner) progressDeadline() time.Duration {
 	return time.Duration(valueOr(s.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 
-// overdue reports whether nothing has gone on since then for longer than rollout.progressDeadlineSeconds, and wakes the plan
-// when that will be so.
+// overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds, and wakes
+// the plan at the end of that time.
 func (s *planner) overdue(since time.Time, p *Plan) bool {
 	limit := s.progressDeadline()
 	if limit == 0 || since.IsZero() {
@@ -36,8 +36,8 @@ func (s *planner) overdue(since time.Time, p *Plan) bool {
 	return true
 }
 
-// checkProgress has a node count as failed that has kept others waiting for too long. An attempt may still start there, so
-// that it can recover.
+// checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
+// the node can recover.
 func (s *planner) checkProgress(w *nodePlan, known recordState, st *NodeState, p *Plan) {
 	if w.progressDeadlineExceeded || w.rerun || known.done || (st.State != Waiting && st.State != Running) {
 		return
@@ -48,8 +48,8 @@ func (s *planner) checkProgress(w *nodePlan, known recordState, st *NodeState, p
 	}
 }
 
-// waitingSince is since when a node keeps others waiting, and for what; zero when it does not, or its own time limits say
-// when that ends.
+// waitingSince is since when a node delays others, and why; zero if it does not, or if its own time limits bound the
+// delay.
 func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (time.Time, string) {
 	if since, why := s.blockedSince(w, st); why != "" {
 		return since, why
@@ -62,14 +62,15 @@ func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (t
 	case st.State == Waiting && cannotRun(st.Reason) && s.stableAt.IsZero():
 		since := rec.EndedAt()
 		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
-			since = w.node.DeletingSince // before that it was done, or could have run
+			since = w.node.DeletingSince // before that the node was done, or could have run
 		}
 		return s.past(since), st.Message
 	}
 	return time.Time{}, ""
 }
 
-// blockedSince is since when trouble, or a pod that should have ended, keeps a node from starting; "" when neither does.
+// blockedSince is since when a problem, or a pod that should have ended, prevents a node from starting; "" if neither
+// does.
 func (s *planner) blockedSince(w *nodePlan, st *NodeState) (time.Time, string) {
 	if st.State != Waiting {
 		return time.Time{}, ""

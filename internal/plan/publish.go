@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// factsOf are the facts that a run publishes, by their keys. A result that it did not report is none.
+// factsOf are the facts that a run publishes, by key. A result that the run did not report is not a fact.
 func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
 	labelled, annotated = map[string]string{}, map[string]string{}
 	for i := range s.in.Job.Spec.Publish {
@@ -40,8 +40,8 @@ func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]stri
 	return labelled, annotated, ""
 }
 
-// publish is the change that brings what is published on a node in line with a run; nil when it is. What
-// others have set is not overwritten: then the reason and the message say so.
+// publish is the change that updates what is published on a node after a run; nil if it is up to date. It does not
+// overwrite what others have set. Then the reason and the message say so.
 func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
 	if s.isPublished(node, r) {
 		return nil, "", ""
@@ -60,8 +60,8 @@ func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, re
 	return facts, "", ""
 }
 
-// factsChange is the change after which the NodeJob has published these labels and annotations on the node, and no
-// others; nil when that is so. What is in the way is the conflict.
+// factsChange is the change after which the NodeJob has published exactly these labels and annotations on the node; nil
+// if it already has. A key that belongs to others is the conflict.
 func (s *planner) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
 	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
 	conflict = firstOf(
@@ -73,7 +73,8 @@ func (s *planner) factsChange(node *Node, labelled, annotated map[string]string)
 	return f, ""
 }
 
-// isPublished is true when all is as it should be, which it nearly always is: a pass asks for every node.
+// isPublished reports whether everything is published correctly. That is almost always so, and each pass checks it for
+// every node.
 func (s *planner) isPublished(node *Node, r *record.Record) bool {
 	spec, reported := s.in.Job.Spec.Publish, 0
 	for i := range spec {
@@ -94,7 +95,7 @@ func (s *planner) isPublished(node *Node, r *record.Record) bool {
 	return reported == s.owned(node) && !r.Truncated
 }
 
-// publishKind notes in owners and change what is to become of the labels, or of the annotations.
+// publishKind adds the changes of the labels, or of the annotations, to owners and change.
 func (s *planner) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value := want[key]
@@ -113,11 +114,11 @@ func (s *planner) publishKind(kind string, want, have, owners map[string]string,
 	return ""
 }
 
-// unpublishKind notes what of our own is to go.
+// unpublishKind adds the removal of what this NodeJob has published and no longer wants.
 func (s *planner) unpublishKind(want, owners map[string]string, change map[string]*string) {
 	for key, owner := range owners {
-		// The list of owners is on the node, where its kubelet can write too: keys that a NodeJob could not have
-		// published are never removed because of it.
+		// The list of owners is on the node, where its kubelet can write too. Keys that a NodeJob could not have published
+		// are never removed because of it.
 		if _, wanted := want[key]; owner == s.key && !wanted && mayPublish(key) {
 			delete(owners, key)
 			change[key] = nil
@@ -125,7 +126,7 @@ func (s *planner) unpublishKind(want, owners map[string]string, change map[strin
 	}
 }
 
-// mayPublish is true for keys that the API lets a NodeJob publish.
+// mayPublish reports whether the API allows a NodeJob to publish the key.
 func mayPublish(key string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
 	if !prefixed || prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
@@ -136,9 +137,9 @@ func mayPublish(key string) bool {
 	})
 }
 
-// unpublish is the change that takes all facts of the NodeJob off a node; nil when there are none.
+// unpublish is the change that removes all facts of the NodeJob from a node; nil if there are none.
 func (s *planner) unpublish(node *Node) *record.Facts {
-	facts, _ := s.factsChange(node, nil, nil) // nothing is wanted, so nothing is in the way
+	facts, _ := s.factsChange(node, nil, nil) // no fact is wanted, so there is no conflict
 	return facts
 }
 
@@ -155,11 +156,11 @@ func (s *planner) owned(node *Node) int {
 	return n
 }
 
-// unlisted is the change that takes off a node what spec.publish does not name any more; nil when there is nothing.
+// unlisted is the change that removes from a node what spec.publish no longer lists; nil if there is nothing to remove.
 func (s *planner) unlisted(node *Node) *record.Facts {
 	labelled, annotated := map[string]string{}, map[string]string{}
 	for _, fact := range s.in.Job.Spec.Publish {
-		// What is named stays as it is.
+		// A fact that is still listed does not change.
 		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == s.key {
 			labelled[fact.Label] = is
 		}
@@ -167,6 +168,6 @@ func (s *planner) unlisted(node *Node) *record.Facts {
 			annotated[fact.Annotation] = is
 		}
 	}
-	facts, _ := s.factsChange(node, labelled, annotated) // what is wanted is ours already
+	facts, _ := s.factsChange(node, labelled, annotated) // the wanted facts already belong to this NodeJob
 	return facts
 }

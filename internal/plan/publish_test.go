@@ -27,7 +27,7 @@ func withResults(of map[string]string) func(*record.Record) {
 	return func(r *record.Record) { r.Results = of }
 }
 
-// has gives a node a label, and says who has published it; "" for nobody that is known.
+// has gives a node a label, and says who has published it; "" if that is not known.
 func has(key, value, owner string) func(*Node) {
 	return func(n *Node) {
 		n.Labels = map[string]string{"pool": "a", key: value}
@@ -37,7 +37,7 @@ func has(key, value, owner string) func(*Node) {
 	}
 }
 
-// TestFactsOfASuccess asks what becomes of the results of a run that succeeds.
+// TestFactsOfASuccess tests what becomes of the results of a run that succeeds.
 func TestFactsOfASuccess(t *testing.T) {
 	const succeeded, failed = "record Succeeded on n: attempts 1, disruptions 0", "record Failed on n: attempts 1, disruptions 0, "
 	tests := map[string]struct {
@@ -108,7 +108,7 @@ func TestFactsOfASuccess(t *testing.T) {
 	}
 }
 
-// TestFactsWithoutARun asks what is brought up to date on a node that is done.
+// TestFactsWithoutARun tests what is brought up to date on a node that is done.
 func TestFactsWithoutARun(t *testing.T) {
 	done := recorded(record.Succeeded, withResults(map[string]string{"size": "8"}))
 	removing := func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"example.com/needs"} }

@@ -16,17 +16,17 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// A run with a reboot goes on after the task has succeeded. No pod survives a reboot, so it takes up to three, and
-// where it stands is on the node, by the boot ID:
+// A run with a reboot continues after the task has succeeded. No pod survives a reboot, so the run takes up to three
+// pods. Its progress is stored on the Node and is recognized by the boot ID:
 //
 //	task succeeds ──► Rebooting ──► pod reboots the node ──► another boot ──► Ready for a while ──► verify ──► Succeeded
 //	                      └─────────────── maintenance.rebootTimeoutSeconds ──────────────┘
 //
-// The node has its slot all the time.
+// The node has its slot during all of this.
 
 const defaultMinReadySeconds = 10
 
-// reboots is true when the node is to be rebooted after the task has succeeded in that pod.
+// reboots reports whether the node is rebooted after the task has succeeded in that pod.
 func reboots(pod *Pod) bool {
 	switch pod.Reboot {
 	case v1alpha1.RebootAlways:
@@ -38,15 +38,15 @@ func reboots(pod *Pod) bool {
 	return false
 }
 
-// rebooting makes of the record of a success the one of a run that goes on.
+// rebooting turns the record of a success into the record of a run that continues.
 func (s *planner) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
 	if _, reason, message := s.publish(node, &r); reason != "" {
-		// It would fail after the reboot.
+		// Publishing would fail after the reboot.
 		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
 		return r
 	}
-	// The boot that the node was last seen in: the task may have run in it although the pod was made for an earlier
-	// one. Should it have run in that, the node is rebooted once more than it had to be.
+	// The boot in which the node was last seen: the task may have run in it although the pod was created for an earlier
+	// boot. If the task ran in the earlier boot, the node is rebooted once more than necessary.
 	from := firstOf(node.BootID, task.BootID(pod.Machine))
 	if from == "" {
 		r.Outcome, r.Reason = record.Failed, v1alpha1.ReasonRebootFailed
@@ -58,20 +58,21 @@ func (s *planner) rebooting(pod *Pod, node *Node, r record.Record) record.Record
 	return r
 }
 
-// belongsToRun is true when a pod belongs to the run that is on record as one with a reboot.
+// belongsToRun reports whether a pod belongs to the run that is on record as a run with a reboot.
 func belongsToRun(pod *Pod, node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == pod.Revision
 }
 
-// rebooted is true when the node is in another boot than the run has left.
+// rebooted reports whether the node is in another boot than the one that the run has left.
 func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
 
 func (s *planner) rebootDeadline(rec *record.Record) time.Time {
 	return s.past(rec.Reboot.StartedAt).Add(task.Timeout(s.in.Job, task.Reboot))
 }
 
-// assessRebootPod says what the pod means that reboots its node. Its own end says little: the boot ID tells.
+// assessRebootPod determines what the pod that reboots the node means for it. How the pod itself ended says little: the
+// boot ID decides.
 func (s *planner) assessRebootPod(pod *Pod, node *Node) podAssessment {
 	if !belongsToRun(pod, node) || rebooted(node) {
 		return podAssessment{disposition: podOrphaned}
@@ -92,9 +93,9 @@ func (s *planner) assessRebootPod(pod *Pod, node *Node) podAssessment {
 	return podAssessment{disposition: podRuns, until: until, message: message}
 }
 
-// rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot: it
-// says that it could not reboot it; or it was ended itself, by the reboot as a rule, which the kubelet reports
-// before it reports the new boot. One that is made again leaves a node in another boot alone.
+// rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot. Either the
+// pod reports that it cannot reboot the node, or the pod itself was ended, usually by the reboot, which the kubelet
+// reports before it reports the new boot. A repeated reboot pod does nothing on a node that is in another boot.
 func (s *planner) rebootEnded(pod *Pod, node *Node) record.Record {
 	r := *node.On.Record
 	e := s.readEnd(pod, node)
@@ -158,7 +159,7 @@ func (s *planner) completed(r record.Record, boot, message string) record.Record
 	return r
 }
 
-// assessReboot takes a run further whose task has succeeded, on a node on which no pod of it runs.
+// assessReboot continues a run whose task has succeeded, on a node on which no pod of the run runs.
 func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
@@ -173,7 +174,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *
 		return
 	}
 	if !s.in.Now.Before(deadline) {
-		// The pod that is on record stays so: it may not be released yet.
+		// The pod that is on record stays there, because its finalizer may not be removed yet.
 		s.recordEnd(w, s.givenUp(rec), p)
 		return
 	}
@@ -188,7 +189,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *
 	s.assessRebootedNode(terminating, w, st, p)
 }
 
-// assessRebootedNode is for a node that is in another boot.
+// assessRebootedNode continues a run on a node that is in another boot.
 func (s *planner) assessRebootedNode(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
@@ -233,7 +234,7 @@ func (s *planner) markBack(w *nodePlan, at time.Time, message string, p *Plan) {
 	s.mark(w, mark, p)
 }
 
-// waitsForPod is true when the next pod of the run must not be made now.
+// waitsForPod reports whether the next pod of the run must not be created now.
 func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan, st *NodeState, p *Plan) bool {
 	reason, message := cannotRunReason(w.node)
 	rec, o := w.node.On.Record, s.obstacleFor(phase)
@@ -263,7 +264,7 @@ func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan, s
 	return true
 }
 
-// mayProbe reports whether one start may show whether an obstacle is still there.
+// mayProbe reports whether one start may check whether an obstacle still exists.
 func (s *planner) mayProbe(o *Obstacle, phase task.Phase) bool {
 	return !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt) && *s.startsLike(phase) == 0
 }
@@ -283,7 +284,7 @@ func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
 	p.Actions = append(p.Actions, Start{Attempt: *a})
 }
 
-// recordEnd ends a run that no pod ends.
+// recordEnd ends a run without a pod that ends it.
 func (s *planner) recordEnd(w *nodePlan, r record.Record, p *Plan) {
 	p.Actions = append(p.Actions, s.recordAction(w.node, &Pod{}, r))
 	w.written = true

@@ -25,7 +25,7 @@ func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 
 func verifying(j *v1alpha1.NodeJob) { j.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"} }
 
-// TestWhatASuccessIsFollowedBy asks whether a node is rebooted.
+// TestWhatASuccessIsFollowedBy tests whether a node is rebooted.
 func TestWhatASuccessIsFollowedBy(t *testing.T) {
 	asks := results(map[string]string{outcome.RebootKey: outcome.RebootValue})
 	madeFor := func(policy v1alpha1.RebootPolicy) func(*Pod) { return func(p *Pod) { p.Reboot = policy } }
@@ -61,8 +61,8 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 	}
 }
 
-// A pod may be made for a boot that the node has left by then. What counts is the boot that it was last seen in, or
-// the node would count as rebooted without ever having been.
+// A pod may be created for a boot that the node has left before the pod runs. The boot in which the node was last seen
+// counts. Otherwise the node would count as rebooted without a reboot.
 func TestTheBootThatIsLeftIsTheLastThatWasSeen(t *testing.T) {
 	node := newNode("n", func(n *Node) { n.BootID = "second" })
 	pod := newPod(node, exited(0), func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, task.Machine("n-machine", "first") })
@@ -216,7 +216,7 @@ func TestThePodsOfARunWithAReboot(t *testing.T) {
 	}
 }
 
-// The run is done in the boot that it was checked in: the node may have rebooted since, which rerun.onReboot is for.
+// The run is done in the boot in which it was checked. The node may have rebooted since, which rerun.onReboot handles.
 func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
 	node := newNode("n", recorded(record.Rebooting), func(n *Node) { n.BootID = "third" })
 	pod := newPod(node, exited(0), func(p *Pod) { p.Runs, p.Machine = task.Verify, task.Machine("n-machine", "second") })
@@ -226,7 +226,8 @@ func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
 	}
 }
 
-// A pod that is on record stays so when time ends the run: were it not let go yet, it would be recorded once more.
+// A pod that is on record stays on record when time ends the run. Otherwise, if it were not released yet, it would be
+// recorded once more.
 func TestARunThatNoPodEndsKeepsThePodOnRecord(t *testing.T) {
 	for name, node := range map[string]Node{
 		"a reboot that is given up": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),

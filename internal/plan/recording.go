@@ -9,9 +9,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What is written on a node when an attempt has ended.
+// This file plans what is written to a node when an attempt has ended.
 
-// recordAction is the write of the end of an attempt.
+// recordAction is the write of the outcome of an attempt.
 func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod}
 	a.Record = &r
@@ -39,22 +39,22 @@ func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
 func (s *planner) finishRollback(a *Record, node *Node) {
 	rb := a.Record.Rollback
 	rb.RecordedAt = s.recordedAt()
-	// A label that is there by now is the user's, who skips the node.
+	// If the label is set now, a user has set it to skip the node.
 	a.ResourceVersion = node.ResourceVersion
 	a.Final = rb.Outcome == record.Failed && rb.Attempts > s.retryLimit()
 	a.Retain = s.retainedUntil(&a.Pod, a.Record).After(s.in.Now)
 }
 
-// buildsOn reports whether the record must not be written if the node has changed since it was seen: a label that the user
-// has set meanwhile, to skip the node, must not be lost, nor that the earlier record was removed.
+// buildsOn reports whether the record must not be written if the node has changed since it was read. Otherwise a label
+// that a user has set since to skip the node would be dropped, or the removal of the earlier record would be ignored.
 func (s *planner) buildsOn(r *record.Record) bool {
 	failedBefore := r.Attempts > 1 || (r.Outcome == record.Disrupted && r.Attempts > 0)
 	return r.Revision != s.in.Revision || failedBefore || r.Disruptions > 1
 }
 
-// dropsLabel is true when the node is not done any more, whatever it was before. A disruption says nothing about the
-// node, and leaves the label of an earlier revision; so does a drain that did not succeed. But one that another
-// machine has left behind would make this one look done.
+// dropsLabel reports whether the node is not done any more, regardless of what it was before. A disruption says nothing
+// about the node and retains the label of an earlier revision, and so does a drain that did not succeed. But a label
+// from another machine would make this machine look done.
 func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {
 	case record.Succeeded:
@@ -69,13 +69,13 @@ func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
 	return s.replaced(node)
 }
 
-// skipped reports whether the user has set the node's label, to skip it, while an attempt of revision ran.
+// skipped reports whether a user has set the label of the node to skip it while an attempt of revision ran.
 func (s *planner) skipped(node *Node, revision string) bool {
 	label := node.On.Label
 	return label != "" && (label == revision || label == s.in.Revision) && label != labelLeft(node)
 }
 
-// labelLeft is the label that the manager has left on a node.
+// labelLeft is the label that the manager has last set on a node.
 func labelLeft(node *Node) string {
 	if node.On.Record == nil {
 		return ""
@@ -83,20 +83,20 @@ func labelLeft(node *Node) string {
 	return node.On.Record.Label
 }
 
-// labelAfter is the label that the manager has left on a node after the record of an attempt is written.
+// labelAfter is the label that the manager has last set on a node after the record of an attempt is written.
 func (s *planner) labelAfter(node *Node, a *Record) string {
 	left := labelLeft(node)
 	switch {
 	case a.Record.Outcome == record.Succeeded && !a.KeepLabel:
 		return a.Record.Revision
-	case a.DropLabel, node.On.Label != left: // the user has removed it, or set another one
+	case a.DropLabel, node.On.Label != left: // a user has removed it, or set another one
 		return ""
 	}
 	return left
 }
 
-// completes adds to the record of a success what it brings about on the node, or makes a failure of it when
-// its results cannot be published.
+// completes adds to the record of a success its changes of the node, or turns it into a failure if its results cannot
+// be published.
 func (s *planner) completes(node *Node, c *record.Change) {
 	facts, reason, message := s.publish(node, c.Record)
 	if reason != "" {

@@ -13,32 +13,32 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// recordState is what a node's record still means for the revision.
+// recordState is what the record of a node means for the revision.
 type recordState struct {
 	done bool
-	// rerunReason says why a node that was done is to run again; "" when it is not.
+	// rerunReason says why a node that was done reruns the task; "" if it does not.
 	rerunReason string
-	// due is when a node that is done runs again by itself; zero when it does not.
+	// due is when a node that is done reruns the task automatically; zero if it does not.
 	due time.Time
-	// rebooting is true when the task has succeeded, and the run goes on.
+	// rebooting is true if the task has succeeded, and the run continues.
 	rebooting bool
-	// failures counted in this run so far.
+	// failures is the number of failures in this run so far.
 	failures int32
 	// notBefore is when the next attempt may start.
 	notBefore time.Time
-	// ranRevision is true when the revision has run there, since when at the earliest.
+	// ranRevision is true if the revision has run there, and since is its earliest start.
 	ranRevision bool
 	since       time.Time
-	// succeeded is true when the revision has succeeded there.
+	// succeeded is true if the revision has succeeded there.
 	succeeded bool
 }
 
-// readRecord reads the node's record. The label is the user's handle on it: taking it off a node that
-// is done asks for another run, and setting it to the revision by hand skips the node.
+// readRecord reads the record of the node. Users control it with the label: to remove it from a node that is done
+// requests another run, and to set it to the revision skips the node.
 func (s *planner) readRecord(node *Node) recordState {
 	rec, label := node.On.Record, node.On.Label
 	if s.replaced(node) {
-		// A run with a reboot must know that it did not come back.
+		// A run with a reboot must know that the node did not come back.
 		return recordState{rebooting: s.isRebooting(rec)}
 	}
 	was := s.touch(rec)
@@ -55,7 +55,7 @@ func (s *planner) readRecord(node *Node) recordState {
 	return was
 }
 
-// isRebooting is true for the record of a run of the revision that goes on with a reboot.
+// isRebooting reports whether this is the record of a run of the revision that continues with a reboot.
 func (s *planner) isRebooting(rec *record.Record) bool {
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == s.in.Revision
 }
@@ -68,23 +68,23 @@ func (s *planner) touch(rec *record.Record) recordState {
 	return recordState{ranRevision: true, since: rec.BeganAt()}
 }
 
-// doneBy is true for a label that says that the node is done with the revision.
+// doneBy reports whether the label says that the node is done with the revision.
 func (s *planner) doneBy(label, revision string) bool {
 	return label != "" && (label == revision || !valueOr(s.in.Job.Spec.Rerun.OnChange, true))
 }
 
-// doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was on the
-// node, and stayed there.
+// doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was
+// on the node and remained there.
 func (s *planner) doneBesideSkip(node *Node) bool {
 	rec := node.On.Record
 	return rec.Outcome == record.Succeeded && node.On.Label != "" && rec.Label != rec.Revision
 }
 
-// rerunContinues is true for a further run that has not ended: the label is that of the run before. A failure takes the
-// label off, so a label that is there afterwards was set by a user to skip the node.
+// rerunContinues reports whether a rerun has not ended. Then the label is from the earlier run. A failure removes the
+// label, so if the label exists afterwards, a user has set it to skip the node.
 func rerunContinues(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
 
-// readRerun says why and when a node that is done runs the task again without a change of it.
+// readRerun determines why and when a node that is done reruns the task without a change of the task.
 func (s *planner) readRerun(node *Node, was *recordState) {
 	rec, rerun := node.On.Record, &s.in.Job.Spec.Rerun
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
@@ -106,9 +106,9 @@ func (s *planner) readRerun(node *Node, was *recordState) {
 	was.done = was.rerunReason == ""
 }
 
-// nextDue is when a node that finished then runs again by rerun.everySeconds; zero when it does not. Each node has
-// a time of its own within the interval, so that they do not all run at once, and it is the same for ever: the
-// first that comes at least half an interval after the end.
+// nextDue is when a node that finished at that time reruns the task because of rerun.everySeconds; zero if it does not.
+// Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
+// is the first such time that is at least half an interval after the end.
 func (s *planner) nextDue(node *Node, finished time.Time) time.Time {
 	seconds := int64(s.in.Job.Spec.Rerun.EverySeconds)
 	if seconds <= 0 {
@@ -121,8 +121,8 @@ func (s *planner) nextDue(node *Node, finished time.Time) time.Time {
 	return time.Unix(n*seconds+offset, 0).UTC()
 }
 
-// isRerun is true for a run on a node that was done with the revision before, and has the label since; with
-// rerun.onChange false, with any.
+// isRerun reports whether this is a run on a node that was done with the revision before and still has the label. With
+// rerun.onChange false, the label may be of any revision.
 func (s *planner) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
 	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
@@ -137,15 +137,15 @@ func (s *planner) setbacks(rec *record.Record) (failures int32, notBefore time.T
 		return rec.Attempts, s.after(rec.EndedAt(), rec.Disruptions)
 	case record.Rebooting:
 	case record.Succeeded:
-		// Done once, but the label is gone, or says something else than what is on record.
+		// The node was done, but the label is missing, or differs from the record.
 	}
 	return 0, time.Time{}
 }
 
-// void is true when the user has asked for another try since the attempt on record.
+// void reports whether a user has requested a retry since the attempt on record.
 func (s *planner) void(rec *record.Record) bool { return s.retry != "" && rec.Retry != s.retry }
 
-// replaced is true when the record was written by another machine behind the same node name.
+// replaced reports whether the record was written for another machine with the same node name.
 func (s *planner) replaced(node *Node) bool {
 	rec := node.On.Record
 	return onReplace(s.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
@@ -153,7 +153,7 @@ func (s *planner) replaced(node *Node) bool {
 
 func onReplace(job *v1alpha1.NodeJob) bool { return valueOr(job.Spec.Rerun.OnReplace, true) }
 
-// differ is true for two machines, both of which are known.
+// differ reports whether both machines are known and different.
 func differ(machineID, other string) bool {
 	return machineID != "" && other != "" && machineID != other
 }

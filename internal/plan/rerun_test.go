@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestStanding asks what the marks on a node still mean for the revision.
+// TestStanding tests what the marks on a node still mean for the revision.
 func TestStanding(t *testing.T) {
 	var (
 		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
@@ -169,7 +169,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRunsAgain asks why and when a node that is done runs the task again without a change of it.
+// TestRunsAgain tests why and when a node that is done runs the task again without a change of it.
 func TestRunsAgain(t *testing.T) {
 	onReboot := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }
 	every := func(seconds int32) func(*v1alpha1.NodeJob) {
@@ -208,7 +208,7 @@ func TestRunsAgain(t *testing.T) {
 	}
 }
 
-// A further run says so while it goes on, and its failure takes the label off.
+// The record of a rerun says so while it runs, and its failure removes the label.
 func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
 	node := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.BootID = "before" }))
 	tests := map[string]struct {
@@ -231,8 +231,8 @@ func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
 	}
 }
 
-// TestNextDue holds the times of a thousand nodes against what is promised: each has its own time in the interval,
-// always the same; never before half an interval has passed, and no later than one and a half.
+// TestNextDue checks the times of a thousand nodes against the specification: each node has its own fixed time in the
+// interval, never before half an interval has passed, and no later than one and a half intervals.
 func TestNextDue(t *testing.T) {
 	const every = 600 * time.Second
 	s := newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = int32(every / time.Second) }), nil))

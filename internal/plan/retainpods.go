@@ -10,14 +10,15 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// retainedUntil is until when a pod is kept for its logs, whose end is on that record; zero when it is not.
+// retainedUntil is until when a pod whose outcome is in that record is retained for its logs; zero if it is not
+// retained.
 func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	keep := s.in.Job.Spec.RetainPodsSeconds
 	if keep == 0 || rec == nil || !pod.ended() || !pod.DeleteRequested.IsZero() || !s.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
 	}
 	if rec.Outcome == record.Rebooting {
-		return time.Time{} // the run goes on, with other pods
+		return time.Time{} // the run continues with other pods
 	}
 	ended := rec.EndedAt()
 	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
@@ -26,8 +27,8 @@ func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	return s.past(ended).Add(time.Duration(keep) * time.Second)
 }
 
-// retain is true for a pod that stays although its end is on record. Its finalizer is removed all the same, so
-// that deleting the pod does not block.
+// retain reports whether a pod is retained although its outcome is on record. Its finalizer is removed anyway, so that
+// a deletion of the pod does not block.
 func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
 	until := s.retainedUntil(pod, w.node.On.Record)
 	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
@@ -41,7 +42,7 @@ func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
 	return true
 }
 
-// removePod lets a pod go that needs no record, or has one, unless it is kept.
+// removePod releases a pod that needs no record, or has one, unless the pod is retained.
 func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan, p *Plan) {
 	if why == podRecorded && s.retain(pod, w, p) {
 		return
@@ -50,8 +51,8 @@ func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan, p *Plan) 
 	w.terminating = true
 }
 
-// removeRetainedPods lets the pods go that are kept on a node that runs again: names are derived, and the next attempt may
-// need the name of one of them.
+// removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
+// may need the name of one of them.
 func (s *planner) removeRetainedPods(w *nodePlan, st *NodeState, p *Plan) {
 	if w.start == nil || len(w.retained) == 0 {
 		return

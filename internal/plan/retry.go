@@ -12,13 +12,13 @@ const (
 	defaultMaxBackoffSeconds = 300
 )
 
-// retryLimit is how many failures may be followed by another attempt.
+// retryLimit is the number of failures that another attempt may follow.
 func (s *planner) retryLimit() int32 {
 	return valueOr(s.in.Job.Spec.Retry.Limit, defaultRetryLimit)
 }
 
-// backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at
-// times of their own, and a plan that cannot be predicted cannot be tested.
+// backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at different times, and
+// a plan that cannot be predicted cannot be tested.
 func (s *planner) backoff(n int32) time.Duration {
 	retry := s.in.Job.Spec.Retry
 	longest := time.Duration(valueOr(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second

@@ -11,8 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// assessFailedNode gives a state to a node on which every attempt failed, and has the task rolled back
-// there.
+// assessFailedNode sets the state of a node on which every attempt failed, and starts the rollback of the task there.
 func (s *planner) assessFailedNode(terminating bool, w *nodePlan, st *NodeState) {
 	w.failed, w.exhausted = true, true
 	f := s.failureOf(w.node, false)
@@ -29,7 +28,7 @@ func (s *planner) assessFailedNode(terminating bool, w *nodePlan, st *NodeState)
 	s.failures = append(s.failures, f)
 }
 
-// rollbackState is how far the rollback on a node is.
+// rollbackState is the progress of the rollback on a node.
 type rollbackState struct {
 	done      bool
 	failures  int32
@@ -51,7 +50,7 @@ func (s *planner) readRollback(rec *record.Record) rollbackState {
 	return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
 }
 
-// assessRollback says how far the rollback is, and has it started when nothing keeps it from that.
+// assessRollback determines the progress of the rollback, and starts it if nothing prevents that.
 func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 	rec := w.node.On.Record
 	is := s.readRollback(rec)
@@ -68,7 +67,7 @@ func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 	}
 	var wait NodeState
 	if s.mustWait(task.Rollback, w.node, terminating, is.notBefore, &wait) {
-		// Nothing will come of it until the node is back: what else is to be done there must not wait.
+		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
 		away, _ := cannotRunReason(w.node)
 		w.rollbackFinished = away != ""
 		st.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
@@ -80,12 +79,12 @@ func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 	w.start.Undoes, w.start.Deleting = rec, !s.in.Job.DeletionTimestamp.IsZero()
 }
 
-// noteRollback notes what is said of a node on which the rollback runs.
+// noteRollback notes what is known about a node on which the rollback runs.
 func (s *planner) noteRollback(w *nodePlan, v podAssessment, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
 	if s.readRecord(w.node).failures <= s.retryLimit() {
-		// It was skipped meanwhile, or is to be tried again.
+		// The node was skipped since, or its task will be retried.
 		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}
@@ -119,8 +118,8 @@ func (s *planner) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Re
 	return r
 }
 
-// undoable is true when there is a record that the end of the rollback belongs to. The user may have
-// taken it away meanwhile, to have the task tried again.
+// undoable reports whether there is a record that the end of the rollback belongs to. A user may have removed the
+// record since, to request a retry of the task.
 func undoable(pod *Pod, node *Node) bool {
 	return node.On.Record != nil && node.On.Record.Revision == pod.Revision
 }

@@ -18,9 +18,9 @@ import (
 // defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
 var defaultMaxConcurrent = intstr.FromString("25%")
 
-// startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step
-// and name, so that the same cluster always rolls out in the same order. A node that joined after the
-// revision was proven takes no slot.
+// startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step and name, so
+// that the same cluster always rolls out in the same order. A node that joined after the revision became stable takes
+// no slot.
 func (s *planner) startWithinLimit(p *Plan) {
 	matched, taken := s.slotsTaken(p.Nodes)
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
@@ -30,7 +30,7 @@ func (s *planner) startWithinLimit(p *Plan) {
 		w, st := &s.work[i], &p.Nodes[i]
 		free := taken < s.slots || s.joinedAfterStable(w.node)
 		if s.obstacleFor(w.start.Phase) != nil && *s.startsLike(w.start.Phase) > 0 {
-			// One start shows whether the obstacle is still there.
+			// One start shows whether the obstacle still exists.
 			free = false
 		}
 		if !free {
@@ -57,7 +57,7 @@ func (s *planner) startWithinLimit(p *Plan) {
 	}
 }
 
-// take counts a node that is given a slot as one that is away.
+// take counts a node that gets a slot as unavailable.
 func (s *planner) take(w *nodePlan) {
 	if s.disrupts() && !w.unavailable {
 		w.unavailable = true
@@ -65,7 +65,7 @@ func (s *planner) take(w *nodePlan) {
 	}
 }
 
-// slotsTaken counts the nodes of the rollout, and those of them that take a slot.
+// slotsTaken counts the nodes of the rollout, and how many of them take a slot.
 func (s *planner) slotsTaken(nodes []NodeState) (matched, taken int) {
 	for i := range nodes {
 		if nodes[i].State != Excluded || s.work[i].slot {
@@ -82,7 +82,7 @@ func (s *planner) slotsTaken(nodes []NodeState) (matched, taken int) {
 	return matched, taken
 }
 
-// candidates are the nodes on which an attempt may start, in the order in which they do.
+// candidates are the nodes on which an attempt may start, in start order.
 func (s *planner) candidates(nodes []NodeState) []int {
 	var candidates []int
 	for i := range nodes {
@@ -96,8 +96,9 @@ func (s *planner) candidates(nodes []NodeState) []int {
 	return candidates
 }
 
-// lastTurn is when a node had its last turn; zero for a first one. Nodes on which something has failed that only the manager
-// knows of, and nodes that run again, come after all others and take turns: there may always be more of them than slots.
+// lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
+// knows of, and nodes that rerun the task, come after all others and take turns, because there may always be more of
+// them than slots.
 func (s *planner) lastTurn(i int) time.Time {
 	w := &s.work[i]
 	tried, rec := s.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
@@ -124,8 +125,8 @@ func (s *planner) begin(i int, p *Plan) {
 	st.set(Running, v1alpha1.ReasonStarting, "")
 }
 
-// rank orders the candidates: what is to be put right comes before what is new, and what has begun before what
-// has not. The node of the manager comes last where it would be disrupted.
+// rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
+// The node of the manager comes last if its workloads would be disrupted.
 func (s *planner) rank(i int) int {
 	w := &s.work[i]
 	switch {
@@ -134,15 +135,14 @@ func (s *planner) rank(i int) int {
 	case s.inPreparation(w):
 		return 1
 	case w.progressDeadlineExceeded:
-		return 4 // it has had its time
+		return 4 // its time has passed
 	case s.disrupts() && w.node.Name == s.in.OwnNode:
 		return 3
 	}
 	return 2
 }
 
-// maxConcurrent is how many of the matched nodes may run at once: at least one, or nothing would
-// ever run.
+// maxConcurrent is how many of the matching nodes may run at the same time: at least one, or the task would never run.
 func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
 	value := r.MaxConcurrent
 	if value == nil {
@@ -150,7 +150,7 @@ func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
 	if err != nil {
-		// The CRD's rule lets no such value in.
+		// The CRD validation rejects such values.
 		return 1
 	}
 	return max(n, 1)

@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// carryOver takes up how far the revision has come from the status. Nothing is lost when the status
-// is: it is found again, step by step, from what the nodes have on record.
+// carryOver reads the progress of the revision from the status. If the status is lost, the progress is rebuilt step by
+// step from the records of the nodes.
 func (s *planner) carryOver() {
 	status := &s.in.Job.Status
 	if status.Rollout != nil && status.Revision == s.in.Revision {
@@ -26,23 +26,23 @@ func (s *planner) carryOver() {
 	s.countUnrecordedFailures()
 }
 
-// joinedAfterStable reports whether a node has joined since the revision was proven, has not been done since, and cannot carry
-// workloads yet: it takes no slot and nothing of the budget. Every other node takes its turn, also one that joined while
-// nothing could start, and one that is selected since a label or the selector changed. For a rollback at deletion, every
-// node does.
+// joinedAfterStable reports whether a node has joined since the revision became stable, has not been done since, and
+// cannot run workloads yet. Such a node takes no slot and does not use the failure budget. Every other node waits for a
+// slot, also a node that joined while nothing could start, and a node that is selected because a label or the selector
+// changed. For a rollback at deletion, every node waits for a slot.
 func (s *planner) joinedAfterStable(node *Node) bool {
 	rec := node.On.Record
 	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
 	return s.in.Job.DeletionTimestamp.IsZero() && !s.stableAt.IsZero() && node.Created.After(s.stableAt) && !doneBefore && s.withoutWorkloads(node)
 }
 
-// withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the node
-// was created, or the node is young and not Ready.
+// withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the
+// node was created, or the node is new and not Ready.
 func (s *planner) withoutWorkloads(node *Node) bool {
 	return s.closedSinceCreation(node) || (node.Ready != corev1.ConditionTrue && s.isNewNode(node))
 }
 
-// advance takes the rollout as far as what is seen allows, one step after the other.
+// advance advances the rollout as far as the observed state allows, one step after the other.
 func (s *planner) advance(p *Plan) {
 	if s.in.Revision == "" {
 		return
@@ -54,7 +54,7 @@ func (s *planner) advance(p *Plan) {
 	}
 	for s.stableAt.IsZero() {
 		if s.stopped {
-			s.rollout.SoakingSince = metav1.Time{} // nothing observes it
+			s.rollout.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
 		}
 		if s.stopped || !s.passes(p) {
 			return
@@ -63,7 +63,8 @@ func (s *planner) advance(p *Plan) {
 		case s.current == len(s.steps)-1:
 			s.rollout.StableAt = s.now()
 			if len(s.rollout.UnrecordedFailures) > 0 || s.ceiling < s.current {
-				// They hold nothing any more: that is for the next pass, and no event comes of it.
+				// The unrecorded failures and the ceiling do not block anything any more. The next pass applies that, and no event
+				// triggers it.
 				p.wake(s.in.Now.Add(time.Second))
 			}
 			return
@@ -75,7 +76,7 @@ func (s *planner) advance(p *Plan) {
 	}
 }
 
-// now is the time as a status tells it, in whole seconds.
+// now is the time as the status stores it, in whole seconds.
 func (s *planner) now() metav1.Time { return metav1.NewTime(s.in.Now.Truncate(time.Second)) }
 
 func (s *planner) beginStep(k int) {
@@ -85,8 +86,8 @@ func (s *planner) beginStep(k int) {
 	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, metav1.Time{}
 }
 
-// passes is true when the current step is done and its soak is over. A soak that finds a node not
-// Ready makes it a casualty, and the question is asked again.
+// passes reports whether the current step has passed. If a node is not Ready in the soak, it becomes an unrecorded
+// failure, and the step is checked once more.
 func (s *planner) passes(p *Plan) bool {
 	st := &s.steps[s.current]
 	for s.stepPassed(st, p.Nodes) {
@@ -97,7 +98,7 @@ func (s *planner) passes(p *Plan) bool {
 		switch {
 		case len(sick) == 0:
 			if !soaks {
-				// The next whole second, or the soak would be shorter than it was asked for.
+				// The next whole second, because otherwise the soak would be shorter than requested.
 				s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
 			}
 			s.rollout.WaitingForReadySince = metav1.Time{}
@@ -118,7 +119,8 @@ func (s *planner) passes(p *Plan) bool {
 	return false
 }
 
-// waitedForReady reports whether the soak has waited for rollout.progressDeadlineSeconds for nodes to become Ready.
+// waitedForReady reports whether the soak has waited longer than rollout.progressDeadlineSeconds for nodes to become
+// Ready.
 func (s *planner) waitedForReady(p *Plan) bool {
 	if s.rollout.WaitingForReadySince.IsZero() {
 		s.rollout.WaitingForReadySince = s.now()
@@ -126,19 +128,19 @@ func (s *planner) waitedForReady(p *Plan) bool {
 	return s.overdue(s.rollout.WaitingForReadySince.Time, p)
 }
 
-// failNotReady has nodes of the step count as failed that are not Ready, and lets others take their places.
+// failNotReady counts the nodes of the step that are not Ready as failed, and lets others take their places.
 func (s *planner) failNotReady(sick []int, reason string, p *Plan) {
 	for _, i := range sick {
 		s.failInSoak(i, &p.Nodes[i], reason)
 	}
 	s.countFailed(p.Nodes)
 	since := s.rollout.SoakingSince
-	s.rollout.SoakingSince = metav1.Time{} // any node may take the place of a sick one
+	s.rollout.SoakingSince = metav1.Time{} // any node may replace a node that is not Ready
 	s.assignSteps(p.Nodes)
 	s.rollout.SoakingSince = since
 }
 
-// soaked is true when the soak is over, and says when it is.
+// soaked reports whether the soak is over, and wakes the plan at the end of the soak.
 func (s *planner) soaked(st *step, p *Plan) bool {
 	until := s.rollout.SoakingSince.Add(st.soak)
 	if s.in.Now.Before(until) {
@@ -149,8 +151,8 @@ func (s *planner) soaked(st *step, p *Plan) bool {
 	return true
 }
 
-// stepPassed is true when nothing of the step is still to come, and something proves that it works. A
-// step for a number of nodes wants so many successes, as far as there are nodes for them.
+// stepPassed reports whether no node of the step is pending and the revision has succeeded there. A step for a number
+// of nodes needs that number of successes, as far as there are enough nodes.
 func (s *planner) stepPassed(st *step, nodes []NodeState) bool {
 	done := 0
 	for _, i := range st.nodes {
@@ -168,13 +170,13 @@ func (s *planner) stepPassed(st *step, nodes []NodeState) bool {
 	return done > 0
 }
 
-// countsAsDone reports whether a node is done, or was and runs the task again: the revision has succeeded there, and until
-// the further run fails nothing speaks against it.
+// countsAsDone reports whether a node is done, or was done and reruns the task. The revision has succeeded there, and
+// that stands until the rerun fails.
 func (s *planner) countsAsDone(i int, nodes []NodeState) bool {
 	return nodes[i].State == Done || s.work[i].rerun
 }
 
-// anySucceeded is true when the revision has succeeded anywhere.
+// anySucceeded reports whether the revision has succeeded on any node.
 func (s *planner) anySucceeded() bool {
 	for i := range s.work {
 		if s.work[i].succeeded {
@@ -184,8 +186,8 @@ func (s *planner) anySucceeded() bool {
 	return false
 }
 
-// stepWaitsFor is true for an unfinished node that its step waits for: one that was there when the step
-// began, and that can run the task or has.
+// stepWaitsFor reports whether a step waits for an unfinished node: a node that existed when the step started, and that
+// can run the task or has run it.
 func (s *planner) stepWaitsFor(i int, st *NodeState) bool {
 	w := &s.work[i]
 	if w.node.Created.After(s.rollout.StepStartedAt.Time) {
@@ -194,8 +196,8 @@ func (s *planner) stepWaitsFor(i int, st *NodeState) bool {
 	return w.ranRevision || !cannotRun(st.Reason)
 }
 
-// notReady are the nodes of the step that have succeeded and are not Ready, but for those on which the task is at work
-// again, and those that have joined since the soak began: they may never have been Ready.
+// notReady are the nodes of the step that have succeeded and are not Ready, except those on which the task is running
+// again, and those that have joined since the soak started: they may never have been Ready.
 func (s *planner) notReady(st *step, nodes []NodeState) []int {
 	var sick []int
 	for _, i := range st.nodes {
@@ -206,7 +208,7 @@ func (s *planner) notReady(st *step, nodes []NodeState) []int {
 	return sick
 }
 
-// blockStarts gives the nodes that may not start yet the reason for it.
+// blockStarts sets the reason of the nodes that may not start yet.
 func (s *planner) blockStarts(p *Plan) {
 	for i := range p.Nodes {
 		w, st := &s.work[i], &p.Nodes[i]
@@ -222,7 +224,7 @@ func (s *planner) blockStarts(p *Plan) {
 	}
 }
 
-// rolloutBlock is what the rollout as a whole has against the start of a task on a node; "" when nothing.
+// rolloutBlock is why the rollout as a whole blocks the start of a task on a node; "" if it does not.
 func (s *planner) rolloutBlock(w *nodePlan) (reason, message string, until time.Time) {
 	if s.stopped {
 		return v1alpha1.ReasonMaxFailuresExceeded, "the rollout has stopped: " + s.failuresMessage(), until

@@ -13,13 +13,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// selects is true when the NodeJob is for a node with these labels, or would be with those that its own
-// success has taken off.
+// selects reports whether a node with these labels matches the NodeJob, or would match with the labels that the success
+// of the NodeJob has removed.
 func (s *planner) selects(node *Node) bool {
 	return s.named.has(node) && task.FitsOS(s.self.OS, node.Labels) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
-// names are those of spec.nodeNames; nil for all nodes.
+// names are the names in spec.nodeNames; nil for all nodes.
 type names map[string]bool
 
 func namesOf(list []string) names {
@@ -35,7 +35,8 @@ func namesOf(list []string) names {
 
 func (n names) has(node *Node) bool { return n == nil || n[node.Name] }
 
-// matchesWith is true when the selector matches the node, as it is or with the labels that a success has taken off it.
+// matchesWith reports whether the selector matches the node, with its current labels or with the labels that a success
+// has removed from it.
 func matchesWith(selector labels.Selector, removeLabels []string, node *Node, rec *record.Record) bool {
 	if selector.Matches(labels.Set(node.Labels)) {
 		return true
@@ -53,8 +54,8 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 	return selector.Matches(labels.Set(had))
 }
 
-// relabelled is a label that a success has taken off the node, and that is set again, which requests
-// another run; "" when there is none.
+// relabelled is a label that a success removed from the node and that is set again, which requests another run; "" if
+// there is none.
 func (s *planner) relabelled(node *Node) string {
 	for _, key := range s.in.Job.Spec.RemoveLabels {
 		_, was := node.On.Record.RemovedLabels[key]
@@ -65,7 +66,7 @@ func (s *planner) relabelled(node *Node) string {
 	return ""
 }
 
-// removeLabels notes in a change and in its record which labels a success takes off the node.
+// removeLabels notes in a change and in its record which labels a success removes from the node.
 func (s *planner) removeLabels(node *Node, c *record.Change) {
 	removed := map[string]string{}
 	for _, key := range s.in.Job.Spec.RemoveLabels {

@@ -17,25 +17,25 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// step is one of rollout.steps, read.
+// step is one of rollout.steps after parsing.
 type step struct {
 	name string
-	// selector of its nodes.
+	// selector selects its nodes.
 	selector labels.Selector
-	// selective is true when it has a nodeSelector of its own.
+	// selective is true if the step has its own nodeSelector.
 	selective bool
-	// quota is how many nodes must succeed; nil for all that it selects.
+	// quota is how many nodes must succeed; nil for all that the step selects.
 	quota *intstr.IntOrString
 	soak  time.Duration
-	// nodes that belong to it, as indexes into Plan.Nodes.
+	// nodes are the nodes that belong to the step, as indexes into Plan.Nodes.
 	nodes []int
 }
 
-// defaultSteps are rollout.steps when omitted, as in the CRD: one node, then all.
+// defaultSteps are rollout.steps if omitted, as in the CRD: one node, then all.
 var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
 
-// readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API lets no name in
-// that no step has; should one be there, nothing goes past the first step.
+// readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API rejects a name that no step has.
+// If such a name is stored anyway, the rollout does not go past the first step.
 func (s *planner) readSteps() {
 	spec := s.in.Job.Spec.Rollout
 	steps := spec.Steps
@@ -62,7 +62,7 @@ func (s *planner) indexOf(name string) int {
 	return slices.IndexFunc(s.steps, func(st step) bool { return st.name == name })
 }
 
-// assignSteps gives each node to the first step that takes it.
+// assignSteps assigns each node to the first step that accepts it.
 func (s *planner) assignSteps(nodes []NodeState) {
 	var pool []int
 	for i := range nodes {
@@ -84,7 +84,7 @@ func (s *planner) assignSteps(nodes []NodeState) {
 	}
 }
 
-// matchingStep are those of the nodes that the step's selector matches.
+// matchingStep are the nodes that the selector of the step matches.
 func (s *planner) matchingStep(st *step, nodes []int) []int {
 	if !st.selective {
 		return slices.Clone(nodes)
@@ -98,8 +98,8 @@ func (s *planner) matchingStep(st *step, nodes []int) []int {
 	return fits
 }
 
-// base is how many of the nodes a percentage of step k is of. Nodes that have joined since the step began do not count,
-// so that a step of a growing cluster can pass.
+// base is the number of nodes that a percentage of step k refers to. Nodes that have joined since the step started do
+// not count, so that a step of a growing cluster can pass.
 func (s *planner) base(k int, matched []int) int {
 	if k > s.current {
 		return len(matched)
@@ -118,7 +118,8 @@ func (s *planner) joinedSince(i int, t metav1.Time) bool {
 	return !t.IsZero() && s.work[i].node.Created.After(t.Time)
 }
 
-// joinedInSoak reports whether a node was created since the soak began, which is noted as the next whole second.
+// joinedInSoak reports whether a node was created since the soak started. The start of the soak is stored as the next
+// whole second.
 func (s *planner) joinedInSoak(i int) bool {
 	since := s.rollout.SoakingSince
 	return !since.IsZero() && !s.work[i].node.Created.Before(since.Add(-time.Second))
@@ -128,18 +129,18 @@ func (s *planner) joinedInSoak(i int) bool {
 func quota(value *intstr.IntOrString, base int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, base, true)
 	if err != nil {
-		// The CRD's rule lets no such value in.
+		// The CRD validation rejects such values.
 		return 1
 	}
 	return max(n, 1)
 }
 
-// choose takes the nodes of a step that is for a number of them. Those on which the revision has run
-// come first, in the order in which they did: a choice stays the same when nodes join or leave.
-// One that failed is taken, but another takes its turn. The others come by age, since a node that joins
-// then changes nothing, spread over the zones.
+// choose selects the nodes of a step that is for a number of nodes. Nodes on which the revision has run come first, in
+// the order of their runs, so that the choice stays the same if nodes join or are removed. A failed node is selected,
+// but another node takes its place. The others follow by age, so that a joining node changes nothing, spread over the
+// zones.
 //
-// While a step soaks, no node is taken that has joined since: that would begin the soak again.
+// While a step soaks, no node is selected that has joined since, because that would restart the soak.
 func (s *planner) choose(k, want int, nodes []NodeState) []int {
 	ran, fresh := s.choices(k, nodes)
 	slices.SortFunc(ran, func(a, b int) int {
@@ -161,7 +162,7 @@ func (s *planner) choose(k, want int, nodes []NodeState) []int {
 	return append(taken, fresh[:min(want, len(fresh))]...)
 }
 
-// choices are the nodes of a step on which the revision has run, and those on which it may.
+// choices are the nodes of a step on which the revision has run, and those on which it may run.
 func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
 	for _, i := range s.steps[k].nodes {
 		switch {
@@ -175,7 +176,7 @@ func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
 	return ran, fresh
 }
 
-// stickiness orders the nodes on which the revision has run. One that is quarantined comes before one that would become
+// stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
 // unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
 func (s *planner) stickiness(i int, nodes []NodeState) int {
 	switch {
@@ -187,12 +188,12 @@ func (s *planner) stickiness(i int, nodes []NodeState) int {
 	return 2
 }
 
-// startable is true for an unfinished node that is there to run a task sooner or later.
+// startable reports whether an unfinished node can run a task sooner or later.
 func startable(st *NodeState) bool {
 	return st.State == Waiting && !cannotRun(st.Reason) || st.State == Running
 }
 
-// cannotRun is true for the reasons of nodes that cannot run a task, and may never again.
+// cannotRun reports whether a node with that reason cannot run a task, and may never run one again.
 func cannotRun(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating:
@@ -201,8 +202,8 @@ func cannotRun(reason string) bool {
 	return false
 }
 
-// spread sorts nodes by the order in which a step takes them: Ready ones first and those of the control
-// plane last, one from each zone in turn, the oldest first. inZone is how many each zone has already.
+// spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
+// from each zone in turn, the oldest first. inZone is how many nodes each zone already has.
 func (s *planner) spread(nodes []int, inZone map[string]int) {
 	byAge := func(a, b int) int {
 		x, y := s.work[a].node, s.work[b].node
@@ -220,14 +221,14 @@ func (s *planner) spread(nodes []int, inZone map[string]int) {
 	})
 }
 
-// canaryRank orders nodes by how little they are fit to be the first.
+// canaryRank orders nodes by how suitable they are as a canary, the most suitable first.
 func (s *planner) canaryRank(node *Node) int {
 	n := 0
 	if s.disrupts() && node.Name == s.in.OwnNode {
 		n += 8
 	}
 	if !s.disrupts() || !s.cordonedForUs(node) {
-		n++ // a node that is quarantined already reduces nothing
+		n++ // a quarantined node is already unavailable
 	}
 	if node.Ready != corev1.ConditionTrue {
 		n += 2

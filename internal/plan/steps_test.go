@@ -47,7 +47,7 @@ func inPool(pool string) func(*Node) {
 	return func(n *Node) { n.Labels = map[string]string{"pool": pool} }
 }
 
-// TestTheNodesOfAStep asks which nodes a new revision begins on.
+// TestTheNodesOfAStep tests which nodes a new revision begins on.
 func TestTheNodesOfAStep(t *testing.T) {
 	one, two, half := intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("50%")
 	tests := map[string]struct {
@@ -140,8 +140,8 @@ func TestTheNodesOfAStep(t *testing.T) {
 	}
 }
 
-// step asks of the rollout: which step, since when does it soak, is it proven; and of node z, which comes
-// last: what does it wait for?
+// TestAdvance tests the progress of the rollout: the step, since when it soaks, whether it is stable, and what node z,
+// which comes last, waits for.
 func TestAdvance(t *testing.T) {
 	at := func(step string, changes ...func(*v1alpha1.RolloutStatus)) *v1alpha1.RolloutStatus {
 		r := &v1alpha1.RolloutStatus{Step: step, StepStartedAt: metav1.Time{Time: ago(300)}}
@@ -379,8 +379,7 @@ func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
 	return func(r *v1alpha1.RolloutStatus) { r.StableAt = metav1.Time{Time: ago(seconds)} }
 }
 
-// The choice of canaries does not wander: whoever joins or leaves, it is the same ones as long as they
-// are there.
+// The choice of canaries is stable: if nodes join or are removed, the same nodes stay canaries as long as they exist.
 func TestTheCanariesStayTheSame(t *testing.T) {
 	job := newJob(inSteps(first(intstr.FromInt32(2)), rest))
 	nodes := []Node{newNode("m", made(50)), newNode("n", made(40)), newNode("o", made(30)), newNode("p", made(20))}

@@ -23,8 +23,8 @@ const (
 	maxFailureMessage = 512
 )
 
-// status is bounded, whatever the size of the cluster, and stable: the same state gives the same
-// text, so that it is only written when something changed.
+// status is bounded, regardless of the size of the cluster, and stable: the same state gives the same text, so that it
+// is only written when something changed.
 func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
 		ObservedGeneration: s.in.Job.Generation,
@@ -47,7 +47,7 @@ func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
 	return status
 }
 
-// stepCounts is how far each step is.
+// stepCounts is the progress of each step.
 func (s *planner) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
 	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
 	for i := range s.steps {
@@ -92,7 +92,7 @@ func count(nodes []NodeState) v1alpha1.NodeCounts {
 	return c
 }
 
-// boundedFailures are the nodes that need help first, then those that try again, by name.
+// boundedFailures are the nodes that need a user first, then the nodes that are retried, by name.
 func (s *planner) boundedFailures() []v1alpha1.NodeFailure {
 	slices.SortFunc(s.failures, func(a, b v1alpha1.NodeFailure) int {
 		if a.Retrying != b.Retrying {

@@ -309,7 +309,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A status that says the same is not written again: so the same state must give the same bytes.
+// An unchanged status is not written a second time, so the same state must give the same bytes.
 func TestStatusIsStable(t *testing.T) {
 	nodes := []Node{newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Failed, attempts(2))), newNode("a", recorded(record.Disrupted)), newNode("d")}
 	pods := []Pod{newPod(nodes[3], func(p *Pod) { p.Waiting = "ImagePullBackOff: image x" })}
@@ -330,7 +330,7 @@ func TestStatusIsStable(t *testing.T) {
 		t.Errorf("status of the same state, five seconds later (-first +second):\n%s", diff)
 	}
 
-	turned.Pods = nil // the attempt that kept it going is over
+	turned.Pods = nil // the attempt that made it continue is over
 	for _, c := range Next(turned).Status.Conditions {
 		switch {
 		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):
@@ -369,7 +369,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// The status stays small in a cluster of 1,000 nodes on which everything that can be said is said.
+// The status stays small in a cluster of 1,000 nodes with the maximum of content.
 func TestStatusIsBounded(t *testing.T) {
 	hostile := strings.Repeat("\x1b[31m\u202e<", 10_000)
 	longest := strings.Repeat("n", 253)

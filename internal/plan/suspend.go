@@ -5,7 +5,7 @@ package plan
 
 import "time"
 
-// startingDeadline is when spec.startingDeadlineSeconds has passed; zero when it never is.
+// startingDeadline is when spec.startingDeadlineSeconds has passed; zero if it never passes.
 func (s *planner) startingDeadline() time.Time {
 	within := s.in.Job.Spec.StartingDeadlineSeconds
 	if within == nil {
@@ -14,7 +14,7 @@ func (s *planner) startingDeadline() time.Time {
 	return s.in.Job.CreationTimestamp.Add(time.Duration(*within) * time.Second)
 }
 
-// suspendedReason is why nothing may start any more; "" when it may.
+// suspendedReason is why nothing may start any more; "" if it may.
 func (s *planner) suspendedReason() string {
 	at := s.startingDeadline()
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// expire deletes the NodeJob when it has been at rest for spec.ttlSecondsAfterFinished.
+// expire deletes the NodeJob after it has been finished for spec.ttlSecondsAfterFinished.
 func (s *planner) expire(p *Plan) {
 	if closes := s.startingDeadline(); !closes.IsZero() && s.in.Now.Before(closes) {
 		p.wake(closes)
@@ -30,8 +30,8 @@ func (s *planner) expire(p *Plan) {
 	p.Actions = append(p.Actions, DeleteJob{})
 }
 
-// isFinished is true when nothing runs, and no failed node is still to be rolled back or drained. A rollout that has
-// stopped is not Reconciling although all of that may go on.
+// isFinished reports whether nothing runs, and no failed node still needs a rollback or a drain. A Stalled rollout is
+// not Reconciling, although any of these may continue.
 func (s *planner) isFinished() bool {
 	for i := range s.work {
 		if w := &s.work[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
@@ -41,7 +41,7 @@ func (s *planner) isFinished() bool {
 	return s.draining == 0
 }
 
-// lastEnd is when the last attempt ended, of a rollback too; zero when none has.
+// lastEnd is when the last attempt, also of a rollback, ended; zero if none has ended.
 func (s *planner) lastEnd() time.Time {
 	var last time.Time
 	for i := range s.work {

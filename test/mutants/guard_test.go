@@ -6,7 +6,7 @@ package mutants_test
 import (
 	"testing"
 
-	_ "github.com/everynode/everynode/internal/guard" // what it is made of: see planner
+	_ "github.com/everynode/everynode/internal/guard" // so that go test knows the files of the package: see planner
 )
 
 func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {

@@ -5,7 +5,7 @@ package mutants_test
 
 import "maps"
 
-// hardening are mistakes about what goes on around honest Linux workers: joining nodes, control planes, skewed clocks,
+// hardening are mistakes in the environment of honest Linux workers: joining nodes, control planes, skewed clocks,
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a node that has joined and carries workloads takes no slot": {
@@ -91,7 +91,7 @@ var hardening = map[string]mutant{
 	},
 }
 
-// merge puts lists of mistakes together.
+// merge merges lists of mistakes.
 func merge(lists ...map[string]mutant) map[string]mutant {
 	all := map[string]mutant{}
 	for _, list := range lists {

@@ -6,7 +6,7 @@ package mutants_test
 import (
 	"testing"
 
-	_ "github.com/everynode/everynode/internal/plan" // what it is made of: see planner
+	_ "github.com/everynode/everynode/internal/plan" // so that go test knows the files of the package: see planner
 )
 
 func TestEachMistakeInThePlannerIsFound(t *testing.T) {

@@ -1,11 +1,12 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutants_test shows that the tests of the planners have teeth: each of a list of mistakes is put into a
-// planner, and its random histories must find it, or its tables where histories seldom meet the moment.
+// Package mutants_test shows that the tests of the planners are effective. It puts each mistake of a list into a
+// planner. The random histories of that planner must find it, or its table tests, if histories rarely reach the
+// situation.
 //
-// What was found once is not looked for again as long as the planner, its tests and the list are the same: go test's
-// own cache knows the packages that are imported here, and the files that a test opens.
+// A mistake that was found once is not tested for again while the planner, its tests and the list are unchanged: the
+// cache of go test knows the packages that are imported here, and the files that a test opens.
 package mutants_test
 
 import (
@@ -20,20 +21,20 @@ import (
 	"testing"
 )
 
-// mutant is one mistake: the text in a file of the planner, which is there once, and what is put in its place.
+// mutant is one mistake: a text that occurs once in a file of the planner, and its replacement.
 type mutant struct{ file, was, is string }
 
 // planner is a package whose tests must find mistakes.
 type planner struct {
 	pkg string
-	// histories is how many random histories have to find a mistake.
+	// histories is how many random histories must find a mistake.
 	histories string
 	mutants   map[string]mutant
-	// byTables are the mistakes that need a moment that histories seldom meet.
+	// byTables are the mistakes that need a situation that histories rarely reach.
 	byTables []string
 }
 
-// The names of what is broken: by a history, and by another test.
+// The names of what fails: in a history, and in another test.
 var (
 	brokenHistory = regexp.MustCompile(`seed -?\d+: .*`)
 	failedTest    = regexp.MustCompile(`--- FAIL: \S+`)
@@ -74,7 +75,7 @@ func (p planner) test(t *testing.T) {
 	}
 }
 
-// open reads the files of a package, tests too, so that go test knows that the result depends on them.
+// open reads the files of a package, including its tests, so that go test knows that the result depends on them.
 func open(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -88,8 +89,8 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-// build compiles the planner's tests with the mistake in place of the text, in an overlay: the file itself is left
-// alone.
+// build compiles the tests of the planner with the mistake in place of the text, in an overlay. The file itself is not
+// changed.
 func build(t *testing.T, root, pkg string, m mutant) string {
 	t.Helper()
 	file := filepath.Join(root, pkg, m.file)
