@@ -137,7 +137,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	pod := w.runningPod("node-2")
 	before := w.manager()
 	must(t, real.StopAPIServer(w.ctx))
-	// The task ends while nobody can be told.
+	// The task ends while the API server is unreachable.
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
 	must(t, real.StartAPIServer(w.ctx))
@@ -277,7 +277,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		}}}
 		s.Retry.Limit = new(int32(0))
 	})
-	// One that works stands beside it, and is not delayed.
+	// A working NodeJob runs at the same time, and is not delayed.
 	w.job("works", "true", onNode2)
 	c := w.condition("no-image", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonPodNotStarting)
 	wantText(t, c.Message, "node-2: ImagePullBackOff: image registry.local/none:1", "Check the image's name")

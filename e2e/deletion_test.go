@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// gone waits until a NodeJob and what it has put on the nodes are gone.
+// gone waits until a NodeJob is deleted and its labels and annotations are removed from the nodes.
 func (w *world) gone(job string, nodes ...string) {
 	w.t.Helper()
 	w.eventually(job+" is gone", func() error {
@@ -64,7 +64,8 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 	}
 }
 
-// TestARollbackThatFailsHoldsTheDeletion until somebody says otherwise, which the status tells how to.
+// TestARollbackThatFailsHoldsTheDeletion checks that the deletion waits until a user acts, and that the status says
+// how.
 func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

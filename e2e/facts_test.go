@@ -103,7 +103,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 	w.wantRan(node, 1)
 	w.wantRan(other, 0)
 
-	// The label asks for the task, also once more.
+	// The label requests the task, and later a rerun.
 	for _, name := range []string{node, other} {
 		must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, mergePatch(`{"metadata":{"labels":{%q:"yes"}}}`, ask)))
 	}

@@ -46,7 +46,7 @@ func (w *world) toldOf(kind, name, reason, words string) {
 	})
 }
 
-// wantCordoned checks whether a node is cordoned, and whether for a NodeJob or by somebody else.
+// wantCordoned checks whether a node is cordoned, and whether by a NodeJob or by another tool.
 func (w *world) wantCordoned(node string, want bool, by ...string) {
 	w.t.Helper()
 	live := w.node(node)
@@ -89,8 +89,8 @@ func (w *world) rolledBack(job, node string, want record.Outcome) record.Rollbac
 	return rb
 }
 
-// workloads are on the node: a pod of a Deployment, whose budget allows no disruption, and that may go to
-// node-2; one of a DaemonSet; and one that nobody would make again.
+// workloads are on the node: a pod of a Deployment whose budget allows no disruption, and that may run on node-2; a pod
+// of a DaemonSet; and a pod without a controller.
 func (w *world) workloads(node string) (web, agent corev1.Pod) {
 	w.t.Helper()
 	template := func(app string) corev1.PodTemplateSpec {
@@ -209,7 +209,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		}
 	}
 
-	// What holds the drain up is named, until somebody gives way.
+	// The message names what blocks the drain, until the budget allows the eviction.
 	w.eventually("the status names what holds the drain up", func() error {
 		drains := w.get("broken").Status.Drains
 		if len(drains) != 1 || drains[0].Node != canary || drains[0].Pods != 2 || len(drains[0].Blocked) != 2 {
@@ -253,7 +253,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	})
 	w.untouched(log, "broken", "node-2")
 
-	// The corrected script begins anew with the canary, which is open again as soon as it is done.
+	// The corrected script starts with the canary again, which is uncordoned as soon as it is done.
 	w.patch("broken", `{"spec":{"task":{"script":%q}}}`, w.timed("true"))
 	w.eventually("the canary is done", func() error {
 		live := w.node(canary)
@@ -282,7 +282,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	}
 }
 
-// TestR19_ARollbackThatFailsAsWellIsSaidEverywhere : such a node is in a state that nobody has planned.
+// TestR19_ARollbackThatFailsAsWellIsSaidEverywhere covers a node that is in an undefined state after a failed rollback.
 func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

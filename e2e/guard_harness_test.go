@@ -54,7 +54,7 @@ func newGuarded(t *testing.T, nodes int, change func(*v1alpha1.NodeGuardSpec)) *
 	return g
 }
 
-// removeGuards waits until nothing of the NodeGuards is left: what is held for one that is gone is held for ever.
+// removeGuards waits until all objects of the NodeGuards are deleted. Otherwise a budget could hold a node forever.
 func (g *guarded) removeGuards() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -108,7 +108,7 @@ func (g *guarded) companions() map[string]corev1.Pod {
 	return found
 }
 
-// ready waits until exactly these nodes have a companion, all of them are ready, and nobody is away.
+// ready waits until exactly these nodes have a companion, all companions are ready, and no node is unavailable.
 func (g *guarded) ready(nodes ...string) {
 	g.t.Helper()
 	g.eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
@@ -126,7 +126,7 @@ func (g *guarded) ready(nodes ...string) {
 	})
 }
 
-// held waits until a node is held for a reason, and returns what is said of it.
+// held waits until a node is held for a reason, and returns the message.
 func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 	g.t.Helper()
 	var found v1alpha1.HeldNode
@@ -189,7 +189,7 @@ func (g *guarded) spec(format string, args ...any) {
 type companionLog struct {
 	mu   sync.Mutex
 	on   map[string]map[string]bool // by node, the UIDs of those that are there
-	gone map[string]time.Duration   // by UID, how long one was leaving
+	gone map[string]time.Duration   // by UID, how long a pod was terminating
 	// left is when each began to leave.
 	left  map[string]time.Time
 	wrong []string

@@ -20,7 +20,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	g := newGuarded(t, 1, nil)
 	first := g.nodes[0]
 
-	// A node that joins, and is gone again.
+	// A node joins, and is removed again.
 	joined := g.join(cluster.NodeOptions{})
 	g.ready(first, joined)
 	must(t, real.Remove(g.ctx, joined))
@@ -79,7 +79,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	for _, node := range g.nodes {
 		drains[node] = g.drain(node)
 	}
-	// Whoever is first, the other waits for it, and it is said for what.
+	// Whichever node is first, the other waits for it, and the message says so.
 	first, second := g.nodes[0], g.nodes[1]
 	select {
 	case err := <-drains[first]:
@@ -148,7 +148,7 @@ func TestR26_CompanionsAreReplacedOneAfterTheOther(t *testing.T) {
 		}
 		return nil
 	})
-	// It is mended, with what the user sets himself.
+	// A user fixes the template, with further settings.
 	g.spec(`{"spec":{"template":{"spec":{"priorityClassName":"system-cluster-critical","tolerations":[{"operator":"Exists"}],"containers":[{"name":"guard","image":%q}]}}}}`, pauseImage)
 	g.ready(g.nodes...)
 	for node, pod := range g.companions() {
@@ -176,7 +176,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.uncordon(node)
 	g.ready(node)
 
-	// Somebody's word instead: the command that the status shows works as it stands.
+	// Approval by a user: the command in the status works unchanged.
 	g.spec(`{"spec":{"release":{"when":"Approval","check":null}}}`)
 	done = g.drain(node)
 	held = g.held(node, v1alpha1.ReasonAwaitingApproval)

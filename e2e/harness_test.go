@@ -348,8 +348,8 @@ func (w *world) kubectl(args ...string) string {
 	return out
 }
 
-// asTold runs, as a shell does, the command of a message that has these words in it: what a message
-// tells people to do must work as it stands.
+// asTold runs the command in a message that contains these words, as a shell does. A command in a message must work
+// unchanged.
 func (w *world) asTold(message, words string, replace ...string) {
 	w.t.Helper()
 	for part := range strings.SplitSeq(message, "; ") {

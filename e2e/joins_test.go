@@ -256,7 +256,7 @@ func TestR04_AStartupTaintOpensWhenTheLastNodeJobIsDone(t *testing.T) {
 	})
 }
 
-// TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway has nobody there but the API server.
+// TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway runs with the API server alone, without a manager.
 func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 	w := newWorld(t)
 	w.job("setup", "true", gated)

@@ -78,14 +78,14 @@ done
 echo there is none >&2; exit 1`, pod.Name, signal))
 }
 
-// TestTwoManagersWithForcedLeaderChanges freezes the manager that leads until its lease has run out, and
-// lets it go on when the other has taken over: it still believes that it leads. Then the other is
-// deleted, and hands its lease on. Not one task is lost, repeated, or started too early.
+// TestTwoManagersWithForcedLeaderChanges freezes the leading manager until its lease has expired, and resumes it after
+// the other manager has become the leader: the first one still assumes that it leads. Then the other manager is
+// deleted, and releases its lease. No task is lost, repeated, or started too early.
 func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 	w := newWorld(t)
 	held := []string{"node-1", "node-2", w.join(cluster.NodeOptions{Name: "slow-lead"})}
 	nodes := append([]string{}, held...)
-	// Nodes start in the order of their names: those that are held, with simulated ones in between.
+	// Nodes start in the order of their names: the nodes in held, with simulated ones in between.
 	for i := range 3 {
 		nodes = append(nodes, w.join(cluster.NodeOptions{Name: fmt.Sprintf("quick-lead-%d", i), Simulated: true}),
 			w.join(cluster.NodeOptions{Name: fmt.Sprintf("the-last-lead-%d", i), Simulated: true}))

@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 		}
 		return 0
 	}
-	// An interrupt takes the cluster away as well, whatever a test is doing.
+	// An interrupt also removes the cluster, even during a test.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	interrupts := make(chan os.Signal, 1)

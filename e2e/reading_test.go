@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// What somebody looks at while a task fails on its canary, at a terminal and elsewhere.
+// The commands that a user runs while a task fails on its canary, on a terminal and elsewhere.
 
 func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ spec:
 	}
 }
 
-// TestCompletionOffersWhatIsThere : as kubectl asks for it.
+// TestCompletionOffersWhatIsThere calls the completion as kubectl does.
 func TestCompletionOffersWhatIsThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -36,8 +36,8 @@ func (w *world) bootsOf(node, what string) []string {
 	return strings.Fields(w.sh(node, fmt.Sprintf("cat %s.%s 2>/dev/null || true", w.markFile(), what)))
 }
 
-// TestANodeIsDrainedRebootedAndCheckedInItsNewBoot covers a complete maintenance: the pods leave first, past a
-// budget that holds them up; the script asks for a reboot; what it has done is checked in the new boot.
+// TestANodeIsDrainedRebootedAndCheckedInItsNewBoot covers a complete maintenance: the pods are evicted after their
+// budget allows it, the script requests a reboot, and its result is checked after the reboot.
 func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,8 +102,8 @@ func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
 	w.wantCordoned(node, false)
 }
 
-// TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops has two nodes that must not be away at once, and a check that fails in the new
-// boot of one.
+// TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops has two nodes that must not be unavailable at once, and a check
+// that fails after the reboot of one of them.
 func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

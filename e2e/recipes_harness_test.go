@@ -24,10 +24,10 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// The recipes are tested as they are in recipes/: each test applies the file itself, in a namespace of its
-// own, and takes it back with the commands that the file names. A test changes only what it must, and says
-// so: the nodes, since the nodes of the cluster are shared; and what is anybody's to change, such as the
-// address of a registry and its certificate.
+// The recipes are tested as they are in recipes/: each test applies the file itself, in its own namespace, and reverts
+// it with the commands in the file. A test changes only what is necessary, and documents it: the nodes, since the tests
+// share the nodes of the cluster, and values that any user may change, such as the address of a registry and its
+// certificate.
 
 // recipe is a file of recipes/ that was applied.
 type recipe struct {
@@ -101,7 +101,7 @@ func (r recipe) commands(paragraph string) []string {
 	return commands
 }
 
-// asWritten runs these commands, as somebody does who copies them.
+// asWritten runs these commands as a user does who copies them.
 func (r recipe) asWritten(paragraph string) string {
 	r.w.t.Helper()
 	commands := r.commands(paragraph)
@@ -124,7 +124,7 @@ func (r recipe) asWritten(paragraph string) string {
 // worked runs what the file says under "See that it worked".
 func (r recipe) worked() string { r.w.t.Helper(); return r.asWritten("See that it worked") }
 
-// takenBack runs what the file says under "Take it back".
+// takenBack runs the commands under "Take it back" in the file.
 func (r recipe) takenBack(nodes ...string) {
 	r.w.t.Helper()
 	r.asWritten("Take it back")

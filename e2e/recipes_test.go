@@ -22,8 +22,8 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// TestRecipeKernelSetting does not run beside others: vm.max_map_count is the machine's. The number is one
-// more than the machine has, since that may be more than the recipe asks for.
+// TestRecipeKernelSetting does not run in parallel: vm.max_map_count is a setting of the whole machine. The test sets
+// the current value plus one, since that may be more than the value in the recipe.
 func TestRecipeKernelSetting(t *testing.T) {
 	w := newWorld(t)
 	const proc, conf = "/proc/sys/vm/max_map_count", "/etc/sysctl.d/zz-everynode-vm.max_map_count.conf"
@@ -140,7 +140,7 @@ func TestRecipeCACertificateContainerd(t *testing.T) {
 	w.wantMissing(node, dir)
 	w.notPulled(w.pull(node, registry.address+"/probe:3"), "x509")
 
-	// What somebody else has written is left alone.
+	// A file that another tool has written is not changed.
 	w.sh(node, "mkdir -p /etc/containerd/certs.d/registry.example && echo '# mine' > /etc/containerd/certs.d/registry.example/hosts.toml")
 	r = w.recipe("ca-certificate-containerd.yaml", onNodes(node), onceOnly)
 	wantText(t, w.failed(r.job, node).Message, "hosts.toml is not managed by this NodeJob")
@@ -158,8 +158,8 @@ func (w *world) systemTrust() {
 	}
 }
 
-// TestRecipeCACertificateSystem : containerd has read the trust store before the certificate comes, so that it
-// has to be restarted in the middle of the run. The node asks for it by the label of the recipe.
+// TestRecipeCACertificateSystem installs a certificate after containerd has read the trust store, so containerd must be
+// restarted during the run. The node requests it by the label of the recipe.
 func TestRecipeCACertificateSystem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -306,8 +306,8 @@ func TestRecipeDropFile(t *testing.T) {
 	w.wantMissing("node-2", file)
 }
 
-// TestRecipeOptInLabelIsTakenOff : the label of the node template is gone when the node is done, and setting it
-// again runs the task again.
+// TestRecipeOptInLabelIsTakenOff checks that the label of the node template is removed when the node is done, and that
+// setting it again reruns the task.
 func TestRecipeOptInLabelIsTakenOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -375,8 +375,8 @@ func TestRecipeNodeFacts(t *testing.T) {
 	}
 }
 
-// TestRecipeRebootWhenRequired : one node asks for a reboot and has one, another does not and has none. The
-// time for which a node must be Ready after it is shorter than in the recipe.
+// TestRecipeRebootWhenRequired has one node that requests a reboot, and one that does not. The time for which a node
+// must be Ready after the reboot is shorter than in the recipe.
 func TestRecipeRebootWhenRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

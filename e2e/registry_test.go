@@ -47,8 +47,7 @@ type registry struct {
 	served []string
 }
 
-// registry starts a registry where the nodes of the cluster, and nobody else, can reach it: at the address of
-// its API server.
+// registry starts a registry that only the nodes of the cluster can reach: at the address of its API server.
 func (w *world) registry() *registry {
 	w.t.Helper()
 	config, err := real.RESTConfig()
@@ -133,7 +132,7 @@ func (r *registry) ServeHTTP(response http.ResponseWriter, request *http.Request
 		return
 	}
 	response.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = response.Write(body) // who has gone needs no answer
+	_, _ = response.Write(body) // an error means that the client has disconnected
 }
 
 func (r *registry) blob(digest string) ([]byte, error) {

@@ -71,7 +71,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	}
 	w.wantCordoned(node, true, "cordons", "cordons-too")
 
-	// One is skipped by hand, the other is mended and tried again: the last opens the node.
+	// One node is skipped by a user, the other is repaired and retried. The last one is uncordoned.
 	c := w.condition("cordons-too", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "label node", "NAME", node)
 	w.complete("cordons-too")
@@ -142,7 +142,7 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	w.wantRan("node-2", 1)
 	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
 
-	// All, of which one is mended.
+	// All failed nodes, one of which is repaired.
 	w.sh("node-2", "touch "+w.markFile()+".mended")
 	w.asTold(told(), "annotate nodejob")
 	w.done("asked", "node-2")

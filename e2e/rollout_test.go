@@ -142,8 +142,8 @@ func TestR18_OneNodeFirstThenTheOthers(t *testing.T) {
 	}
 }
 
-// TestR18_PromotedStepByStepWithASoak goes from one node to those of a label, which soak, and then to the
-// rest, each by the command that the status names. A node that joins then waits for nobody.
+// TestR18_PromotedStepByStepWithASoak promotes from one node to the nodes with a label, which soak, and then to the
+// rest, each time with the command in the status. A node that joins later does not wait.
 func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	t.Parallel()
 	const soak = 5 * time.Second
@@ -204,7 +204,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 		t.Error("the revision is not proven")
 	}
 
-	// The only slot is taken by a node that has to run again.
+	// A node with a rerun has the only slot.
 	w.sh("node-2", "touch "+w.markFile()+".hold")
 	w.unlabel("steps", "node-2")
 	held := w.runningPod("node-2")
@@ -242,10 +242,10 @@ func TestSuspendedInMidRollout(t *testing.T) {
 	}
 }
 
-// TestALostCanaryStopsTheRollout : a task may take its node down with it. Three NodeJobs have the same
-// canary when it is lost: one runs there, one soaks, and one waits to be promoted. Then the node is
-// deleted and made anew, as a cloud does with one that is not healthy: the new one must not be the next
-// canary, or the task would kill one after the other.
+// TestALostCanaryStopsTheRollout covers a task that makes its node unavailable. Three NodeJobs have the same canary:
+// one runs there, one soaks, and one waits for promotion. Then the node is deleted and recreated, as a cloud provider
+// does with an unhealthy node. The new node must not be the next canary, or the task would make one node after the
+// other unavailable.
 func TestALostCanaryStopsTheRollout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

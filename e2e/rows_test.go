@@ -239,8 +239,8 @@ func TestR11_EventsTellWhatHappened(t *testing.T) {
 	}
 }
 
-// TestR13_ContainerdRestartedByTask drops a certificate and restarts containerd in mid-run, as the
-// recipe does. Another task's image pull fails while the runtime is away, and goes on.
+// TestR13_ContainerdRestartedByTask adds a certificate and restarts containerd during a run, as the recipe does. The
+// image pull of another task fails while the runtime is not running, and is retried.
 func TestR13_ContainerdRestartedByTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -274,8 +274,8 @@ echo "restarted=yes" >> "$EVERYNODE_RESULTS"`)
 	}
 }
 
-// TestR13_TaskEndsWhileContainerdIsAway : nobody is there to see how the task ended, so the runtime
-// makes up an exit code. The success must neither be lost nor repeated.
+// TestR13_TaskEndsWhileContainerdIsAway covers a task whose end is not observed, so the runtime makes up an exit code.
+// The success must neither be lost nor repeated.
 func TestR13_TaskEndsWhileContainerdIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -388,7 +388,7 @@ func TestR17_OnlySelectedNodesRunTheTask(t *testing.T) {
 	w.complete("selected")
 	w.wantRan("node-2", 1)
 	w.wantRan("node-1", 0)
-	// A taint keeps the task away as it keeps a DaemonSet's pod away, and a toleration lets it in.
+	// A taint excludes the task as it excludes a pod of a DaemonSet, and a toleration includes it.
 	node := w.join(cluster.NodeOptions{Taints: []corev1.Taint{{Key: "special", Effect: corev1.TaintEffectNoSchedule}}})
 	w.job("tainted", w.mark())
 	w.condition("tainted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)

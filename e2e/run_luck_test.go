@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// TestR22_TheAPIServerIsAwayInMidRun : what runs goes on, and ends while nobody can be told. Nothing of its output is
-// lost or shown twice. It breaks what all tests share, so it runs alone.
+// TestR22_TheAPIServerIsAwayInMidRun checks that attempts continue and end while the API server does not respond. No
+// output is lost or shown twice. The test does not run in parallel, because all tests share the API server.
 func TestR22_TheAPIServerIsAwayInMidRun(t *testing.T) {
 	w := newWorld(t)
 	at := w.terminal("run", "node-2", "--", "sh", "-c", "echo begun; "+w.hold()+"; echo over")

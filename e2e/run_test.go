@@ -192,7 +192,7 @@ node-1: over
 	w.done(job.Name, "node-2")
 }
 
-// TestR22_CtrlCTwiceDetaches : what runs goes on, and can be looked at again.
+// TestR22_CtrlCTwiceDetaches checks that running attempts continue, and can be inspected later.
 func TestR22_CtrlCTwiceDetaches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,7 +243,7 @@ func TestR22_CtrlCTwiceWithRmEndsWhatRuns(t *testing.T) {
 	})
 }
 
-// TestR22_APipeThatIsClosedEarly : the run goes on, and somebody is told.
+// TestR22_APipeThatIsClosedEarly checks that the run continues, and that a message says so.
 func TestR22_APipeThatIsClosedEarly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,7 +303,7 @@ func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 	})
 }
 
-// TestR22_ManifestsWorkOnARealNode : what create writes is applied as it is, and taken back with abort --rollback.
+// TestR22_ManifestsWorkOnARealNode applies the output of create unchanged, and reverts it with abort --rollback.
 func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

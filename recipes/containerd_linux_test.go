@@ -100,8 +100,8 @@ func program(t *testing.T, name string, change func(home, path string) error) st
 	return path
 }
 
-// TestRecipesDoNotRunWhatOnlyCallsItselfContainerd : a recipe asks containerd for its configuration by running it, as root.
-// Of several processes of that name, none may be taken that somebody else could have put there.
+// TestRecipesDoNotRunWhatOnlyCallsItselfContainerd covers a recipe that runs containerd as root to read its
+// configuration. Of several processes with that name, the recipe must not run one that another user could have started.
 func TestRecipesDoNotRunWhatOnlyCallsItselfContainerd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: processes of several users, in namespaces of their own")

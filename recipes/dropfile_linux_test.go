@@ -32,7 +32,7 @@ func dropFile(t *testing.T) v1alpha1.NodeJob {
 	return job
 }
 
-// TestDropFileFollowsNoLink : who may write to the folder of the file must not gain a file of root's by it.
+// TestDropFileFollowsNoLink checks that a user with write access to the folder cannot make root write another file.
 func TestDropFileFollowsNoLink(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: files of several users")

@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package harness brings up control planes and simulated nodes, runs each subject on one of its own, and reads what
-// it costs.
+// Package harness starts control planes and simulated nodes, runs each subject on its own control plane, and measures
+// its cost.
 package harness
 
 import (
@@ -28,17 +28,17 @@ import (
 type Bench struct {
 	// Nodes of each run.
 	Nodes int
-	// Pairs is how often each subject is measured in each mode.
+	// Pairs is the number of measurements of each subject in each mode.
 	Pairs int
-	// Only names the runs to make, as "subject/mode"; nil for all.
+	// Only names the runs to execute, as "subject/mode"; nil for all.
 	Only *regexp.Regexp
-	// Idle is how long to look at what costs when all is done; 0 to leave that out.
+	// Idle is the duration of the idle measurement at the end; 0 to skip it.
 	Idle time.Duration
-	// Count adds a round with the audit log on, which tells requests by client.
+	// Count adds a round with the audit log, which counts requests by client.
 	Count bool
-	// Profile takes profiles of the manager into Out, and spoils the figures a little.
+	// Profile writes profiles of the manager into Out. It distorts the results a little.
 	Profile bool
-	// Root is the checkout, Out where the profiles go.
+	// Root is the checkout. Out is the folder for the profiles.
 	Root, Out string
 	// Progress gets a line per step.
 	Progress io.Writer
@@ -69,7 +69,7 @@ func (b *Bench) kinds() []kind {
 	for _, mode := range []report.Mode{report.Existing, report.Join} {
 		for _, s := range []report.Subject{report.Floor, report.Recorded, report.DaemonSet, report.Everynode, report.Gated, report.Default} {
 			if s == report.Gated && mode == report.Existing {
-				continue // a gate is for nodes that join
+				continue // a gate only affects joining nodes
 			}
 			if k := (kind{s, mode}); b.Only == nil || b.Only.MatchString(k.String()) {
 				kinds = append(kinds, k)
@@ -81,7 +81,8 @@ func (b *Bench) kinds() []kind {
 
 func (b *Bench) say(format string, args ...any) { fmt.Fprintf(b.Progress, format+"\n", args...) }
 
-// Run measures everything. What was measured before an error is in the report all the same. Nothing is left running.
+// Run executes all measurements. If an error occurs, the report contains the earlier measurements. Run leaves no
+// processes behind.
 func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (b *Bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// clearAway takes down what a benchmark has left that was killed.
+// clearAway removes what a killed benchmark has left behind.
 func (b *Bench) clearAway(ctx context.Context) error {
 	clusters, err := cluster.List()
 	if err != nil {
@@ -194,10 +195,10 @@ func (b *Bench) measure(ctx context.Context, k kind, round int, counted bool) (_
 	return run, err
 }
 
-// calm is how long to wait for what is still under way after the set-up.
+// calm is the pause after the set-up, for work that is still in progress.
 const calm = 3 * time.Second
 
-// setUp makes what is there first.
+// setUp creates what must exist first.
 func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error {
 	if mode == report.Join {
 		if err := s.begin(ctx); err != nil {
@@ -215,7 +216,7 @@ func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error 
 	return pause(ctx, calm)
 }
 
-// run is what is measured.
+// run executes the measured part.
 func (w *world) run(ctx context.Context, s contender, run *report.Run) error {
 	before, err := w.read(ctx, s, true)
 	if err != nil {
@@ -260,7 +261,7 @@ func (w *world) alive(s contender) error {
 	return err
 }
 
-// untilComplete waits until the object says that all is done, where it does.
+// untilComplete waits until the object reports completion, if it does so.
 func (w *world) untilComplete(ctx context.Context, s contender, run *report.Run, begin time.Time) error {
 	err := w.eventually(ctx, "the object says so", func() error {
 		complete, err := s.complete(ctx)
@@ -278,12 +279,12 @@ func (w *world) untilComplete(ctx context.Context, s contender, run *report.Run,
 	return err
 }
 
-// countedIdle is shorter: requests are regular.
+// countedIdle is shorter, because requests are regular.
 const countedIdle = 30 * time.Second
 
 func (b *Bench) idleLength(run *report.Run) time.Duration {
 	if run.Mode != report.Existing || slices.Contains([]report.Subject{report.Recorded, report.Gated, report.Default}, run.Subject) {
-		return 0 // at rest they are as the others
+		return 0 // at rest, these rounds do not differ
 	}
 	switch {
 	case run.Counted:
@@ -294,7 +295,7 @@ func (b *Bench) idleLength(run *report.Run) time.Duration {
 	return 0
 }
 
-// idle looks at what it costs when all is done: in the first round, and when requests are counted.
+// idle measures the cost after all work is done: in the first round, and when requests are counted.
 func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	length := w.idleLength(run)
 	if length == 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/everynode/everynode/bench/subject"
 )
 
-// CommandLine measures whole runs of kubectl everynode, with the manager and simulated nodes, each on a control plane
-// of its own.
+// CommandLine measures whole runs of kubectl everynode with the manager and simulated nodes, each on its own control
+// plane.
 func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
 	return runs, nil
 }
 
-// commandLine makes one run.
+// commandLine executes one run.
 func (b *Bench) commandLine(ctx context.Context, plugin string) (_ *report.CommandLine, err error) {
 	w, err := b.newWorld(ctx, false, nodeJobLabel)
 	if err != nil {
@@ -83,13 +83,13 @@ func (b *Bench) commandLine(ctx context.Context, plugin string) (_ *report.Comma
 	return r, nil
 }
 
-// How often the memory of a run is looked at, and its status asked for.
+// Intervals at which the memory of a run is read, and its status is requested.
 const (
 	memoryEvery = 50 * time.Millisecond
 	statusEvery = 2 * time.Second
 )
 
-// followCommand looks at a run until it has ended.
+// followCommand observes a run until it has ended.
 func (w *world) followCommand(ctx context.Context, run *process, plugin string, r *report.CommandLine) error {
 	looks, asks := time.NewTicker(memoryEvery), time.NewTicker(statusEvery)
 	defer looks.Stop()
@@ -101,7 +101,7 @@ func (w *world) followCommand(ctx context.Context, run *process, plugin string, 
 		case <-run.ended:
 			return nil
 		case <-looks.C:
-			if peak, err := measure.PeakMiB(run.pid()); err == nil { // it may end at any moment
+			if peak, err := measure.PeakMiB(run.pid()); err == nil { // the process may end at any moment
 				r.PeakMiB = max(r.PeakMiB, peak)
 			}
 		case <-asks.C:
@@ -115,7 +115,7 @@ func (w *world) followCommand(ctx context.Context, run *process, plugin string, 
 	}
 }
 
-// status is how long the command takes.
+// status measures the duration of the command.
 func (w *world) status(ctx context.Context, plugin string) (float64, error) {
 	cmd := exec.CommandContext(ctx, plugin, "status", nodeJobName, "-n", subject.Namespace)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig())

@@ -23,15 +23,15 @@ import (
 //go:embed daemonset.yaml
 var daemonSet []byte
 
-// contender is a subject in a world.
+// contender is a subject in a cluster.
 type contender interface {
-	// prepare is before there are nodes.
+	// prepare is called before the nodes are created.
 	prepare(ctx context.Context) error
 	// begin creates the object.
 	begin(ctx context.Context) error
-	// complete is true once the object says that all is done; errors.ErrUnsupported where it says no such thing.
+	// complete reports whether the object shows completion. It returns errors.ErrUnsupported if the object never does.
 	complete(ctx context.Context) (bool, error)
-	// processes are the contender's own, by the names of the report.
+	// processes returns the contender's own processes, by their names in the report.
 	processes() map[string]*process
 	stop() error
 }
@@ -126,7 +126,7 @@ func (d *daemonset) begin(ctx context.Context) error {
 	return d.create(ctx, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, daemonSet)
 }
 
-// A DaemonSet whose pods come and go never says that it is done.
+// A DaemonSet whose pods are created and deleted never reports completion.
 func (*daemonset) complete(context.Context) (bool, error) { return false, errors.ErrUnsupported }
 
 func (d *daemonset) processes() map[string]*process {
@@ -135,7 +135,7 @@ func (d *daemonset) processes() map[string]*process {
 
 func (d *daemonset) stop() error { return stopAll(d.labeler) }
 
-// tell has a helper begin.
+// tell makes a helper begin.
 func (p *process) tell() error {
 	if _, err := p.in.Write([]byte("\n")); err != nil {
 		return fmt.Errorf("telling %s to begin: %w", p.name, err)

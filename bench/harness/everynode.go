@@ -38,7 +38,7 @@ const (
 
 var nodeJobs = schema.GroupVersionResource{Group: v1alpha1.Group, Version: "v1alpha1", Resource: "nodejobs"}
 
-// nodeJob is what each of our subjects creates.
+// nodeJob is the NodeJob that each of our subjects creates.
 func nodeJob(s report.Subject) []byte {
 	text := `apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
@@ -59,7 +59,7 @@ spec:
 	return []byte(text)
 }
 
-// everynode is the manager, installed from its manifests. Simulated nodes run no containers, so it runs beside the
+// everynode is the manager, installed from its manifests. Simulated nodes run no containers, so it runs outside of the
 // cluster: as its own service account, with the flags and the environment of its Deployment.
 type everynode struct {
 	*world
@@ -76,7 +76,7 @@ func (e *everynode) prepare(ctx context.Context) error {
 	if err := e.kubectl(ctx, "wait", "--for=condition=Established", "crd/nodejobs."+v1alpha1.Group); err != nil {
 		return err
 	}
-	// A simulated node would pretend to run the manager: there must be only one.
+	// A simulated node would only simulate the manager. There must be one manager only.
 	if err := e.kubectl(ctx, "-n", systemNamespace, "scale", "deployment", managerName, "--replicas=0"); err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (e *everynode) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Its caches fill in a moment.
+	// Its caches are filled soon after.
 	return pause(ctx, time.Second)
 }
 
-// environment is the value of an environment variable of the Deployment; "" where it has none.
+// environment returns the value of an environment variable of the Deployment; "" if there is none.
 func (e *everynode) environment(ctx context.Context, name string) (string, error) {
 	deployment, err := e.client.AppsV1().Deployments(systemNamespace).Get(ctx, managerName, metav1.GetOptions{})
 	if err != nil {
@@ -167,7 +167,7 @@ func (e *everynode) begin(ctx context.Context) error {
 	if e.subject != report.Gated {
 		return nil
 	}
-	// The API server learns of a NodeJob a moment later; what is measured is the gate, not that moment.
+	// The admission of the API server observes a NodeJob with a delay. The gate is measured, not that delay.
 	return e.eventually(ctx, "the API server taints a node", func() error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 		node, err := e.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -210,7 +210,7 @@ func (e *everynode) processes() map[string]*process {
 
 func (e *everynode) stop() error { return stopAll(e.manager) }
 
-// profiling is added to the manager where its profiles are asked for: it has no such endpoint.
+// profiling is added to the manager if profiles are requested, because it has no such endpoint.
 const profiling = `package main
 
 import (

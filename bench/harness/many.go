@@ -26,14 +26,14 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// ManyOptions are how many NodeJobs there are.
+// ManyOptions are the numbers of NodeJobs.
 type ManyOptions struct {
-	// NodeJobs is how many there are in all.
+	// NodeJobs is the total number.
 	NodeJobs int
-	// Seeded is how many of them find their records on the nodes, as after a restore of the cluster, so that their tasks need
-	// not run: 100,000 runs take a small control plane an hour.
+	// Seeded is the number of NodeJobs that find their records on the nodes, as after a restore of the cluster, so that
+	// their tasks need not run. 100,000 runs take an hour on a small control plane.
 	Seeded int
-	// AtOnce is how many of the others run at once.
+	// AtOnce is the number of other NodeJobs that run at once.
 	AtOnce int
 }
 
@@ -103,7 +103,7 @@ func (m *many) measure(ctx context.Context) error {
 	return nil
 }
 
-// restart measures the most memory of a manager that finds all this when it starts.
+// restart measures the peak memory of a manager that starts with all these objects.
 func (m *many) restart(ctx context.Context) (err error) {
 	if m.result.PeakMiB, err = measure.PeakMiB(m.manager.pid()); err != nil {
 		return err
@@ -121,10 +121,11 @@ func (m *many) restart(ctx context.Context) (err error) {
 	return err
 }
 
-// startTime is until a manager that was restarted has planned all NodeJobs: the lease of the one before is free at once.
+// startTime is the time until a restarted manager has planned all NodeJobs. The lease of the previous one is released
+// at once.
 const startTime = 20 * time.Second
 
-// seed runs the first NodeJob, and gives the nodes the same records for those that are seeded.
+// seed runs the first NodeJob, and gives the nodes the same records for the seeded NodeJobs.
 func (m *many) seed(ctx context.Context) error {
 	began := time.Now()
 	if err := m.run(ctx, 0, 1); err != nil || m.Seeded == 0 {
@@ -163,7 +164,7 @@ func (m *many) seedNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// runs has the tasks of the NodeJobs that are left run on all nodes.
+// runs runs the tasks of the remaining NodeJobs on all nodes.
 func (m *many) runs(ctx context.Context) error {
 	first := 1 + m.Seeded
 	before, err := m.read(ctx, m, true)
@@ -217,7 +218,7 @@ func (m *many) run(ctx context.Context, from, until int) error {
 	}
 }
 
-// progress is on how many nodes each NodeJob is done, and how many NodeJobs are complete.
+// progress returns on how many nodes each NodeJob is done, and how many NodeJobs are complete.
 func (m *many) progress(ctx context.Context) (done map[string]int64, complete int, err error) {
 	list, err := m.dynamic.Resource(nodeJobs).Namespace(subject.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -238,7 +239,7 @@ func (m *many) progress(ctx context.Context) (done map[string]int64, complete in
 	return done, complete, nil
 }
 
-// atRest measures what heartbeats cost.
+// atRest measures the cost of heartbeats.
 func (m *many) atRest(ctx context.Context) error {
 	m.say("      idle for %v …", m.Idle)
 	if err := pause(ctx, restBefore); err != nil {
@@ -260,10 +261,10 @@ func (m *many) atRest(ctx context.Context) error {
 	return err
 }
 
-// restBefore is until what has just ended leaves nothing to do: status writes are a second apart at least.
+// restBefore is the pause until the previous work is finished: status writes are at least a second apart.
 const restBefore = 10 * time.Second
 
-// flips measures what it costs that one node turns NotReady and back, and that one is cordoned and uncordoned.
+// flips measures the cost of a node that turns NotReady and Ready again, and of one that is cordoned and uncordoned.
 func (m *many) flips(ctx context.Context) error {
 	for i := range min(flipsOfEach, m.Nodes) {
 		node := fmt.Sprintf("node-%05d", i)
@@ -284,10 +285,10 @@ func (m *many) flips(ctx context.Context) error {
 
 const flipsOfEach = 3
 
-// settleTime is how long after a change its cost is counted: events are gathered for two seconds at most.
+// settleTime is the time after a change for which its cost is counted: events are batched for at most two seconds.
 const settleTime = 5 * time.Second
 
-// costOf is the manager's CPU time for a change and what follows, all in all.
+// costOf returns the CPU time of the manager for a change and its consequences.
 func (m *many) costOf(ctx context.Context, change func() error) (float64, error) {
 	before, err := measure.CPUSeconds(m.manager.pid())
 	if err != nil {
@@ -315,8 +316,8 @@ func (m *many) cordon(ctx context.Context, node string) error {
 	return nil
 }
 
-// turnNotReady takes a node from the simulator, so that it stays NotReady until the node controller has tainted it, and
-// gives it back.
+// turnNotReady removes a node from the simulator until the node controller has tainted it as NotReady, and then adds it
+// again.
 func (m *many) turnNotReady(ctx context.Context, node string) error {
 	if err := m.patchNode(ctx, node, `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"away"}}}`); err != nil {
 		return err

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// process is a program that is measured, started by the harness and ended with it.
+// process is a measured program, which the harness starts and ends.
 type process struct {
 	name string
 	cmd  *exec.Cmd
 	log  string
 	in   io.WriteCloser
 	out  *bufio.Reader
-	// ended is closed when it has, with its error in err.
+	// ended is closed when the process has ended, with its error in err.
 	ended chan struct{}
 	err   error
 }
@@ -39,7 +39,7 @@ func startProcess(dir, name string, env []string, argv ...string) (*process, err
 	defer log.Close()
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = log
-	// In a process group of its own Ctrl-C does not reach it: it ends when the harness says so, or dies.
+	// Ctrl-C does not reach a separate process group: the process ends when the harness ends it or dies.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
@@ -73,7 +73,7 @@ func (p *process) expect(ctx context.Context, want string) error {
 	return nil
 }
 
-// alive is an error once the process has ended.
+// alive returns an error after the process has ended.
 func (p *process) alive() error {
 	select {
 	case <-p.ended:
@@ -92,7 +92,7 @@ func (p *process) tail() string {
 	return string(data[max(0, len(data)-most):])
 }
 
-// stop ends it, by force if it does not in a few seconds.
+// stop ends the process, by force if it does not end within a few seconds.
 func (p *process) stop() error {
 	p.in.Close()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

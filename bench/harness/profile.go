@@ -18,11 +18,11 @@ import (
 	"github.com/everynode/everynode/bench/report"
 )
 
-// profileSeconds is the length of a profile. It is fixed when it begins; one that is cut off is none.
+// profileSeconds is the length of a profile. It is fixed at the start, and a profile that is cut off is not valid.
 const profileSeconds = 20
 
-// startProfile profiles the API server, and the manager where there is one, until the returned function is called,
-// where that was asked for. What goes wrong with it is said, and spoils nothing else.
+// startProfile profiles the API server, and the manager if there is one, until the returned function is called. It does
+// nothing unless profiles are requested. Errors are reported, and do not affect the run.
 func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func()) {
 	if !w.Profile || run.Counted || run.Pair > 0 {
 		return func() {}

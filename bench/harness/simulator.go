@@ -25,7 +25,7 @@ func (nobody) processes() map[string]*process         { return nil }
 func (nobody) complete(context.Context) (bool, error) { return false, errors.ErrUnsupported }
 func (nobody) stop() error                            { return nil }
 
-// begin creates a pod on each node, in a plain loop of as many workers as the subjects have.
+// begin creates a pod on each node, with as many workers as the subjects have.
 func (n nobody) begin(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(joinWorkers)
@@ -48,8 +48,8 @@ func (n nobody) begin(ctx context.Context) error {
 	return group.Wait()
 }
 
-// simulator shows how fast the simulator of nodes is when nobody else has work: pods are created as fast as the API
-// server takes them, and nothing else is done.
+// simulator measures how fast the simulator of nodes is without other load: pods are created as fast as the API server
+// accepts them, and nothing else is done.
 func (b *Bench) simulator(ctx context.Context) (_ *report.Run, err error) {
 	b.say("%s  the simulator of nodes alone, %d nodes", time.Now().Format("15:04:05"), b.Nodes)
 	started := time.Now()

@@ -21,20 +21,20 @@ import (
 	"github.com/everynode/everynode/bench/subject"
 )
 
-// tracker watches nodes and pods, and notes when it saw what. It is the same for all subjects, and sees
-// what any client would see, so its times include the way of an event through the API server.
+// tracker watches nodes and pods, and notes when it has observed what. It is the same for all subjects. It observes
+// what any client would observe, so its times include the delay of an event in the API server.
 type tracker struct {
 	doneLabel string
 
 	mu    sync.Mutex
 	nodes map[string]*nodeTimes
-	// pods are those that are there.
+	// pods are the existing pods.
 	pods                           map[types.UID]bool
 	created, ready, settled, ended int
 	done                           int
 }
 
-// nodeTimes are by the columns of the report.
+// nodeTimes are indexed by the columns of the report.
 type nodeTimes struct {
 	at      [6]time.Time
 	settled bool
@@ -44,7 +44,7 @@ func newTracker(doneLabel string) *tracker {
 	return &tracker{doneLabel: doneLabel, nodes: map[string]*nodeTimes{}, pods: map[types.UID]bool{}}
 }
 
-// start returns when the watches are there.
+// start returns when the watches are established.
 func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error {
 	drop := func(o any) (any, error) { return slim(o), nil }
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(drop))
@@ -71,7 +71,7 @@ func (t *tracker) start(ctx context.Context, client kubernetes.Interface) error 
 	return ctx.Err()
 }
 
-// slim drops what the tracker does not read: its memory is the machine's, too.
+// slim drops what the tracker does not read, to save memory of the machine.
 func slim(o any) any {
 	switch o := o.(type) {
 	case *corev1.Node:
@@ -98,7 +98,7 @@ func (t *tracker) of(name string) *nodeTimes {
 	return t.nodes[name]
 }
 
-// first notes when something was seen first.
+// first notes the time of the first observation.
 func (n *nodeTimes) first(column int) bool {
 	if !n.at[column].IsZero() {
 		return false
@@ -112,7 +112,7 @@ func (t *tracker) node(node *corev1.Node) {
 	defer t.mu.Unlock()
 	times, known := t.nodes[node.Name]
 	if !known {
-		return // one that warms up the simulator
+		return // a pod that warms up the simulator
 	}
 	if nodeReady(node) && times.first(report.Ready) {
 		t.ready++
@@ -167,8 +167,8 @@ func (t *tracker) pod(pod *corev1.Pod) {
 	}
 }
 
-// nodeOf is the node that a pod is bound to, or the only one that it can be: a DaemonSet's pod waits for the scheduler
-// with its node in its affinity.
+// nodeOf returns the node to which a pod is bound, or the only node to which it can be bound: a pod of a DaemonSet has
+// its node in its affinity while it waits for the scheduler.
 func nodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return pod.Spec.NodeName
@@ -200,7 +200,7 @@ func (t *tracker) podGone(o any) {
 	delete(t.pods, pod.UID)
 }
 
-// counts is what has been seen so far.
+// counts returns what has been observed so far.
 type counts struct{ created, ready, settled, ended, done, pods int }
 
 func (t *tracker) counts() counts {
@@ -209,7 +209,7 @@ func (t *tracker) counts() counts {
 	return counts{t.created, t.ready, t.settled, t.ended, t.done, len(t.pods)}
 }
 
-// rows are the times since the beginning, to the millisecond.
+// rows returns the times since the beginning, in milliseconds.
 func (t *tracker) rows(begin time.Time) [][]float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,8 +226,7 @@ func (t *tracker) rows(begin time.Time) [][]float64 {
 	return rows
 }
 
-// until waits until something has been seen, and says how far it is now and then. It gives up when nothing
-// has changed for long.
+// until waits for an observation, and reports the progress at intervals. It gives up if nothing has changed for long.
 func (t *tracker) until(ctx context.Context, say func(string, ...any), alive func() error, what string, reached func(counts) bool) error {
 	last, changed, said := t.counts(), time.Now(), time.Now()
 	for !reached(last) {

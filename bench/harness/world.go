@@ -30,13 +30,13 @@ import (
 //go:embed stages.yaml
 var stages []byte
 
-// joinWorkers bounds the nodes that are being created at once.
+// joinWorkers limits the nodes that are created at once.
 const joinWorkers = 16
 
-// clusterPrefix begins the names of the benchmark's clusters; the harness's process ID ends them.
+// clusterPrefix is the prefix of the names of the benchmark's clusters. The suffix is the process ID of the harness.
 const clusterPrefix = "bench-"
 
-// world is a control plane of one run, and what watches it.
+// world is the control plane of one run, with its observers.
 type world struct {
 	*Bench
 	cluster *cluster.Cluster
@@ -44,13 +44,13 @@ type world struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	tracker *tracker
-	// dir holds the logs of the run's processes, and what they need.
+	// dir contains the logs of the run's processes, and their files.
 	dir string
 	// stopWatching ends the tracker.
 	stopWatching context.CancelFunc
 }
 
-// everything has the API server log all requests, but for the contents.
+// everything makes the API server log all requests, without their contents.
 const everything = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -58,7 +58,7 @@ rules:
 - level: Metadata
 `
 
-// newWorld brings a control plane up. Nothing of it is left when that fails.
+// newWorld starts a control plane. If that fails, it removes it.
 func (b *Bench) newWorld(ctx context.Context, counted bool, doneLabel string) (*world, error) {
 	w := &world{Bench: b, tracker: newTracker(doneLabel)}
 	var err error
@@ -67,7 +67,7 @@ func (b *Bench) newWorld(ctx context.Context, counted bool, doneLabel string) (*
 	}
 	options := cluster.Options{
 		Name: fmt.Sprintf("%s%d", clusterPrefix, os.Getpid()), PodStages: stages,
-		// A machine that is busy for minutes must not make nodes look lost.
+		// A machine that is busy for minutes must not make nodes unreachable.
 		NodeMonitorGracePeriod: 10 * time.Minute,
 	}
 	if counted {
@@ -127,7 +127,7 @@ func (w *world) connect(ctx context.Context) error {
 	return w.tracker.start(watching, w.client)
 }
 
-// warmUp has the simulator started and ready: it starts with the first node, and that node goes again.
+// warmUp starts the simulator and waits until it is ready. It starts with the first node, which is then removed again.
 func (w *world) warmUp(ctx context.Context) error {
 	const name = "warm-up"
 	if err := w.cluster.Join(ctx, cluster.NodeOptions{Name: name, Simulated: true}); err != nil {
@@ -139,11 +139,11 @@ func (w *world) warmUp(ctx context.Context) error {
 	return w.cluster.Remove(ctx, name)
 }
 
-// widenWatches has the API server give watches of pods about the room that they have in a cluster of this size. It
-// keeps as many events for a slow watch as there were in a second of late, but at least 10, and closes a watch
-// that is further behind. One that has just started has seen none, so any burst would close all watches: that of the simulator, too,
-// which then plays anew what it has played. Watches that are there already are closed in the course of it, and opened anew.
-// Source: suggestedWatchChannelSize of k8s.io/apiserver/pkg/storage/cacher.
+// widenWatches gives watches of pods about the buffer that they have in a real cluster of this size. The API server
+// buffers as many events for a slow watch as there were recently in one second, but at least 10, and closes a watch
+// that is further behind. A new API server has seen no events, so any burst would close all watches, including that of
+// the simulator, which then repeats what it has simulated. widenWatches itself closes existing watches, which are then
+// reopened. Source: suggestedWatchChannelSize of k8s.io/apiserver/pkg/storage/cacher.
 func (w *world) widenWatches(ctx context.Context) error {
 	pods := w.client.CoreV1().Pods(metav1.NamespaceDefault)
 	group, ctx := errgroup.WithContext(ctx)
@@ -170,7 +170,8 @@ func (w *world) widenWatches(ctx context.Context) error {
 	return group.Wait()
 }
 
-// podChanges make room for 55 events in a watch of pods: the history, which grows by doubling, over 75 seconds.
+// podChanges result in a buffer of 55 events for a watch of pods: the history, which grows by doubling, over 75
+// seconds.
 const podChanges = 4160
 
 func (w *world) down(ctx context.Context) error {
@@ -211,7 +212,7 @@ func (w *world) join(ctx context.Context) error {
 	return group.Wait()
 }
 
-// processes are those whose costs are measured, by their names.
+// processes are the measured processes, by name.
 func (w *world) processes(s contender) (map[string]int, error) {
 	pids, err := w.cluster.Processes()
 	if err != nil {
@@ -227,7 +228,7 @@ func (w *world) processes(s contender) (map[string]int, error) {
 	return pids, nil
 }
 
-// reading is what has been used up to a moment.
+// reading is the usage up to a point in time.
 type reading struct {
 	at       time.Time
 	cpu      map[string]float64
@@ -235,8 +236,7 @@ type reading struct {
 	requests measure.Counts
 }
 
-// read reads the requests outside of the stretch that is measured: to tell them costs the API server more than many
-// requests do.
+// read reads the requests outside of the measured period: to report them costs the API server more than many requests.
 func (w *world) read(ctx context.Context, s contender, begin bool) (reading, error) {
 	var r reading
 	var err error
@@ -272,7 +272,7 @@ func (w *world) requests(ctx context.Context) (measure.Counts, error) {
 	return measure.RequestCounts(strings.NewReader(string(text)))
 }
 
-// since is what a stretch of time has cost.
+// since returns the cost of a period.
 func (r reading) since(before reading) report.Cost {
 	cost := report.Cost{
 		Seconds: r.at.Sub(before.at).Seconds(), CPU: map[string]float64{},
@@ -298,7 +298,7 @@ func (w *world) peaks(s contender) (map[string]float64, error) {
 	return peaks, nil
 }
 
-// clients counts what the audit log says of a stretch of time. It is written with a delay.
+// clients counts the requests of a period in the audit log, which is written with a delay.
 func (w *world) clients(ctx context.Context, from, to time.Time) (measure.ClientCounts, error) {
 	if err := pause(ctx, 3*time.Second); err != nil {
 		return nil, err

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// CommandLine is what a whole run of the command line has taken, in seconds since the command was started.
+// CommandLine contains the times of a run of the command line, in seconds since the start of the command.
 type CommandLine struct {
-	// FirstPod was seen then, the last node was done, and the command had ended.
+	// Times at which the first pod was observed, the last node was done, and the command had ended.
 	FirstPod, Done, End float64
-	// PeakMiB is the most memory that the command has had.
+	// PeakMiB is the peak memory of the command.
 	PeakMiB float64
-	// Status is how long each of the status commands has taken that were started meanwhile.
+	// Status contains the durations of the status commands that were executed meanwhile.
 	Status []float64
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report turns what was measured into JSON, Markdown and a plot. All of it is pure.
+// Package report converts measurements to JSON, Markdown and a plot. All of it is pure.
 package report
 
 import (
@@ -19,11 +19,11 @@ type Report struct {
 	// Columns name the values of Run.Nodes.
 	Columns []string `json:"columns"`
 	Runs    []Run    `json:"runs"`
-	// Simulator is the check that the simulator of nodes is not what is measured; nil when it was not made.
+	// Simulator is the check that the simulator of nodes is not the bottleneck; nil if it was not executed.
 	Simulator *Run `json:"simulator,omitempty"`
 }
 
-// Machine is what it was measured on, and with.
+// Machine is the environment of the measurement.
 type Machine struct {
 	CPU        string  `json:"cpu"`
 	Cores      int     `json:"cores"`
@@ -33,7 +33,7 @@ type Machine struct {
 	OS         string  `json:"os"`
 }
 
-// Mode says what is there first.
+// Mode defines what exists first.
 type Mode string
 
 const (
@@ -56,29 +56,29 @@ const (
 	Default   Subject = "everynode-default"
 )
 
-// Run is one subject in one mode, on a control plane of its own.
+// Run is the measurement of one subject in one mode, on its own control plane.
 type Run struct {
 	Subject Subject `json:"subject"`
 	Mode    Mode    `json:"mode"`
 	Pair    int     `json:"pair"`
-	// Counted is true for a run with the API server's audit log on, which costs it CPU: only its requests by client
-	// are of use.
+	// Counted reports whether the audit log of the API server was on. The log costs CPU, so only the requests by client of
+	// such a run are used.
 	Counted bool `json:"counted,omitempty"`
-	// SetUp is how long the control plane and what was there first took; Wall from the beginning until all nodes
-	// are done and no pod is left; Complete until the object says so, 0 where it says nothing. In seconds.
+	// SetUp is the duration of the set-up. Wall is the time from the beginning until all nodes are done and all pods are
+	// deleted. Complete is the time until the object reports completion; 0 if it never does. In seconds.
 	SetUp    float64 `json:"setUpSeconds"`
 	Wall     float64 `json:"wallSeconds"`
 	Complete float64 `json:"completeSeconds,omitempty"`
-	// Cost is from the beginning to Tail seconds after the end.
+	// Cost is the cost from the beginning to Tail seconds after the end.
 	Cost Cost `json:"cost"`
 	// PeakMiB is by process, from its start.
 	PeakMiB map[string]float64 `json:"peakMiB"`
 	// Clients are the requests of the same time by client, in counted runs.
 	Clients measure.ClientCounts `json:"clients,omitempty"`
-	// PodsCreated is more than the nodes when something ran twice.
+	// PodsCreated is larger than the number of nodes if a task ran twice.
 	PodsCreated int   `json:"podsCreated"`
 	Idle        *Idle `json:"idle,omitempty"`
-	// Nodes has for each node the seconds since the beginning at which each of Columns was seen; 0 when it was not.
+	// Nodes contains for each node the seconds since the beginning at which each of Columns was observed; 0 if it was not.
 	Nodes [][]float64 `json:"nodes"`
 }
 
@@ -98,24 +98,24 @@ func ColumnNames() []string {
 	return []string{"node created", "node Ready", "pod created", "pod Running", "pod ended", "node done"}
 }
 
-// NewNode is the row of a node of which nothing was seen yet.
+// NewNode returns the row of a node without observations.
 func NewNode() []float64 { return make([]float64, columns) }
 
-// Tail is how long after the end costs are counted, so that whoever leaves something to be done later pays for it.
+// Tail is how long after the end costs are counted, so that deferred work is included.
 const Tail = 2.0
 
-// Cost is what a stretch of time has cost.
+// Cost is the cost of a period.
 type Cost struct {
 	Seconds float64 `json:"seconds"`
 	// CPU seconds by process.
 	CPU map[string]float64 `json:"cpuSeconds"`
-	// MachineCPU is that of all processes of the machine, also of those that have nothing to do with it.
+	// MachineCPU is the CPU time of all processes of the machine, including unrelated ones.
 	MachineCPU float64 `json:"machineCPUSeconds"`
 	// Requests by verb and resource, as the API server counts them.
 	Requests measure.Counts `json:"requests"`
 }
 
-// Idle is what it costs when all is done and nothing happens but heartbeats.
+// Idle is the cost after all work is done, with heartbeats only.
 type Idle struct {
 	Cost
 	// Clients are the requests by client, in counted runs.
@@ -131,12 +131,12 @@ const (
 	Simulator = "kwok"
 )
 
-// ControlPlane are the processes that a cluster has anyhow.
+// ControlPlane are the processes that every cluster has.
 func ControlPlane() []string {
 	return []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler"}
 }
 
-// sum adds up what the processes have used.
+// sum returns the total usage of the processes.
 func sum(by map[string]float64, names ...string) float64 {
 	total := 0.0
 	for _, name := range names {
@@ -158,8 +158,7 @@ func (s Subject) agents() []string {
 	return nil
 }
 
-// Delays are the times of a column since the node was there: since its creation, or, for one that was there before,
-// since the beginning.
+// Delays returns the times of a column since the creation of the node, or since the beginning for an existing node.
 func (r *Run) Delays(column int) []float64 {
 	var delays []float64
 	for _, node := range r.Nodes {
@@ -170,7 +169,7 @@ func (r *Run) Delays(column int) []float64 {
 	return delays
 }
 
-// Between are the times from one column to another.
+// Between returns the times from one column to another.
 func (r *Run) Between(from, to int) []float64 {
 	var between []float64
 	for _, node := range r.Nodes {

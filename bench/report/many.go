@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/bench/measure"
 )
 
-// Many is what the manager costs with many NodeJobs, each for all nodes.
+// Many is the cost of the manager with many NodeJobs, each for all nodes.
 type Many struct {
 	Command    string  `json:"command"`
 	Date       string  `json:"date"`
@@ -25,19 +25,19 @@ type Many struct {
 	AtOnce int `json:"atOnce"`
 	// MemoryLimit is the manager's GOMEMLIMIT; "" without one.
 	MemoryLimit string `json:"memoryLimit"`
-	// Runs is how many tasks ran while Running was measured.
+	// Runs is the number of tasks that ran while Running was measured.
 	Runs    int  `json:"runs"`
 	Running Cost `json:"running"`
-	// Idle is with nothing but heartbeats.
+	// Idle is the cost of heartbeats only.
 	Idle Cost `json:"idle"`
-	// PeakMiB is the most memory that the manager had from its start to the end, PeakRunningMiB until all tasks had run, and
-	// IdleMiB what it had at rest. PeakStartMiB is the most that a manager had that was restarted then.
+	// PeakMiB is the peak memory of the manager from its start to the end, PeakRunningMiB until all tasks had run, and
+	// IdleMiB its memory at rest. PeakStartMiB is the peak memory of a manager that was restarted after that.
 	PeakMiB        float64 `json:"peakMiB"`
 	PeakRunningMiB float64 `json:"peakRunningMiB"`
 	IdleMiB        float64 `json:"idleMiB"`
 	PeakStartMiB   float64 `json:"peakStartMiB"`
-	// NotReady and Cordon are the manager's CPU seconds each time that one node turned NotReady and back, or was cordoned and
-	// uncordoned.
+	// NotReady and Cordon are the CPU seconds of the manager each time that a node turned NotReady and Ready again, or was
+	// cordoned and uncordoned.
 	NotReady []float64 `json:"notReadyCPUSeconds"`
 	Cordon   []float64 `json:"cordonCPUSeconds"`
 }
@@ -90,7 +90,7 @@ func orNone(s string) string {
 	return s
 }
 
-// rangeOf is the median of some times and their range, in milliseconds.
+// rangeOf returns the median and the range of times, in milliseconds.
 func rangeOf(seconds []float64) string {
 	if len(seconds) == 0 {
 		return "–"

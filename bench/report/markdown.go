@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/bench/measure"
 )
 
-// Markdown is the report for people. It has what raw.json has, as medians and ranges.
+// Markdown returns the report for users. It contains the data of raw.json as medians and ranges.
 func Markdown(r *Report) string {
 	w := &writer{Report: r}
 	w.head()
@@ -32,7 +32,7 @@ type writer struct {
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 
-// table writes a head and rows of the same width.
+// table writes a header and rows of the same width.
 func (w *writer) table(head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -60,7 +60,7 @@ func (w *writer) head() {
 	w.line("![nodes done over time](plot.svg)\n")
 }
 
-// of are the runs of a subject, counted or not.
+// of returns the runs of a subject, counted or not.
 func (w *writer) of(s Subject, mode Mode, counted bool) []Run {
 	var runs []Run
 	for i := range w.Runs {
@@ -124,7 +124,7 @@ func figures(runs []Run, figure func(*Run) float64) []float64 {
 	return values
 }
 
-// spread is a median with its range, where there is more than one value.
+// spread returns a median, with its range if there is more than one value.
 func spread(values []float64, format string) string {
 	if len(values) == 0 || math.IsNaN(measure.Median(values)) {
 		return "–"
@@ -136,7 +136,7 @@ func spread(values []float64, format string) string {
 	return fmt.Sprintf("%s (%s–%s)", median, fmt.Sprintf(format, slices.Min(values)), fmt.Sprintf(format, slices.Max(values)))
 }
 
-// times is the ratio of two medians.
+// times returns the ratio of two medians.
 func times(values, base []float64) string {
 	if len(base) == 0 || len(values) == 0 || measure.Median(base) == 0 {
 		return "–"
@@ -214,7 +214,7 @@ func processRow(runs []Run, format string, of func(*Run) map[string]float64) []s
 	return row
 }
 
-// requestRows has a row for each client, the one that asks most first.
+// requestRows returns a row for each client. The client with the most requests comes first.
 func (w *writer) requestRows(r *Run) [][]string {
 	var rows [][]string
 	clients := slices.SortedFunc(maps.Keys(r.Clients), func(a, b string) int {
@@ -231,7 +231,7 @@ func (w *writer) requestRows(r *Run) [][]string {
 	return rows
 }
 
-// clientRow is what a client asks for, the most frequent first; "" for nearly nothing.
+// clientRow returns the requests of a client, the most frequent first; "" if there are almost none.
 func (w *writer) clientRow(counts measure.Counts) string {
 	const least = 0.05
 	whats := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
@@ -322,7 +322,7 @@ func (w *writer) simulator() {
 	w.table([]string{"", "pod created to Running", "Running to ended", "CPU of kwok", "CPU of the machine"}, rows)
 }
 
-// middle is the median over the runs of a percentile of the time from one column to another.
+// middle returns the median over the runs of a percentile of the time from one column to another.
 func middle(runs []Run, from, to int, p float64) float64 {
 	return measure.Median(figures(runs, func(r *Run) float64 { return measure.Percentile(r.Between(from, to), p) }))
 }

@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package subject holds the programs that Everynode is compared with. Each runs as a process of its own, so that
-// its CPU and memory can be told apart.
+// Package subject contains the programs with which Everynode is compared. Each runs as its own process, so that its CPU
+// and memory can be measured separately.
 package subject
 
 import (
@@ -23,13 +23,13 @@ import (
 const (
 	// Namespace of all pods: config/gate binds the gate to it.
 	Namespace = "node-setup"
-	// FloorLabel is on a node that the floor program is done with.
+	// FloorLabel marks a node that is done for the floor program.
 	FloorLabel = "bench.everynode.dev/floor"
-	// floorWorkers bounds the floor's requests under way, as the manager bounds its own.
+	// floorWorkers limits the concurrent requests of the floor program, as the manager limits its own.
 	floorWorkers = 16
 )
 
-// Accept headers: what is answered is not read, so as little as possible is asked for.
+// Accept headers: responses are not read, so they request as little as possible.
 const (
 	protobuf = "application/vnd.kubernetes.protobuf"
 	metadata = protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -41,20 +41,21 @@ const (
 	floorPrefix                 = "floor-"
 )
 
-// Floor does the least that can be done over the API to run something once on each of a number of nodes, and know
-// that: create a pod that is bound to the node, patch the node when it has ended, delete the pod. It has
-// no retries, no limits, no status, and forgets all when it ends. In its favour: protobuf throughout, answers cut to
-// metadata, a watch that shows nothing but pods that have succeeded, nodes that are not watched any more
-// when all are known, and no authorization to be looked up, since it is the administrator.
+// Floor does the minimum that is necessary to run something once on each of a number of nodes over the API, and to know
+// the result: create a pod that is bound to the node, patch the node when the pod has ended, and delete the pod. It has
+// no retries, no limits and no status, and stores nothing. It has further advantages: protobuf throughout, responses
+// that contain metadata only, a watch of succeeded pods only, no watch of nodes after all are known, and no
+// authorization checks, since it is the administrator.
 type Floor struct {
 	client rest.Interface
 	writes floorWrites
 	nodes  int
-	// create and finish are the nodes that each of the two halves is due on.
+	// create and finish are queues of the nodes for the two halves of the work.
 	create, finish chan string
 }
 
-// NewFloor is for that many nodes. A recorded one makes the writes of the manager, with what is in them.
+// NewFloor returns a Floor for this number of nodes. A recorded one makes the same writes as the manager, with the same
+// content.
 func NewFloor(config *rest.Config, nodes int, recorded bool) (*Floor, error) {
 	client, err := clients(config, "everynode-bench-floor")
 	if err != nil {
@@ -79,7 +80,7 @@ func clients(config *rest.Config, agent string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// Run says "ready" when it knows what is there, begins when it is told to by a line, and says "done" at the end.
+// Run prints "ready" when it has read the existing objects, begins when it reads a line, and prints "done" at the end.
 func (f *Floor) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,7 +103,7 @@ func (f *Floor) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return all.Wait()
 	}
 	fmt.Fprintln(out, "done")
-	// Whoever has started it reads what it has cost, and closes its input then.
+	// The parent process reads the cost, and then closes the input.
 	_, err := io.Copy(io.Discard, in)
 	return err
 }
@@ -116,7 +117,7 @@ func begin(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// work prefers what is under way to what is new.
+// work prefers nodes in progress to new ones.
 func (f *Floor) work(ctx context.Context, todo *sync.WaitGroup) error {
 	for {
 		var err error
@@ -134,7 +135,7 @@ func (f *Floor) work(ctx context.Context, todo *sync.WaitGroup) error {
 			}
 		}
 		if err != nil {
-			return err // nothing here is tried again: a floor that has failed measures nothing
+			return err // there are no retries: the measurement of a failed floor program is not valid
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (f *Floor) end(ctx context.Context, node string, todo *sync.WaitGroup) erro
 	return f.writes.end(ctx, node)
 }
 
-// watchNodes hands on each node once, when it is Ready: kwok 0.8 loses pods that are bound earlier.
+// watchNodes sends each node once, when it is Ready: kwok 0.8 drops pods that are bound earlier.
 func (f *Floor) watchNodes(ctx context.Context) error {
 	known := map[string]bool{}
 	err := follow(ctx, f.client, "nodes", "", "", func(o runtime.Object) bool {
@@ -172,7 +173,7 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// watchPods hands on the node of each pod that has succeeded. The API server picks them out.
+// watchPods sends the node of each pod that has succeeded. The API server filters the pods.
 func (f *Floor) watchPods(ctx context.Context) error {
 	known := map[string]bool{}
 	err := follow(ctx, f.client, "pods", floorLabel+"="+floorLabelValue, "status.phase=Succeeded", func(o runtime.Object) bool {

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// follow shows all objects and then each that is added or changed, until see is false. It keeps none of them,
-// which is why it is no informer, and it begins with the API server's cache. The API server ends a watch
-// whose client does not keep up; it is begun anew then, and shows again what is there.
+// follow sends all objects, and then each one that is added or changed, until see returns false. It is not an informer,
+// because it stores no objects. It starts with the cache of the API server. The API server ends a watch whose client is
+// too slow. Then follow starts again, and sends existing objects again.
 func follow(ctx context.Context, client rest.Interface, resource, labels, fields string, see func(runtime.Object) bool) error {
 	for ctx.Err() == nil {
 		events, err := client.Get().Namespace(namespaceOf(resource)).Resource(resource).
@@ -35,7 +35,7 @@ func follow(ctx context.Context, client rest.Interface, resource, labels, fields
 	return nil
 }
 
-// show is true when see was false, or nobody wants to see any more.
+// show reports whether see has returned false, or the context has ended.
 func show(ctx context.Context, events watch.Interface, see func(runtime.Object) bool) (seen bool, err error) {
 	defer events.Stop()
 	for {
@@ -56,7 +56,7 @@ func show(ctx context.Context, events watch.Interface, see func(runtime.Object) 
 	}
 }
 
-// namespaceOf is empty for what has none.
+// namespaceOf returns an empty string for objects without a namespace.
 func namespaceOf(resource string) string {
 	if resource == corev1.ResourcePods.String() {
 		return Namespace

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// ConfiguredLabel is what the pods of the DaemonSet pattern put on their node.
+	// ConfiguredLabel is the label that the pods of the DaemonSet pattern set on their node.
 	ConfiguredLabel = "bench.everynode.dev/configured"
 	// DaemonSetName is also the value of the label "app" on its pods.
 	DaemonSetName = "configure-node"
-	// TaskSeconds is how long a task runs, whoever runs it.
+	// TaskSeconds is the duration of a task for all subjects.
 	TaskSeconds = 1
 )
 
-// Labeler does what a pod of the DaemonSet pattern does itself when its script has run: it labels its node. Simulated
-// nodes run no scripts, so this does it for all of them, with one request each, where a pod with kubectl
-// would take several. It is no part of the pattern's cost but for these requests.
+// Labeler does what a pod of the DaemonSet pattern does itself after its script: it labels its node. Simulated nodes
+// run no scripts, so this program does it for all of them, with one request each. A pod with kubectl would need
+// several. Only these requests are part of the cost of the pattern.
 type Labeler struct{ client kubernetes.Interface }
 
 // NewLabeler returns one that is ready to run.
@@ -67,6 +67,6 @@ func (l *Labeler) label(ctx context.Context, node string) {
 	err := l.client.CoreV1().RESTClient().Patch(types.MergePatchType).Resource("nodes").Name(node).
 		SetHeader("Accept", metadata).Body(patch).Do(ctx).Error()
 	if err != nil && ctx.Err() == nil {
-		panic(err) // a node that is never labelled would be waited for in vain
+		panic(err) // a node without the label would be waited for forever
 	}
 }

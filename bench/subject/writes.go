@@ -18,13 +18,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// floorWrites are what a floor program writes for a node.
+// floorWrites are the writes of a floor program for a node.
 type floorWrites interface {
 	start(ctx context.Context, node string) error
 	end(ctx context.Context, node string) error
 }
 
-// least writes the least: three times, as little as possible.
+// least makes the minimal writes: three, as small as possible.
 type least struct{ rest.Interface }
 
 func (w least) start(ctx context.Context, node string) error {
@@ -45,12 +45,12 @@ func (w least) end(ctx context.Context, node string) error {
 	return remove(ctx, w, node)
 }
 
-// durable writes what the manager writes, so that no result can be lost and each can be seen afterwards: a pod that cannot vanish
-// before its end is recorded, with a script; the record; and the fourth write, which lets the pod go. What is left out is the
-// pod's owner, since there is none.
+// durable makes the writes of the manager, so that no result can be lost and each can be inspected later: a pod with a
+// finalizer and a script; the record; and the fourth write, which removes the finalizer. Only the owner of the pod is
+// omitted, since there is none.
 type durable struct{ rest.Interface }
 
-// Some values as long as real ones.
+// Some values with realistic lengths.
 const (
 	someUID      = "3b4c1d7e-52f0-4f0e-9a51-0c8d4f6b2a11"
 	someMachine  = "0123456789abcdef0123456789abcdef"

@@ -101,7 +101,7 @@ func StopOutside(c *cluster.Cluster) error {
 	if err != nil {
 		return fmt.Errorf("reading the manager's pid: %w", err)
 	}
-	// The process is ours only if it runs our binary: a pid may be somebody else's by now.
+	// The process is ours only if it runs our binary, because its PID may have been reused.
 	ours := func() bool {
 		out, err := exec.Command("ps", "-o", "args=", "-p", strconv.Itoa(pid)).Output()
 		return err == nil && strings.HasPrefix(string(out), filepath.Join(outsideDir(c), "everynode")+" ")

@@ -49,7 +49,7 @@ every node that the task has run on, and takes the records away. The NodeJob is 
 func (s *mutation) abort(ctx context.Context) error {
 	if err := s.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
 		d, err := suspend(job)
-		d.then = "" // what runs is ended now
+		d.then = "" // running attempts are ended now
 		return d, err
 	}); err != nil {
 		return err
@@ -57,13 +57,14 @@ func (s *mutation) abort(ctx context.Context) error {
 	return s.endAttempts(ctx)
 }
 
-// Times of abort.
+// Timeouts of abort.
 const (
 	heedEvery = 200 * time.Millisecond
 	heedTries = 50
 )
 
-// waitObserved waits until the manager has looked at the NodeJob as it is: a pass that had begun before may still start something.
+// waitObserved waits until the manager has observed the current spec of the NodeJob. A reconcile that began earlier may
+// still start an attempt.
 func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	for range heedTries {
 		job, err := GetJob(ctx, s.client, s.key)
@@ -80,7 +81,7 @@ func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) 
 	return GetJob(ctx, s.client, s.key)
 }
 
-// endAttempts deletes the pods of tasks that run.
+// endAttempts deletes the pods of running tasks.
 func (s *mutation) endAttempts(ctx context.Context) error {
 	job, err := s.waitObserved(ctx)
 	if err != nil {

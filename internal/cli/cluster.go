@@ -17,15 +17,15 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// clusterView is what a user may see of a cluster.
+// clusterView is the part of a cluster that a user may read.
 type clusterView struct {
 	observe.Cluster
-	// namespaced is why only the NodeJobs of one namespace are in it; nil when all are.
+	// namespaced is the reason why the view contains the NodeJobs of one namespace only. It is nil if it contains all.
 	namespaced error
 }
 
-// readCluster reads what the plan of any NodeJob needs: all nodes, of which only a little is kept, and all NodeJobs. A
-// user who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
+// readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user
+// who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
 func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace string) (clusterView, error) {
 	var seen clusterView
 	var page corev1.NodeList
@@ -35,7 +35,7 @@ func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace str
 		}
 		page = corev1.NodeList{}
 	})
-	seen.Now = f.Now() // the answers have told what time it is at the API server
+	seen.Now = f.Now() // the responses contain the time of the API server
 	if err != nil {
 		return seen, err
 	}
@@ -50,7 +50,7 @@ func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace str
 	return seen, err
 }
 
-// planOf is what the manager comes to for a NodeJob, as far as it can be told from outside.
+// planOf returns the plan that the manager computes for a NodeJob, as far as the command can compute it.
 func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1alpha1.NodeJob) (plan.Input, plan.Plan, error) {
 	pods, err := podsNamed(ctx, c, job)
 	if err != nil {
@@ -72,7 +72,8 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 	return in, plan.Next(in), nil
 }
 
-// podsNamed reads the pods with the NodeJob's name, those of an earlier one of that name included.
+// podsNamed reads the pods that belong to a NodeJob of this name, including pods of an earlier NodeJob with the same
+// name.
 func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	var page corev1.PodList
@@ -81,7 +82,7 @@ func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]c
 	return all, err
 }
 
-// podsToEvict reads the pods that a drain of a node would wait for.
+// podsToEvict reads the pods that a drain of a node would evict.
 func podsToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
 	var found []plan.DrainPod
 	err := eachPodToEvict(ctx, c, node, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
@@ -103,7 +104,7 @@ func eachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1a
 	}, client.MatchingFields{"spec.nodeName": node})
 }
 
-// nodeIndex finds a node by its name; one that is not there comes back as an error that names those that look like it.
+// nodeIndex returns the index of the node with this name. If there is none, the error suggests similar names.
 func nodeIndex(nodes []plan.Node, name string) (int, error) {
 	names := make([]string, 0, len(nodes))
 	for i := range nodes {
@@ -118,10 +119,10 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 	return 0, Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, names)))
 }
 
-// errUnseen is for a NodeJob that no manager has looked at.
+// errUnseen is the error for a NodeJob that no manager has observed.
 var errUnseen = errors.New("no manager has looked at it yet, so nothing of it runs anywhere: kubectl -n everynode-system get deployment everynode-manager")
 
-// notObserved is true for a NodeJob that cannot be explained, since no manager has looked at it.
+// notObserved reports whether a NodeJob cannot be explained because no manager has observed it.
 func notObserved(job *v1alpha1.NodeJob) bool {
 	return job.Status.Revision == "" && observe.ToldObstacle(job) == nil && job.DeletionTimestamp.IsZero()
 }

@@ -5,7 +5,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// mutatingCommands change something.
+// mutatingCommands returns the commands that change objects.
 func mutatingCommands(f *Factory) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),

@@ -18,10 +18,10 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// completionTimeout bounds what somebody who has pressed Tab waits.
+// completionTimeout limits how long a user waits after pressing Tab.
 const completionTimeout = 3 * time.Second
 
-// completion is what a shell asks for.
+// completion is the function that a shell calls to complete an argument.
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
 // completeJobs completes the name of a NodeJob, which is the only argument.
@@ -32,7 +32,7 @@ func (f *Factory) completeJobs(cmd *cobra.Command, args []string, toComplete str
 	return f.names(cmd.Context(), toComplete, f.jobNames)
 }
 
-// completeJobThenNodes completes a NodeJob, and then nodes.
+// completeJobThenNodes completes the name of a NodeJob, and then names of nodes.
 func (f *Factory) completeJobThenNodes(nodes int) completion {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch {
@@ -46,7 +46,7 @@ func (f *Factory) completeJobThenNodes(nodes int) completion {
 	}
 }
 
-// completeNodes completes names of nodes.
+// completeNodes completes the names of nodes.
 func (f *Factory) completeNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	found, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
 	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
@@ -67,7 +67,7 @@ func (f *Factory) completeSteps(cmd *cobra.Command, args []string, toComplete st
 	})
 }
 
-// names asks the cluster. Whatever goes wrong, the user has only pressed Tab: there is nothing to offer then.
+// names lists names from the cluster. It ignores errors: if the list fails, there is nothing to complete.
 func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Context, client.Client, string) []string) ([]string, cobra.ShellCompDirective) {
 	namespace, err := f.Namespace()
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *Factory) nodeNames(ctx context.Context, c client.Client, _ string) []st
 	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
 }
 
-// namesIn reads names only: whole nodes are large.
+// namesIn reads names only, because whole nodes are large.
 func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
 	var found []string
 	var page metav1.PartialObjectMetadataList
@@ -100,6 +100,6 @@ func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind,
 		for i := range page.Items {
 			found = append(found, page.Items[i].Name)
 		}
-	}, opts...) // what was found before an error is better than nothing
+	}, opts...) // results from before an error are still useful
 	return found
 }

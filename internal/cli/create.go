@@ -25,10 +25,10 @@ import (
 	"github.com/everynode/everynode/recipes"
 )
 
-// What is written is a recipe with the user's values in its environment variables: no value ever becomes part of a
-// script, so there is nothing to quote for a shell.
+// A manifest is a recipe with the user's values in environment variables. No value becomes part of a script, so no
+// value must be quoted for a shell.
 
-// createOptions are what all manifests have in common.
+// createOptions are the options that all manifests have in common.
 type createOptions struct {
 	*Factory
 	name, selector, maxConcurrent, promoteTo string
@@ -74,7 +74,7 @@ func recipe(name string) (*v1alpha1.NodeJob, *corev1.ConfigMap, error) {
 	return job, config, nil
 }
 
-// setEnv gives a variable of the task a value. Kubernetes expands $(NAME) in values, and makes $ of $$.
+// setEnv sets a variable of the task. Kubernetes expands $(NAME) in values, and replaces $$ with $.
 func setEnv(job *v1alpha1.NodeJob, name, value string) {
 	value = strings.ReplaceAll(value, "$", "$$")
 	for i := range job.Spec.Task.Env {
@@ -86,7 +86,7 @@ func setEnv(job *v1alpha1.NodeJob, name, value string) {
 	job.Spec.Task.Env = append(job.Spec.Task.Env, corev1.EnvVar{Name: name, Value: value})
 }
 
-// finish puts in what all manifests have in common.
+// finish sets the fields that all manifests have in common.
 func (o *createOptions) finish(job *v1alpha1.NodeJob, name string) error {
 	if o.name != "" {
 		name = o.name
@@ -102,7 +102,7 @@ func (o *createOptions) finish(job *v1alpha1.NodeJob, name string) error {
 	return o.limit(job)
 }
 
-// limit says which nodes, how many at once, and how far.
+// limit sets the nodes, the concurrency and the last step of the rollout.
 func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 	if o.selector != "" {
 		selector, err := metav1.ParseToLabelSelector(o.selector)
@@ -131,7 +131,7 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 	return nil
 }
 
-// writeManifest writes the manifest, with how to go on as its comment.
+// writeManifest writes the manifest, with a comment that names the next commands.
 func (o *createOptions) writeManifest(what string, objects ...runtime.Object) error {
 	var b bytes.Buffer
 	job := objects[len(objects)-1].(*v1alpha1.NodeJob)
@@ -154,7 +154,7 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 	return o.write(outputYAML, b.Bytes())
 }
 
-// manifest returns an object in the form in which a person would write it: kind first, and no empty fields.
+// manifest returns an object in the form in which a user would write it: kind first, and no empty fields.
 func manifest(object runtime.Object) ([]byte, error) {
 	head := "apiVersion: v1\nkind: ConfigMap\n"
 	if _, ok := object.(*v1alpha1.NodeJob); ok {
@@ -174,7 +174,7 @@ func manifest(object runtime.Object) ([]byte, error) {
 	return append([]byte(head), y...), err
 }
 
-// prune takes out objects that say nothing.
+// prune removes empty objects.
 func prune(fields map[string]any) {
 	for key, value := range fields {
 		inner, ok := value.(map[string]any)
@@ -213,7 +213,7 @@ func (o *createOptions) readFile(path string, most int) ([]byte, error) {
 	return content, nil
 }
 
-// isText is true for what a manifest can hold as it is.
+// isText reports whether a manifest can contain the data as text.
 func isText(content []byte) bool {
 	return utf8.Valid(content) && !bytes.ContainsRune(content, 0)
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// named is a name for a NodeJob made of something else: "vm.max_map_count" becomes "vm-max-map-count".
+// named derives the name of a NodeJob from another name: "vm.max_map_count" becomes "vm-max-map-count".
 func named(s string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
 
 var (
 	notInNames = regexp.MustCompile(`[^a-z0-9]+`)
-	// sysctlName is what the recipe takes: a path in /proc/sys with dots.
+	// sysctlName matches what the recipe accepts: a path in /proc/sys with dots.
 	sysctlName = regexp.MustCompile(`^[a-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
-	// registryHost is a host with or without a port, as it stands in the names of images.
+	// registryHost matches a host with an optional port, as in the names of images.
 	registryHost = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$`)
 	fileMode     = regexp.MustCompile(`^[0-7]{3,4}$`)
 	fileOwner    = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)?$`)
@@ -180,7 +180,7 @@ func (o *createOptions) systemCertificate(name, wanted, certificate string) erro
 	return o.writeManifest("Has the whole node trust a certificate authority of your own, and restarts containerd.", job)
 }
 
-// maxFile is about what fits into the pod's environment, in base64.
+// maxFile is the approximate size that fits into the environment of the pod, in base64.
 const maxFile = 90 << 10
 
 func newCreateFileCommand(f *Factory) *cobra.Command {
@@ -237,7 +237,7 @@ func (o *createOptions) createFile(target, mode, owner string, content []byte) e
 	if err := o.finish(job, named(path.Base(target))); err != nil {
 		return err
 	}
-	// A ConfigMap of its own name for each NodeJob: two files must not share one.
+	// Each NodeJob has a ConfigMap with its own name, because two files must not share one.
 	config.Namespace, config.Name = job.Namespace, job.Name
 	config.Data = map[string]string{"content": data}
 	for i := range job.Spec.Task.Env {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Explain says an error of the API server in words that help, and with an exit code. What it does not know comes
-// back as it is.
+// Explain translates an error of the API server into a helpful message with an exit code. It returns unknown errors
+// unchanged.
 func Explain(err error) error {
 	var own *Error
 	switch {
@@ -49,7 +49,7 @@ func notInstalled(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// uninstalled says which kind the API server does not have.
+// uninstalled returns an error that names the kind that the API server does not know.
 func uninstalled(err error) string {
 	const install = "Apply its config/default (see Install it in the README), or choose another cluster with --context"
 	var status apierrors.APIStatus
@@ -67,15 +67,15 @@ func apiServerDown(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
-// denied is how the API server says that RBAC forbids something. Source: k8s.io/apiserver
+// denied matches the message of the API server if RBAC forbids a request. Source: k8s.io/apiserver
 // pkg/endpoints/handlers/responsewriters/errors.go.
 var denied = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)" (?:in the namespace "([^"]*)"|at the cluster scope)`)
 
-// forbidden says which permission is missing, and how to see and give it.
+// forbidden returns an error that names the missing permission, and how to check and grant it.
 func forbidden(err error) string {
 	m := denied.FindStringSubmatch(err.Error())
 	if m == nil {
-		return err.Error() // a quota, an admission policy: it says itself why
+		return err.Error() // the message of a quota or an admission policy states the reason
 	}
 	user, verb, resource, group, namespace := m[1], m[2], m[3], m[4], m[5]
 	if group != "" {
@@ -89,10 +89,10 @@ func forbidden(err error) string {
 		cmp.Or(user, "this user"), verb, resource, where, roleFor(verb, m[3]), verb, resource, flag)
 }
 
-// viewed are the resources that the ClusterRole everynode-view lets its holders read.
+// viewed lists the resources that the ClusterRole everynode-view allows to read.
 var viewed = []string{"nodejobs", "nodeguards", "nodes", "pods", "pods/log", "configmaps", "events", "poddisruptionbudgets"}
 
-// roleFor names the ClusterRole of config/rbac that has a permission; "" when none has it.
+// roleFor returns the ClusterRole of config/rbac that grants a permission; "" if there is none.
 func roleFor(verb, resource string) string {
 	reads := slices.Contains([]string{"get", "list", "watch"}, verb)
 	switch {

@@ -8,35 +8,35 @@ import (
 	"fmt"
 )
 
-// Exit codes, the same for every verb. docs/cli.md has the table.
+// Exit codes, the same for every command. docs/cli.md has the table.
 const (
-	// ExitOK : what was asked for is so.
+	// ExitOK means that the command succeeded.
 	ExitOK = 0
-	// ExitError : something went wrong that no other code tells.
+	// ExitError means an error for which there is no other code.
 	ExitError = 1
-	// ExitUsage : the command line makes no sense; nothing was done.
+	// ExitUsage means that the command line is invalid. Nothing was changed.
 	ExitUsage = 2
-	// ExitNotFound : there is no such NodeJob, node or step, or a selector matches no node.
+	// ExitNotFound means that the NodeJob, node or step does not exist, or that a selector matches no node.
 	ExitNotFound = 3
-	// ExitForbidden : the user may not do what the verb needs.
+	// ExitForbidden means that the user lacks a permission that the command needs.
 	ExitForbidden = 4
-	// ExitNotInstalled : the cluster does not know NodeJobs.
+	// ExitNotInstalled means that the cluster does not have the NodeJob CRD.
 	ExitNotInstalled = 5
-	// ExitNoAnswer : the API server does not answer.
+	// ExitNoAnswer means that the API server does not respond.
 	ExitNoAnswer = 6
-	// ExitDeclined : somebody was asked and said no; nothing was done.
+	// ExitDeclined means that the user answered no. Nothing was changed.
 	ExitDeclined = 7
-	// ExitNodesFailed : the task has failed on a node, or the NodeJob cannot go on.
+	// ExitNodesFailed means that the task failed on a node, or that the NodeJob is Stalled.
 	ExitNodesFailed = 10
-	// ExitTimedOut : it was not over within the time that was given.
+	// ExitTimedOut means that the command did not finish within the given time.
 	ExitTimedOut = 11
-	// ExitGone : the NodeJob was deleted while it was looked at.
+	// ExitGone means that the NodeJob was deleted while the command watched it.
 	ExitGone = 12
-	// ExitDetached : Ctrl-C ended the command, not the NodeJob.
+	// ExitDetached means that Ctrl-C ended the command, but not the NodeJob.
 	ExitDetached = 130
 )
 
-// Error is an error with an exit code of its own. One without Err has said all there is to say.
+// Error is an error with its own exit code. If Err is nil, the command has already printed all messages.
 type Error struct {
 	Code int
 	Err  error
@@ -51,12 +51,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Failf is an error with an exit code.
+// Failf returns an error with an exit code.
 func Failf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// Exit ends a command with a code when everything has been said.
+// Exit returns an error that only carries an exit code, for a command that has already printed all messages.
 func Exit(code int) error {
 	if code == ExitOK {
 		return nil
@@ -64,7 +64,7 @@ func Exit(code int) error {
 	return &Error{Code: code}
 }
 
-// CodeOf is the exit code that an error asks for.
+// CodeOf returns the exit code for an error.
 func CodeOf(err error) int {
 	var e *Error
 	switch {
@@ -76,7 +76,7 @@ func CodeOf(err error) int {
 	return ExitError
 }
 
-// silent is true for an error that has nothing to say.
+// silent reports whether an error has no message to print.
 func silent(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Err == nil

@@ -19,7 +19,7 @@ import (
 
 type explainOptions struct {
 	*Factory
-	// job is "" when all NodeJobs are meant.
+	// job is empty if all NodeJobs are meant.
 	job, node, namespace string
 	client               client.WithWatch
 }
@@ -93,13 +93,13 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	events, err := attemptEvents(ctx, o.client, job, e.Node)
 	if err != nil {
-		e.EventsUnknown = err.Error() // what is on record can be told all the same
+		e.EventsUnknown = err.Error() // the record can be shown without events
 	}
 	e.Events = events
 	return o.Print(e.Lines())
 }
 
-// explain is what there is to say of a NodeJob on the i-th node.
+// explain returns the explanation of a NodeJob for the i-th node.
 func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
 	if notObserved(job) {
 		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
@@ -160,7 +160,7 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	return o.Print(lines)
 }
 
-// tellScope says which NodeJobs are meant where that is not plain.
+// tellScope prints which NodeJobs are meant if this is not obvious.
 func (o *explainOptions) tellScope(seen clusterView, jobs int) {
 	where := "this cluster"
 	if seen.namespaced != nil {
@@ -172,7 +172,7 @@ func (o *explainOptions) tellScope(seen clusterView, jobs int) {
 	}
 }
 
-// completeExplain offers NodeJobs and nodes first, since either may be meant, and then nodes.
+// completeExplain completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
 func (f *Factory) completeExplain(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:

@@ -17,10 +17,10 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// attemptReasons are those of events that tell how an attempt ended.
+// attemptReasons are the reasons of events that report how an attempt ended.
 var attemptReasons = []string{v1alpha1.ReasonAttemptFailed, v1alpha1.ReasonRetriesExhausted, v1alpha1.ReasonDisrupted, v1alpha1.ReasonRollbackFailed}
 
-// attemptEvents are what the cluster keeps of attempts of a NodeJob on a node, the oldest first.
+// attemptEvents returns the events in the cluster about attempts of a NodeJob on a node, the oldest first.
 func attemptEvents(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, node *plan.Node) ([]view.Event, error) {
 	var told []view.Event
 	var page corev1.EventList

@@ -25,11 +25,11 @@ import (
 	"github.com/everynode/everynode/internal/version"
 )
 
-// Factory gives the verbs what they share: where to read and write, which cluster, what time it is.
+// Factory provides what the commands share: input and output, access to the cluster, and the clock.
 type Factory struct {
 	genericiooptions.IOStreams
 	Config *genericclioptions.ConfigFlags
-	// Now is the API server's clock, and After tells when a time has passed.
+	// Now returns the time of the API server. After returns a channel that receives after a duration.
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
 	// Getenv reads the environment.
@@ -53,13 +53,14 @@ func NewFactory(streams genericiooptions.IOStreams) *Factory {
 	return f
 }
 
-// Namespace is the one that the user means.
+// Namespace returns the namespace that the user selected.
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Config.ToRawKubeConfigLoader().Namespace()
 	return namespace, Explain(err)
 }
 
-// RESTConfig is how to reach the cluster. The API server does its own throttling, and better.
+// RESTConfig returns the configuration of the client. It disables client-side throttling, because the API server has
+// its own.
 func (f *Factory) RESTConfig() (*rest.Config, error) {
 	config, err := f.Config.ToRESTConfig()
 	if err != nil {
@@ -73,10 +74,10 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// isGuess reports whether the address of an API server is the one that kubectl's loader takes where none is configured.
+// isGuess reports whether the address of an API server is the default of the kubectl loader when none is configured.
 func isGuess(host string) bool { return host == "localhost:8080" || host == "http://localhost:8080" }
 
-// Client reads and writes objects of the API.
+// Client returns a client that reads and writes API objects.
 func (f *Factory) Client() (client.WithWatch, error) {
 	config, err := f.RESTConfig()
 	if err != nil {
@@ -86,7 +87,7 @@ func (f *Factory) Client() (client.WithWatch, error) {
 	return c, Explain(err)
 }
 
-// Pods reads the logs of pods, which no typed object is.
+// Pods returns a client that reads the logs of pods, which the other client cannot read.
 func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 	config, err := f.RESTConfig()
 	if err != nil {
@@ -99,16 +100,16 @@ func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 	return c.Pods(namespace), nil
 }
 
-// Terminal is where data goes.
+// Terminal returns the terminal of the data output.
 func (f *Factory) Terminal() term.Terminal { return term.Of(f.Out, f.Getenv) }
 
-// Print writes lines for people to where data goes.
+// Print writes human-readable lines to the data output.
 func (f *Factory) Print(lines []text.Line) error {
 	_, err := f.Out.Write([]byte(text.Print(lines, f.Terminal().Options())))
 	return err
 }
 
-// Tell writes lines about what is done to where data does not go.
+// Tell writes progress messages to the other output, not to the data output.
 func (f *Factory) Tell(lines ...text.Line) {
 	_, _ = f.ErrOut.Write([]byte(text.Print(lines, term.Of(f.ErrOut, f.Getenv).Options())))
 }
@@ -122,8 +123,7 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// mapper knows the few kinds that the verbs use. To ask the API server for all that it has would cost more requests
-// than most verbs need.
+// mapper maps the few kinds that the commands use. A full discovery would cost more requests than most commands need.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core := schema.GroupVersion{Version: "v1"}

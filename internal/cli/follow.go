@@ -17,22 +17,21 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Observation is what is seen of a NodeJob that is followed.
+// Observation is one change of a NodeJob that is followed.
 type Observation struct {
-	// Job is its newest version; nil when only something else has changed.
+	// Job is its newest version. It is nil if only something else has changed.
 	Job *v1alpha1.NodeJob
-	// Gone is true when it was deleted, also when there is another of its name by now. Nothing follows.
+	// Gone reports whether it was deleted, even if another NodeJob with the same name exists. It is the last observation.
 	Gone bool
-	// Err is why nothing is seen now. It goes on by itself.
+	// Err is the reason why no observation is possible now. Follow retries automatically.
 	Err error
 }
 
-// followPause is how long to wait before the API server is asked again. It has others to serve when it comes back.
+// followPause is the pause before the next request after an error. It protects an API server that has just recovered.
 const followPause = time.Second
 
-// Follow sends what is seen of a NodeJob from now on, until it is gone or the context ends. An API server that goes
-// away comes back: until then, the last that was seen is all there is. A watch that the user may not have becomes a
-// question now and then.
+// Follow sends observations of a NodeJob until it is deleted or the context ends. If the API server does not respond,
+// Follow retries, and the last observation stays valid until then. If the user may not watch, Follow polls.
 func (f *Factory) Follow(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan Observation {
 	observations := make(chan Observation)
 	go func() {
@@ -61,10 +60,10 @@ func send(ctx context.Context, observations chan<- Observation, s Observation) b
 	}
 }
 
-// errWatchEnded is how a watch ends that the API server has had enough of.
+// errWatchEnded is the error for a watch that the API server has ended.
 var errWatchEnded = errors.New("the API server has ended the watch")
 
-// followOnce sends what there is, and what comes as long as the watch lasts.
+// followOnce sends the current state, and then changes until the watch ends.
 func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, uid types.UID, observations chan<- Observation) (gone bool, err error) {
 	var job v1alpha1.NodeJob
 	err = c.Get(ctx, key, &job)
@@ -93,7 +92,7 @@ func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, u
 	return false, errWatchEnded
 }
 
-// pass sends what an event tells.
+// pass sends the observation for an event.
 func pass(ctx context.Context, event watch.Event, uid types.UID, observations chan<- Observation) (gone bool, err error) {
 	job, ok := event.Object.(*v1alpha1.NodeJob)
 	switch {
@@ -109,7 +108,7 @@ func pass(ctx context.Context, event watch.Event, uid types.UID, observations ch
 	return false, nil
 }
 
-// fromVersion has a watch begin where a read has ended.
+// fromVersion starts a watch at the resource version of a previous read.
 type fromVersion string
 
 // ApplyToList sets the resource version.

@@ -18,10 +18,10 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// pageSize bounds what one answer of the API server holds.
+// pageSize limits the number of objects in one response of the API server.
 const pageSize = 500
 
-// GetJob reads a NodeJob. One that is not there comes back as an error that names those that are.
+// GetJob reads a NodeJob. If it does not exist, the error names the existing NodeJobs.
 func GetJob(ctx context.Context, c client.Reader, key client.ObjectKey) (*v1alpha1.NodeJob, error) {
 	var job v1alpha1.NodeJob
 	err := c.Get(ctx, key, &job)
@@ -34,10 +34,10 @@ func GetJob(ctx context.Context, c client.Reader, key client.ObjectKey) (*v1alph
 	return &job, nil
 }
 
-// maxNear bounds the names that an error lists.
+// maxNear limits the number of names in an error.
 const maxNear = 5
 
-// jobNotFound says what there is instead, as far as the user may see it.
+// jobNotFound returns an error that names the existing NodeJobs, as far as the user may read them.
 func jobNotFound(ctx context.Context, c client.Reader, key client.ObjectKey) error {
 	message := fmt.Sprintf("there is no NodeJob %s in namespace %s", key.Name, key.Namespace)
 	var jobs v1alpha1.NodeJobList
@@ -67,7 +67,7 @@ func jobNotFound(ctx context.Context, c client.Reader, key client.ObjectKey) err
 	return Failf(ExitNotFound, "%s", message)
 }
 
-// nearest puts the names that look most like the one that was given first.
+// nearest sorts the names that are most similar to the given one first.
 func nearest(name string, names []string) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(likeness(name, b), likeness(name, a)), cmp.Compare(a, b))
@@ -75,7 +75,7 @@ func nearest(name string, names []string) []string {
 	return names
 }
 
-// likeness is how many characters two names share at their ends, more if one is in the other.
+// likeness returns how many characters two names have in common at their ends, with a bonus if one contains the other.
 func likeness(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -98,18 +98,18 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// listJobs reads all NodeJobs of a namespace, or of all with "".
+// listJobs reads all NodeJobs of a namespace, or of all namespaces with "".
 func listJobs(ctx context.Context, c client.Reader, namespace string) ([]v1alpha1.NodeJob, error) {
 	var all []v1alpha1.NodeJob
 	var page v1alpha1.NodeJobList
 	err := eachPage(ctx, c, &page, func() {
 		all = append(all, page.Items...)
-		page.Items = nil // the next page must not be decoded into these
+		page.Items = nil // the next page must not be decoded into these items
 	}, client.InNamespace(namespace))
 	return all, err
 }
 
-// podsOf reads the pods of a NodeJob's attempts.
+// podsOf reads the pods of the attempts of a NodeJob.
 func podsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	var page corev1.PodList
@@ -123,7 +123,7 @@ func podsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ..
 	return all, err
 }
 
-// notEnded leaves out pods that have ended, of which a run keeps one on each node.
+// notEnded excludes pods that have ended. A run retains one of these on each node.
 var notEnded = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))}
 
@@ -136,7 +136,7 @@ func owns(job *v1alpha1.NodeJob, pod *corev1.Pod) bool {
 	return false
 }
 
-// eachPage lists in pages, since whole nodes with their images are large.
+// eachPage lists in pages, since nodes with their images are large.
 func eachPage(ctx context.Context, c client.Reader, page client.ObjectList, do func(), opts ...client.ListOption) error {
 	opts = append(opts, client.Limit(pageSize))
 	for next := ""; ; {

@@ -83,7 +83,7 @@ func (o *listOptions) run(ctx context.Context) error {
 	return o.Print(view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == outputWide, Now: o.Now()}.Lines())
 }
 
-// none says where there are NodeJobs, if not here.
+// none returns the message for an empty list. It names other namespaces that have NodeJobs.
 func (o *listOptions) none(ctx context.Context) string {
 	if o.allNamespaces {
 		return "there is no NodeJob in this cluster"

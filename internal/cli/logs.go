@@ -122,7 +122,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// wanted are the pods that are there, the oldest first.
+// wanted returns the existing pods that match, the oldest first.
 func (o *logsOptions) wanted(ctx context.Context, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
 	pods, err := podsOf(ctx, o.client, job)
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return len(o.nodes) > 0 && !slices.Contains(o.nodes, p.Spec.NodeName) })
@@ -132,7 +132,7 @@ func (o *logsOptions) wanted(ctx context.Context, job *v1alpha1.NodeJob) ([]core
 	return pods, err
 }
 
-// failedPods are those of pods that --failed means; all without it.
+// failedPods returns the pods that --failed selects, or all pods without that flag.
 func (o *logsOptions) failedPods(pods []corev1.Pod, records map[string]record.NodeRecord) []corev1.Pod {
 	if !o.failed {
 		return pods
@@ -144,12 +144,12 @@ func (o *logsOptions) failedPods(pods []corev1.Pod, records map[string]record.No
 	})
 }
 
-// hasFailed is true for a pod of a node whose last attempt failed, and for one that failed itself.
+// hasFailed reports whether the last attempt on the pod's node failed, or the pod itself failed.
 func hasFailed(pod *corev1.Pod, rec *record.Record) bool {
 	return pod.Status.Phase == corev1.PodFailed || (rec != nil && rec.PodUID == pod.UID && rec.Outcome == record.Failed)
 }
 
-// records are what the nodes carry, by their names. A node that was asked for by name and is not there is an error.
+// records returns the records of the nodes, by node name. A requested node that does not exist is an error.
 func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord, error) {
 	key := v1alpha1.RecordKey(o.key.Namespace, o.key.Name)
 	found, names := map[string]record.NodeRecord{}, []string{}
@@ -174,7 +174,7 @@ func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord
 	return found, nil
 }
 
-// recorded prints the last lines of attempts whose pods are gone, and returns of how many.
+// recorded prints the last lines of attempts whose pods are deleted, and returns the number of attempts.
 func (o *logsOptions) recorded(records map[string]record.NodeRecord, there map[types.UID]bool) int {
 	var gone []string
 	for name, on := range records {
@@ -215,15 +215,15 @@ func theirPods(n int) string {
 	return fmt.Sprintf("%d pods are", n)
 }
 
-// line prints a line of a node's.
+// line prints a line of the output of a node.
 func (o *logsOptions) line(node, s string) {
 	o.out.Lock()
 	defer o.out.Unlock()
-	options := text.Options{Colour: o.Terminal().Colour} // what somebody looks for may be at the end: it is not cut
+	options := text.Options{Colour: o.Terminal().Colour} // the relevant part may be at the end, so the line is not cut
 	_, _ = io.WriteString(o.Out, text.Toned(text.Active, node).Tone(text.Dim, " | ").With(s).Render(options)+"\n")
 }
 
-// containerOf is the container of a pod whose log is meant: the task's.
+// containerOf returns the name of the container whose log is read: the container of the task.
 func containerOf(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == task.ContainerName {
@@ -236,7 +236,7 @@ func containerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// print prints the log of a pod. One that is gone meanwhile, or has not started, is no reason to stop.
+// print prints the log of a pod. A pod that was deleted in the meantime, or has not started, is not an error.
 func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
 	options := &corev1.PodLogOptions{Container: containerOf(pod)}
 	if o.tail >= 0 {
@@ -260,13 +260,13 @@ func (o *logsOptions) tellUnread(pod *corev1.Pod, err error) {
 	o.Tell(text.Toned(text.Warn, fmt.Sprintf("-- %s: the log of pod %s cannot be read: ", pod.Spec.NodeName, pod.Name)).With(err.Error()))
 }
 
-// maxLine bounds a line of a log, which may have none at all.
+// maxLine limits the length of a line, because a log may have no newlines at all.
 const maxLine = 64 << 10
 
 func (o *logsOptions) copyLines(node string, from io.Reader) error {
 	r := bufio.NewReaderSize(from, maxLine)
 	for {
-		line, _, err := r.ReadLine() // one that is longer comes in pieces
+		line, _, err := r.ReadLine() // a longer line is read in pieces
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil
@@ -277,7 +277,7 @@ func (o *logsOptions) copyLines(node string, from io.Reader) error {
 	}
 }
 
-// spaced is a line of a log without what would leave its place.
+// spaced returns a line of a log without characters that would move the cursor.
 func spaced(line string) string {
 	return strings.TrimSuffix(strings.ReplaceAll(line, "\t", "    "), "\r")
 }

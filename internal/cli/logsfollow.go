@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// maxStreams bounds the logs that are followed at once.
+	// maxStreams limits the number of logs that are followed at once.
 	maxStreams = 64
-	// lookInterval is how often pods are looked for that have come.
+	// lookInterval is the interval at which the command lists pods to find new ones.
 	lookInterval = 2 * time.Second
-	// followTries is how often a log is opened again that says nothing new, with followPause in between: an API server or
-	// a kubelet that starts again is back by then.
+	// followTries is the number of times that a log is reopened without new content, with a pause of followPause. An API
+	// server or a kubelet that restarts is available again by then.
 	followTries = 60
 )
 
-// stream follows the logs of all pods that run, and of those that come, until nothing runs any more.
+// stream follows the logs of all running pods, including new ones, until none is running.
 func (o *logsOptions) stream(ctx context.Context, job *v1alpha1.NodeJob, pods []corev1.Pod) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,7 +56,7 @@ func (o *logsOptions) stream(ctx context.Context, job *v1alpha1.NodeJob, pods []
 	}
 }
 
-// followPod follows a pod that has something to say, unless there are too many already: then its turn comes.
+// followPod follows a pod whose container has started. If maxStreams is reached, a later call follows it.
 func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod *corev1.Pod, followed map[types.UID]bool) {
 	if followed[pod.UID] || pod.Status.Phase == corev1.PodPending {
 		return
@@ -67,7 +67,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	}
 }
 
-// over is true when nothing runs that is not followed, and nothing more will by itself.
+// over reports whether no unfollowed pod is running and no further pod will start by itself.
 func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed map[types.UID]bool) (bool, error) {
 	now, err := GetJob(ctx, o.client, o.key)
 	switch code := CodeOf(err); {
@@ -87,7 +87,7 @@ func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed 
 	return err == nil && !left, nil
 }
 
-// selected are the pods whose logs are meant, the oldest first.
+// selected returns the pods whose logs are printed, the oldest first.
 func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
 	pods, err := o.wanted(ctx, job)
 	if err != nil || !o.failed {
@@ -100,14 +100,14 @@ func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]co
 	return o.failedPods(pods, records), nil
 }
 
-// follower prints the log of a pod as it comes.
+// follower prints the log of one pod while the pod runs.
 type follower struct {
 	*logsOptions
 	pod *corev1.Pod
 	log logTail
 }
 
-// follow ends with the log. One that cannot be read is no reason to stop with the others.
+// follow returns when the log ends. An error of one log does not end the others.
 func (f *follower) follow(ctx context.Context) error {
 	for try := 1; ; try++ {
 		ended := hasEnded(f.pod)
@@ -129,20 +129,21 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		}
 		if f.gone(ctx) {
-			return f.finish(err) // without one it had ended, and its pod was let go
+			return f.finish(err) // without an error, the attempt has ended and its pod was released
 		}
 	}
 }
 
-// errEndsAgain is why a log is given up that ends in good order, and too soon, all the time.
+// errEndsAgain is the reason to give up a log whose stream repeatedly ends too early without an error.
 var errEndsAgain = errors.New("it ends again and again while its container runs")
 
-// isLasting is true for an error that another try would not change.
+// isLasting reports whether an error would occur again on a retry.
 func isLasting(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
-// finish says what is missing of a log, if something is. That nobody answers, or that no logs may be read, ends all.
+// finish prints what is missing from a log, if anything. An API server that does not respond, or a missing permission
+// to read logs, ends the command.
 func (f *follower) finish(err error) error {
 	f.log.flush(f.print)
 	var answer apierrors.APIStatus
@@ -156,7 +157,7 @@ func (f *follower) finish(err error) error {
 	return nil
 }
 
-// gone looks at the pod, and is true when there is none any more. What cannot be seen now stays as it was.
+// gone reads the pod, and reports whether it is deleted. If the read fails, the previous state is assumed.
 func (f *follower) gone(ctx context.Context) bool {
 	var live corev1.Pod
 	err := f.client.Get(ctx, client.ObjectKeyFromObject(f.pod), &live)
@@ -169,7 +170,7 @@ func (f *follower) gone(ctx context.Context) bool {
 	return false
 }
 
-// hasEnded is true when nothing more will be written to the log of a pod.
+// hasEnded reports whether nothing more will be written to the log of a pod.
 func hasEnded(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == containerOf(pod) && status.State.Terminated != nil {

@@ -31,7 +31,7 @@ type logServer struct {
 	opened []string
 	// log answers the n-th request for a log.
 	log func(w http.ResponseWriter, pod string, n int)
-	// over is true when nothing more comes of the NodeJob.
+	// over reports whether the NodeJob has no further output.
 	over func(*logServer) bool
 }
 

@@ -17,42 +17,42 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// logTail reads a log as it comes, however often it has to be opened for that. What was handed on is known by the times
-// that the kubelet gives to lines: a log may be rotated meanwhile, so that counting bytes is no help.
+// logTail reads a growing log, and reopens it as often as necessary. It identifies what it has already passed on by the
+// timestamps that the kubelet adds to lines. It does not count bytes, because a log may be rotated in the meantime.
 type logTail struct {
 	pods           corev1client.PodInterface
 	pod, container string
-	// lines is how many of the end are meant when it is opened first; all when it is negative.
+	// lines is the number of last lines to read when the log is opened for the first time. A negative number means all.
 	lines int64
 
-	// last is the time of the last line that was handed on, and same how many lines of that time were. Of the last of
-	// them part bytes were, while its end has not come.
+	// last is the timestamp of the last line that was passed on, and same is the number of lines with that timestamp.
+	// While the end of the last of these lines is missing, part is the number of its bytes that were passed on.
 	last time.Time
 	same int
 	part int
 
-	// skip is true until a log that was opened again has come to where it had broken off; again counts the lines of
-	// the last time that are still to come once more.
+	// skip is true until a reopened log has reached the position at which it broke off. again is the number of lines with
+	// the last timestamp that are still to be skipped.
 	skip  bool
 	again int
-	// drop is how many bytes of the present line were handed on already.
+	// drop is the number of bytes of the current line that were already passed on.
 	drop int
-	// counted is true for a line that last and same count.
+	// counted reports whether last and same already include the current line.
 	counted bool
-	// rest is what the log ended with in the middle of a line, and begins is true when that is the line's beginning.
+	// rest is the incomplete line at the end of the log. begins reports whether rest includes the beginning of that line.
 	rest   string
 	begins bool
 }
 
-// handOn takes a line that ends in a newline, or a piece of one that is longer than maxLine. more is true when the next is
-// there already.
+// handOn receives a line that ends in a newline, or a piece of a line that is longer than maxLine. more reports whether
+// the next piece is already available.
 type handOn func(piece string, more bool)
 
-// read hands on what is new until the log ends, for which there is no error, or breaks off.
+// read passes on new content until the log ends or breaks off. The end of a log is not an error.
 func (l *logTail) read(ctx context.Context, hand handOn) (progress bool, err error) {
 	options := &corev1.PodLogOptions{Container: l.container, Follow: true, Timestamps: true}
 	if !l.last.IsZero() {
-		options.SinceTime = new(metav1.NewTime(l.last)) // which is told in whole seconds
+		options.SinceTime = new(metav1.NewTime(l.last)) // the API accepts whole seconds only
 	} else if l.lines >= 0 {
 		options.TailLines = &l.lines
 	}
@@ -70,7 +70,7 @@ func (l *logTail) read(ctx context.Context, hand handOn) (progress bool, err err
 			l.rest = string(piece)
 			return progress, nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return progress, err // half a line comes again
+			return progress, err // an incomplete line is read again
 		}
 		if fresh := l.fresh(string(piece)); fresh != "" {
 			hand(fresh, r.Buffered() > 0)
@@ -80,14 +80,14 @@ func (l *logTail) read(ctx context.Context, hand handOn) (progress bool, err err
 	}
 }
 
-// flush hands on what the log ended with, if that was no newline.
+// flush passes on an incomplete line at the end of the log.
 func (l *logTail) flush(hand handOn) {
 	if fresh := l.fresh(l.rest); fresh != "" {
 		hand(fresh, false)
 	}
 }
 
-// fresh is what of a piece was not handed on yet, without the time.
+// fresh returns the part of a piece that was not passed on yet, without the timestamp.
 func (l *logTail) fresh(piece string) string {
 	if l.begins {
 		piece = l.begin(piece)
@@ -106,7 +106,7 @@ func (l *logTail) fresh(piece string) string {
 	return piece
 }
 
-// begin takes the time off the beginning of a line, and says how much of the line is known.
+// begin removes the timestamp from the beginning of a line, and returns how much of the line was already passed on.
 func (l *logTail) begin(stamped string) (line string) {
 	stamp, line, _ := strings.Cut(stamped, " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)

@@ -10,16 +10,17 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What retry and rerun write on a node must lead the manager to run the task there. It reads label and record together
-// (internal/plan, standing), and by the labels on record it knows a node that nothing else selects any more.
+// After retry or rerun has written to a node, the manager must run the task there. The manager evaluates label and
+// record together (internal/plan, standing). By the labels in the record, it recognizes a node that nothing else
+// selects any more.
 
-// nodeMetadata is what a node carries that a verb decides by.
+// nodeMetadata is the metadata of a node on which a command bases its decision.
 type nodeMetadata struct {
 	record.NodeRecord
 	labels map[string]string
 }
 
-// nodeActions decides what is to be written on the nodes of a NodeJob.
+// nodeActions decides what to write to the nodes of a NodeJob.
 type nodeActions struct {
 	job *v1alpha1.NodeJob
 	key string
@@ -29,7 +30,7 @@ func newNodeActions(job *v1alpha1.NodeJob) nodeActions {
 	return nodeActions{job, v1alpha1.RecordKey(job.Namespace, job.Name)}
 }
 
-// revision is what nodes are to be done with; "" while no manager has looked at the spec as it is.
+// revision is the current revision. It is empty while no manager has observed the current spec.
 func (a nodeActions) revision() string {
 	if a.job.Status.ObservedGeneration != a.job.Generation {
 		return ""
@@ -37,25 +38,26 @@ func (a nodeActions) revision() string {
 	return a.job.Status.Revision
 }
 
-// counts is true for a label by which a node is done. While the revision is not known, any may be.
+// counts reports whether a node with this label value is done. While the revision is not known, any value counts.
 func (a nodeActions) counts(label string) bool {
 	onChange := a.job.Spec.Rerun.OnChange
 	return label != "" && (a.revision() == "" || label == a.revision() || (onChange != nil && !*onChange))
 }
 
-// isOld is true for a record that says nothing of the revision.
+// isOld reports whether a record is of another revision.
 func (a nodeActions) isOld(rec *record.Record) bool {
 	return rec == nil || (a.revision() != "" && rec.Revision != a.revision())
 }
 
-// isDone is true where nothing is to run. A further run that was disrupted goes on: the label is that of the run before.
+// isDone reports whether there is nothing to run. A rerun that was disrupted is not done, although it has the label of
+// the earlier run.
 func (a nodeActions) isDone(on nodeMetadata) bool {
 	rec := on.Record
 	goesOn := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
 	return a.counts(on.Label) && !goesOn
 }
 
-// retry decides about a node on which it is to be tried again.
+// retry decides what to write to a node to retry the task there.
 func (a nodeActions) retry(on nodeMetadata) nodeChange {
 	rec := on.Record
 	switch {
@@ -86,11 +88,11 @@ func (a nodeActions) rerun(on nodeMetadata) nodeChange {
 	case rec.Outcome == record.Rebooting:
 		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
 	}
-	return a.forget(on, "runs again: ") // somebody has skipped it after a failure, which would count once more
+	return a.forget(on, "runs again: ") // a user has skipped the node after a failure, which would count again
 }
 
-// forget removes the record with its seal, and the label too where the node would be done by it. Labels that a success has taken off
-// come back: without the record nobody knows of them, and the node may be selected by one.
+// forget removes the record with its seal, and the label if the node would be done because of it. It restores the
+// labels that a success has removed: without the record they are unknown, and one of them may select the node.
 func (a nodeActions) forget(on nodeMetadata, did string) nodeChange {
 	c := nodeChange{annotations: map[string]*string{a.key: nil}, labels: map[string]*string{record.SealKey(a.key): nil}}
 	said := []string{"annotation " + a.key + " removed with its seal"}

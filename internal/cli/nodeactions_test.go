@@ -25,7 +25,7 @@ const (
 
 var againNow = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
 
-// againJob is for nodes with a label that a success takes off.
+// againJob selects nodes by a label that a success removes.
 func againJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", Generation: 2},
@@ -42,7 +42,7 @@ func againJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	return job
 }
 
-// starts is true when the manager, which sees these labels and annotations, starts the task on the node.
+// starts reports whether the manager starts the task on a node with these labels and annotations.
 func starts(job *v1alpha1.NodeJob, labels, annotations map[string]string) bool {
 	node := plan.Node{
 		Name: "n", UID: "u", Ready: corev1.ConditionTrue, BootID: "b", MachineID: "m", Labels: labels, Annotations: annotations,
@@ -86,7 +86,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		asks  bool // the label that asks for the task is on the node
 		retry string
 		rerun string
-		idle  bool // nothing runs unless somebody asks
+		idle  bool // nothing runs unless a user requests it
 	}{
 		"one that failed after a success took the label off": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
 		"one that failed, with the label that asks for it":   {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; retry tries it again"},
@@ -138,7 +138,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 	}
 }
 
-// TestARecordThatSomebodyWroteSetsNoOtherLabel : a kubelet may write what a record says was taken off.
+// TestARecordThatSomebodyWroteSetsNoOtherLabel checks a forged record: a kubelet can write any removed labels into it.
 func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
 	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
 	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
@@ -157,7 +157,7 @@ func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
 	}
 }
 
-// TestWhatIsBeingDeletedKeepsItsRecords : what is to be undone is known by them alone.
+// TestWhatIsBeingDeletedKeepsItsRecords checks that records stay, because only they show what to roll back.
 func TestWhatIsBeingDeletedKeepsItsRecords(t *testing.T) {
 	job := againJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(againNow)) })
 	if err := stays(job); CodeOf(err) != ExitUsage {

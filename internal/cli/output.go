@@ -19,7 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Output formats of the reading verbs.
+// Output formats of the commands that read.
 const (
 	outputPeople = ""
 	outputWide   = "wide"
@@ -28,7 +28,7 @@ const (
 	outputYAML   = "yaml"
 )
 
-// addOutput gives a verb -o with the formats that it knows.
+// addOutput adds the flag -o with the supported formats to a command.
 func addOutput(cmd *cobra.Command, into *string, formats ...string) {
 	cmd.Flags().StringVarP(into, "output", "o", "", "one of "+strings.Join(formats, ", ")+"; for people when left out")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
@@ -41,7 +41,7 @@ func checkOutput(output string, formats ...string) error {
 	return Failf(ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
 }
 
-// PrintObject writes an object for programs, or a list of them.
+// PrintObject writes an object, or a list of objects, for programs.
 func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	if format == outputName && meta.IsListType(object) {
 		return meta.EachListItem(object, func(item runtime.Object) error { return f.PrintObject(format, item) })
@@ -70,8 +70,8 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	return f.write(format, b.Bytes())
 }
 
-// write takes out of an object's text what would move a terminal's cursor. JSON can say the same in other characters.
-// YAML cannot everywhere, so only a terminal, which shows it to people, gets it changed.
+// write removes from the text of an object what would move the cursor of a terminal. JSON can escape these characters.
+// YAML cannot in all places, so the text is only changed on a terminal, where it is read by users.
 func (f *Factory) write(format string, b []byte) error {
 	switch {
 	case format == outputJSON:
@@ -88,7 +88,7 @@ func (f *Factory) write(format string, b []byte) error {
 	return err
 }
 
-// escapeJSON writes characters that do not show, which are inside of strings, as JSON does.
+// escapeJSON escapes characters that are not printable, which only occur in strings, as JSON does.
 func escapeJSON(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

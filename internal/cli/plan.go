@@ -103,7 +103,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	return o.show(plans)
 }
 
-// show prints the plans, for people or for programs.
+// show prints the plans, for users or for programs.
 func (o *planOptions) show(plans []view.Plan) error {
 	if o.output == outputJSON {
 		all := planResult{}
@@ -126,13 +126,13 @@ func (o *planOptions) show(plans []view.Plan) error {
 	return o.Print(lines)
 }
 
-// planResult is what a file would do, for programs.
+// planResult is the plan of a file, for programs.
 type planResult struct {
 	NodeJobs []view.PlanData `json:"nodeJobs"`
 }
 
-// draft is what the NodeJobs of the file would be, each with the revision that it would have. They are added to what is
-// seen, since they may depend on each other.
+// draft returns the NodeJobs of the file as they would be, each with its future revision. It adds them to the view,
+// since they may depend on each other.
 func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *planFile) ([]view.Plan, error) {
 	plans := make([]view.Plan, 0, len(file.jobs))
 	for i, job := range file.jobs {
@@ -157,7 +157,7 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 	return plans, nil
 }
 
-// plan is what a NodeJob would do.
+// plan returns the plan of a NodeJob.
 func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Plan) error {
 	pods, err := podsNamed(ctx, o.client, v.Job)
 	if err != nil {
@@ -173,20 +173,20 @@ func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Pl
 	return o.drains(ctx, v)
 }
 
-// withJob replaces a NodeJob by what it would be.
+// withJob replaces a NodeJob with its future version.
 func withJob(jobs []*v1alpha1.NodeJob, job *v1alpha1.NodeJob) []*v1alpha1.NodeJob {
 	others := slices.DeleteFunc(slices.Clone(jobs), func(j *v1alpha1.NodeJob) bool { return j.Namespace == job.Namespace && j.Name == job.Name })
 	return append(others, job)
 }
 
-// unmade is the UID of the i-th NodeJob of a file while it is not there.
+// unmade returns a placeholder UID for the i-th NodeJob of a file while it does not exist.
 func unmade(i int) types.UID { return types.UID(fmt.Sprint("not-made-", i)) }
 
-// dependencyReasons are what the manager may have told of NodeJobs that the file has.
+// dependencyReasons are reasons that the manager may have reported about dependencies on NodeJobs that are in the file.
 var dependencyReasons = []string{v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound}
 
-// dryRun has the API server check the NodeJob and fill in what is omitted. A user who may not write gets a plan all
-// the same, of what the file says.
+// dryRun lets the API server validate the NodeJob and set defaults. If the user may not write, the plan is made from
+// the file alone.
 func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid types.UID, v *view.Plan) (*v1alpha1.NodeJob, error) {
 	var live v1alpha1.NodeJob
 	err := o.client.Get(ctx, client.ObjectKeyFromObject(job), &live)
@@ -213,7 +213,7 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	case err != nil:
 		return nil, Explain(err)
 	}
-	// The plan is that of the manager's first look at it.
+	// The plan is the one that the manager makes when it first reconciles the NodeJob.
 	if would.UID == "" || !v.Exists {
 		would.UID, would.CreationTimestamp, would.Generation = uid, metav1.NewTime(v.Now), 1
 	}
@@ -226,7 +226,7 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	return would, nil
 }
 
-// fetch reads what the NodeJob refers to, from the file, or with the user's own rights.
+// fetch reads the objects to which the NodeJob refers, from the file or with the user's own permissions.
 func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) observe.Fetch {
 	return observe.Fetch{
 		Script: func(_ string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
@@ -241,8 +241,8 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 	}
 }
 
-// contents are hashes of what rerun.onChangeOf names. A Secret that the user may not read, or that is to be made,
-// makes the revision a guess.
+// contents returns hashes of the objects in rerun.onChangeOf. If the user may not read a Secret, or a Secret does not
+// exist yet, the revision is only a guess.
 func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *plan.Obstacle, error) {
 	guess := func(as string, ref v1alpha1.ContentRef, why any) {
 		v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", ref.Kind, ref.Name, as, why))

@@ -21,19 +21,18 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// planFile is what a file has: NodeJobs, and what they may refer to, which is applied with them.
+// planFile is the content of a file: NodeJobs, and the objects to which they may refer and that are applied with them.
 type planFile struct {
-	// namespace is that of all that names none.
+	// namespace is the namespace of all objects that do not name one.
 	namespace  string
 	jobs       []*v1alpha1.NodeJob
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	secrets    map[client.ObjectKey]*corev1.Secret
-	// skipped are the kinds of what else is in it.
+	// skipped are the kinds of the other objects in the file.
 	skipped []string
 }
 
-// readFile reads a file, or in for "-". A field that no such object has is an error: it is most often a field in the
-// wrong place.
+// readFile reads a file, or in for "-". Unknown fields are errors, because they are usually fields at the wrong place.
 func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 	if name != "-" {
 		file, err := os.Open(name)
@@ -99,7 +98,7 @@ func (f *planFile) read(document []byte, into client.Object) error {
 	return nil
 }
 
-// dataOf is what a Secret holds once it is written: the API server moves stringData into data.
+// dataOf returns the data of a Secret after it is written: the API server moves stringData into data.
 func dataOf(secret *corev1.Secret) map[string][]byte {
 	data := maps.Clone(secret.Data)
 	for key, value := range secret.StringData {

@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// configMap is a ConfigMap as it would be: as the file has it, or else as it is.
+// configMap returns the future ConfigMap: the one in the file, otherwise the one in the cluster.
 func (o *planOptions) configMap(ctx context.Context, file *planFile, key client.ObjectKey) (*corev1.ConfigMap, error) {
 	if configMap, ok := file.configMaps[key]; ok {
 		return configMap, nil
@@ -28,7 +28,8 @@ func (o *planOptions) configMap(ctx context.Context, file *planFile, key client.
 	return &configMap, err
 }
 
-// secret is the same for a Secret; guessed is true for one that is not there yet, since its UID counts.
+// secret does the same for a Secret. guessed reports whether the Secret does not exist yet, since its UID is part of
+// the hash.
 func (o *planOptions) secret(ctx context.Context, file *planFile, key client.ObjectKey) (secret *corev1.Secret, guessed bool, err error) {
 	secret = &corev1.Secret{}
 	err = o.client.Get(ctx, key, secret)
@@ -39,10 +40,10 @@ func (o *planOptions) secret(ctx context.Context, file *planFile, key client.Obj
 	return secret, false, err
 }
 
-// maxDrainLooks bounds the nodes whose pods are looked at unless all is asked for: each costs a request.
+// maxDrainLooks limits the number of nodes whose pods are read unless all are requested. Each node costs a request.
 const maxDrainLooks = 20
 
-// drains looks at what would be evicted from nodes that would be drained, before the task or after a failure.
+// drains reads what would be evicted from nodes that would be drained, before the task or after a failure.
 func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 	spec := drainOf(v.Job)
 	if spec == nil {
@@ -70,7 +71,7 @@ func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 	return nil
 }
 
-// drainOf is how nodes would be drained; nil when none would.
+// drainOf returns how nodes would be drained; nil if no node would be.
 func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 	onFailure := job.Spec.OnFailure
 	switch {
@@ -84,7 +85,7 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 	return &v1alpha1.DrainSpec{}
 }
 
-// drained is what a drain of a node would evict now.
+// drained returns what a drain of a node would evict now.
 func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainedNode, error) {
 	node := view.DrainedNode{Node: name}
 	err := eachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
@@ -98,7 +99,7 @@ func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.D
 	return node, err
 }
 
-// toDrain are the nodes on which the task would run, in the order of the steps.
+// toDrain returns the nodes on which the task would run, in the order of the steps.
 func toDrain(v *view.Plan) []string {
 	var names []string
 	for _, step := range v.Plan.Steps {
@@ -111,7 +112,7 @@ func toDrain(v *view.Plan) []string {
 	return names
 }
 
-// blockedPod is why a pod could not be evicted now; "" when it could.
+// blockedPod returns the reason why a pod could not be evicted now; "" if it could be.
 func blockedPod(pod *corev1.Pod, drain plan.DrainPod, budgets []policyv1.PodDisruptionBudget) string {
 	if drain.EvictionRefused != "" {
 		return drain.EvictionRefused

@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Run runs the command line and returns the exit code. It writes errors itself.
+// Run executes the command line and returns the exit code. It also prints errors.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	f := NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
@@ -38,7 +38,7 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	return CodeOf(err)
 }
 
-// NewCommand returns the command with all its verbs.
+// NewCommand returns the command with all subcommands.
 func NewCommand(f *Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-everynode",
@@ -50,7 +50,7 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		// Without it no verb is like a mistyped one.
+		// Without RunE, cobra does not distinguish a missing subcommand from a mistyped one.
 		SuggestionsMinimumDistance: 2,
 		Args:                       noVerb,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -81,7 +81,7 @@ const (
 	groupDo   = "do"
 )
 
-// readOnlyCommands change nothing.
+// readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *Factory) []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
 }
@@ -97,7 +97,7 @@ func noVerb(cmd *cobra.Command, args []string) error {
 	return Failf(ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
 }
 
-// hideRareFlags leaves those of kubectl's flags in the help that people use. The others work all the same.
+// hideRareFlags hides all but the common flags of kubectl in the help. The hidden flags still work.
 func hideRareFlags(root *cobra.Command) {
 	for _, name := range []string{
 		"as", "as-group", "as-uid", "as-user-extra", "cache-dir", "certificate-authority", "client-certificate", "client-key", "cluster",
@@ -109,7 +109,7 @@ func hideRareFlags(root *cobra.Command) {
 	}
 }
 
-// exactArgs is for a verb that takes so many names.
+// exactArgs accepts exactly this number of names.
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -126,7 +126,7 @@ func countArguments(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-// warnings shows what the API server warns of.
+// warnings prints the warnings of the API server.
 type warnings struct{ f *Factory }
 
 // HandleWarningHeader is called for each warning.

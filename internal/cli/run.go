@@ -23,17 +23,17 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// runOptions are what a user says about a run.
+// runOptions are the options of the command run.
 type runOptions struct {
 	*Factory
 	namespace string
 	client    client.WithWatch
 
-	// nodes, selector and all say on which nodes; exactly one of them.
+	// nodes, selector and all select the nodes. Exactly one of them is set.
 	nodes    []string
 	selector string
 	all      bool
-	// command or file say what.
+	// command or file is what to run.
 	command []string
 	file    string
 	script  string
@@ -45,7 +45,7 @@ type runOptions struct {
 	output                            string
 
 	concurrent, failures intstr.IntOrString
-	// signals are those that the user sends.
+	// signals receives the signals that the user sends.
 	signals <-chan os.Signal
 }
 
@@ -133,8 +133,8 @@ func (o *runOptions) complete(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// catchSignals subscribes to signals. SIGPIPE is one of them: when a pipe is closed early, the user must still be told
-// what continues without this command.
+// catchSignals subscribes to signals. SIGPIPE is one of them: if a pipe is closed early, the command must still report
+// what continues without it.
 func (o *runOptions) catchSignals() {
 	if o.signals == nil {
 		signals := make(chan os.Signal, runSignalsRoom)
@@ -143,7 +143,7 @@ func (o *runOptions) catchSignals() {
 	}
 }
 
-// ways counts how nodes are named.
+// ways returns how many of the ways to select nodes are used.
 func (o *runOptions) ways() int {
 	ways := 0
 	for _, given := range []bool{len(o.nodes) > 0, o.selector != "", o.all} {
@@ -216,7 +216,7 @@ func numberOrPercent(flag, value string, least int) (intstr.IntOrString, error) 
 	return v, nil
 }
 
-// validateCommand refuses what could not reach the node as it is.
+// validateCommand rejects commands that would not reach the node unchanged.
 func (o *runOptions) validateCommand() error {
 	if len(o.command) > 0 && o.command[0] == "" {
 		return Failf(ExitUsage, "the command is an empty text: name a program after --")
@@ -260,7 +260,7 @@ func (o *runOptions) readScript() error {
 	return nil
 }
 
-// what runs, as people read it.
+// what returns a description of the command for users.
 func (o *runOptions) what() string {
 	switch o.file {
 	case "":
@@ -271,7 +271,7 @@ func (o *runOptions) what() string {
 	return "the script " + text.Safe(o.file)
 }
 
-// quoted is a command as a shell would take it. It is shown and never run.
+// quoted returns a command with shell quoting. The result is only displayed, and never executed.
 func quoted(argv []string) string {
 	words := make([]string, 0, len(argv))
 	for _, arg := range argv {
@@ -286,7 +286,7 @@ func quoted(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// run is the whole of it.
+// run executes the whole command.
 func (o *runOptions) run(ctx context.Context) error {
 	var err error
 	if o.client, err = o.Client(); err != nil {

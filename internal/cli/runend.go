@@ -30,7 +30,7 @@ func (r *running) tellBegin() {
 	}
 }
 
-// note is what there is to say beside the nodes.
+// note returns additional information that does not belong to a single node.
 func (r *running) note() string {
 	waited := r.Now().Sub(r.view.Began)
 	switch {
@@ -49,7 +49,7 @@ func (r *running) note() string {
 	return ""
 }
 
-// stopping says what came of the first Ctrl-C, and what a second would do.
+// stopping returns the effect of the first Ctrl-C, and what a second one would do.
 func (r *running) stopping() string {
 	switch {
 	case !r.suspended && r.stopErr != nil:
@@ -60,7 +60,7 @@ func (r *running) stopping() string {
 	return "stopping: nothing new starts, and what runs may end. Ctrl-C again leaves it running, and says how to look again"
 }
 
-// printLine adds a line of a node to what is to be written.
+// printLine adds a line of a node to the lines that will be written.
 func (r *running) printLine(i int, line string) {
 	terminal := r.Terminal()
 	prefix := text.Toned(text.Active, r.view.Nodes[i].Name).With(": ")
@@ -68,7 +68,7 @@ func (r *running) printLine(i int, line string) {
 	r.printed.WriteString(strings.TrimSuffix(prefix.With("x").Render(o), "x") + shown(line) + "\n")
 }
 
-// draw writes what was printed, and how far it is.
+// draw writes the lines that were printed, and the progress.
 func (r *running) draw() {
 	r.view.Now, r.view.Note = r.Now(), r.note()
 	if r.screen == nil {
@@ -77,7 +77,7 @@ func (r *running) draw() {
 		return
 	}
 	if r.printed.Len() > 0 && r.Terminal().Interactive {
-		_ = r.screen.Draw(nil) // out of the way; data is never cut to the terminal's width
+		_ = r.screen.Draw(nil) // clear the screen first; data is never cut to the width of the terminal
 	}
 	r.writePrinted()
 	r.view.Width, _ = r.Terminal().Size()
@@ -94,7 +94,7 @@ func (r *running) writePrinted() {
 	r.printed.Reset()
 }
 
-// say prints one line when something has changed, but not too often.
+// say prints one line when something has changed, at a limited rate.
 func (r *running) say() {
 	now := r.Now()
 	line := r.view.Summary()
@@ -106,7 +106,7 @@ func (r *running) say() {
 	r.Tell(append(view.Stamp(now), line...))
 }
 
-// end says how it came out, and cleans up.
+// end prints the result, and cleans up.
 func (r *running) end(ctx context.Context, how ending) error {
 	if how != endDetached && how != endTimedOut {
 		r.settle(ctx, how)
@@ -114,7 +114,7 @@ func (r *running) end(ctx context.Context, how ending) error {
 	r.fillIn()
 	err := r.show()
 	if r.writeErr != nil && !errors.Is(r.writeErr, syscall.EPIPE) {
-		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk must not look like a success
+		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk is an error
 	}
 	after := r.cleanUp(ctx, how)
 	r.tellEnd(after)
@@ -127,7 +127,7 @@ func (r *running) end(ctx context.Context, how ending) error {
 	return nil
 }
 
-// settle decides about the nodes that are still open when nothing more is to come.
+// settle determines the final state of the nodes that are still open when nothing more is expected.
 func (r *running) settle(ctx context.Context, how ending) {
 	if how == endRest {
 		r.lookAtNodes(ctx)
@@ -150,7 +150,7 @@ func (r *running) settle(ctx context.Context, how ending) {
 	}
 }
 
-// lookAtNodes takes in what nodes have on record now: their watch may be behind that of the NodeJob.
+// lookAtNodes reads the current records of the nodes, because the watch of nodes may be behind that of the NodeJob.
 func (r *running) lookAtNodes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -162,7 +162,7 @@ func (r *running) lookAtNodes(ctx context.Context) {
 	}
 }
 
-// fillIn takes what is on record where a log could not be read.
+// fillIn uses the records for nodes whose logs could not be read.
 func (r *running) fillIn() {
 	for i, o := range r.outputs {
 		for _, line := range o.flush() {
@@ -174,7 +174,7 @@ func (r *running) fillIn() {
 	}
 }
 
-// fillInNode takes the end of an output from its record, and says what may be missing.
+// fillInNode takes the end of an output from the record, and notes what may be missing.
 func (r *running) fillInNode(i int, message string) {
 	o := r.outputs[i]
 	switch why := because(firstErr(o.err, r.logsForbidden)); {
@@ -210,18 +210,18 @@ func because(err error) string {
 	return " (" + strings.TrimSuffix(Explain(err).Error(), ".") + ")"
 }
 
-// runResult is what a run came to, for programs.
+// runResult is the result of a run, for programs.
 type runResult struct {
 	Namespace string `json:"namespace"`
 	NodeJob   string `json:"nodeJob"`
-	// Succeeded is true when it has succeeded on every node.
+	// Succeeded reports whether the command succeeded on every node.
 	Succeeded bool            `json:"succeeded"`
 	Nodes     []runNodeResult `json:"nodes"`
 }
 
 type runNodeResult struct {
 	Node string `json:"node"`
-	// Outcome is Succeeded, Failed, Unreachable, Deleted, NotRun, or Running and Waiting for a run that goes on.
+	// Outcome is Succeeded, Failed, Unreachable, Deleted or NotRun; or Running or Waiting for a run that continues.
 	Outcome    string     `json:"outcome"`
 	ExitCode   *int32     `json:"exitCode,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
@@ -229,9 +229,9 @@ type runNodeResult struct {
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 	Output     string     `json:"output"`
-	// OutputCut is how many bytes before that are left out.
+	// OutputCut is the number of bytes that were dropped from the beginning of the output.
 	OutputCut int64 `json:"outputCut,omitempty"`
-	// OutputNote says what may be missing.
+	// OutputNote states what may be missing.
 	OutputNote string `json:"outputNote,omitempty"`
 }
 
@@ -240,7 +240,7 @@ var runOutcomes = map[view.RunState]string{
 	view.RunUnreachable: "Unreachable", view.RunDeleted: "Deleted", view.RunNotRun: "NotRun",
 }
 
-// show writes what is shown at the end only.
+// show writes the output that is only shown at the end.
 func (r *running) show() error {
 	if r.screen != nil {
 		_ = r.screen.Draw(nil)
@@ -303,8 +303,8 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// cleanUp deletes the NodeJob where that is wanted, or where nothing was run and nothing can be looked at; it returns
-// what there is to say about what is left.
+// cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect. It returns messages
+// about what remains.
 func (r *running) cleanUp(ctx context.Context, how ending) string {
 	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && r.stops == 0
 	switch {
@@ -323,10 +323,10 @@ func (r *running) cleanUp(ctx context.Context, how ending) string {
 	return ""
 }
 
-// where is the NodeJob as a command takes it.
+// where returns the NodeJob as command line arguments.
 func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace }
 
-// whatIsLeft says how to look again, and how to go on.
+// whatIsLeft returns how to check the run later, and how to continue.
 func (r *running) whatIsLeft(how ending) string {
 	where := r.where()
 	look := fmt.Sprintf("To look again: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
@@ -354,13 +354,13 @@ func (r *running) tellEnd(after string) {
 	}
 }
 
-// tellLong writes a text that may take several lines.
+// tellLong writes a text that may need several lines.
 func (r *running) tellLong(head text.Line, message string) {
 	columns := term.Of(r.ErrOut, r.Getenv).Options().Width
 	r.Tell(text.Wrap(head, text.Plain, message, columns)...)
 }
 
-// exitCode is what the run came to.
+// exitCode returns the exit code for the result of the run.
 func (r *running) exitCode(how ending) int {
 	switch {
 	case how == endGone:

@@ -26,7 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// job is the NodeJob of a run: once, on these nodes and no others, with no second try, and then gone.
+// job returns the NodeJob of a run. It runs once, only on these nodes, without retries, and is then deleted.
 func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 	no := false
 	seconds := func(d time.Duration) *int32 { return new(int32(d / time.Second)) }
@@ -46,7 +46,7 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
 			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
 			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
-			// A machine that is recreated meanwhile counts as another machine.
+			// A machine that is recreated in the meantime is a different machine.
 			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
 			StartingDeadlineSeconds: seconds(o.startingDeadline),
 			TTLSecondsAfterFinished: seconds(o.ttl),
@@ -62,17 +62,17 @@ func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
 
 // targets are the nodes of a run.
 type targets struct {
-	// names of those that are asked to run it.
+	// names are the nodes on which the command runs.
 	names []string
-	// away are the nodes that cannot run anything now, with the reason.
+	// away maps nodes that cannot run anything now to the reason.
 	away map[string]string
-	// otherOS are those on which no command runs, with their operating systems.
+	// otherOS maps nodes on which no command can run to their operating systems.
 	otherOS map[string]string
-	// recorded are those of names that carry the record of a NodeJob of the run's name.
+	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
 	recorded []string
 }
 
-// targets finds the nodes that are meant.
+// targets finds the selected nodes.
 func (o *runOptions) targets(ctx context.Context) (targets, error) {
 	found := targets{away: map[string]string{}, otherOS: map[string]string{}}
 	selector, err := labels.Parse(o.selector)
@@ -114,7 +114,7 @@ func (o *runOptions) targets(ctx context.Context) (targets, error) {
 	return found, o.checkRecorded(ctx, found.recorded)
 }
 
-// checkRecorded refuses a name whose records nodes carry: those of a NodeJob that was deleted would be taken for those
+// checkRecorded rejects a name for which nodes have records. The records of a deleted NodeJob would be taken for those
 // of the run.
 func (o *runOptions) checkRecorded(ctx context.Context, nodes []string) error {
 	if len(nodes) == 0 {
@@ -136,7 +136,7 @@ func carries(n int) string {
 	return "carry"
 }
 
-// away is why a node cannot run anything now; "" when it can.
+// away returns the reason why a node cannot run anything now; "" if it can.
 func away(node *corev1.Node) string {
 	if !node.DeletionTimestamp.IsZero() {
 		return "it is being deleted"
@@ -153,7 +153,7 @@ func away(node *corev1.Node) string {
 	return "it has not reported its state yet"
 }
 
-// checkTargets says what of that cannot be meant.
+// checkTargets returns an error for an invalid selection.
 func (o *runOptions) checkTargets(found targets, all []string) error {
 	var unknown []string
 	for _, name := range o.nodes {
@@ -168,7 +168,7 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 	return o.checkFound(found)
 }
 
-// checkFound says why the command can run on none of the nodes that were found.
+// checkFound returns an error if the command cannot run on any of the nodes that were found.
 func (o *runOptions) checkFound(found targets) error {
 	switch {
 	case len(o.nodes) > 0 && len(found.otherOS) > 0:
@@ -185,7 +185,8 @@ func (o *runOptions) checkFound(found targets) error {
 	return nil
 }
 
-// describeOtherOS says how many nodes are left out since no command runs on their operating system, and names a few.
+// describeOtherOS returns how many nodes are excluded because no command runs on their operating system, and names a
+// few.
 func (t targets) describeOtherOS() string {
 	is := "is"
 	if len(t.otherOS) > 1 {
@@ -214,7 +215,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// confirm asks before more than one node is touched.
+// confirm asks for confirmation if more than one node is affected.
 func (o *runOptions) confirm(ctx context.Context, found targets) error {
 	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
 	if err != nil {
@@ -240,7 +241,7 @@ func countNodes(n int) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
-// ask asks the user at the terminal. Without a terminal it refuses, and names the flag that confirms.
+// ask asks the user at the terminal. Without a terminal, it returns an error that names the flag that confirms.
 func (f *Factory) ask(ctx context.Context, question, flag string) error {
 	in, ok := f.In.(*os.File)
 	if !ok || !xterm.IsTerminal(int(in.Fd())) {
@@ -251,7 +252,7 @@ func (f *Factory) ask(ctx context.Context, question, flag string) error {
 	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Go on? [y/N]").Render(o) + " "))
 	answers := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is a no
+		line, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
 		answers <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -17,40 +17,41 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Logs are followed while the pods run, and read at once where they have ended: pods that are kept (retainPodsSeconds)
-// wait for us. Both have places of their own, so that tasks that take long keep none of the others waiting. An API
-// server allows some hundred streams on a connection, of which watches and writes need some.
+// Logs are followed while the pods run, and read at once after they have ended: the pods are retained
+// (retainPodsSeconds) until they are read. Both kinds have separate limits, so that long tasks do not delay the logs of
+// the others. An API server allows a few hundred streams per connection, and watches and writes need some of these.
 const (
 	maxFollowed   = 64
 	maxReadAtOnce = 16
 	logChunk      = 16 << 10
-	// logTries and logPause are how often and when a log is opened again that ended in an error.
+	// logTries and logPause are the number of retries and the pause between them for a log that ended in an error.
 	logTries = 5
 	logPause = 500 * time.Millisecond
-	// logAwayTries is the same where nobody answers: an API server that starts again is back by then.
+	// logAwayTries is the number of retries if the API server does not respond. A restarted API server is available again
+	// by then.
 	logAwayTries = 120
-	// logEndSeen is how long the end of a container may take to be seen after that of its log.
+	// logEndSeen is the time within which the end of a container is observed after the end of its log.
 	logEndSeen = 5 * time.Second
 )
 
-// logPart is a piece of what a pod printed.
+// logPart is a piece of the output of a pod.
 type logPart struct {
 	pod  types.UID
 	data []byte
-	// end is true for the last part, and err why there is no more; nil when that was all.
+	// end marks the last part. err is the reason why the log is incomplete, or nil if it is complete.
 	end bool
 	err error
 }
 
-// logs reads the logs of a NodeJob's pods.
+// logs reads the logs of the pods of a NodeJob.
 type logs struct {
 	pods  corev1client.PodInterface
 	parts chan<- logPart
 	after func(time.Duration) <-chan time.Time
 
-	follow, read chan struct{} // places
+	follow, read chan struct{} // semaphores
 	mu           sync.Mutex
-	ended        map[types.UID]chan struct{} // closed when the pod is seen to have ended
+	ended        map[types.UID]chan struct{} // closed when the end of the pod is observed
 }
 
 func newLogs(pods corev1client.PodInterface, parts chan<- logPart, after func(time.Duration) <-chan time.Time) *logs {
@@ -61,7 +62,7 @@ func newLogs(pods corev1client.PodInterface, parts chan<- logPart, after func(ti
 	}
 }
 
-// see is told of a pod as often as it is seen, and begins to read when there is something.
+// see receives each observation of a pod, and starts to read its log when there is one.
 func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
 	started, ended := containerStarted(pod)
 	if !started && !ended {
@@ -88,7 +89,7 @@ func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
 	go func() { l.send(ctx, logPart{pod: uid, end: true, err: l.readAll(ctx, name, uid, over)}) }()
 }
 
-// gone is told of a pod that is not there any more.
+// gone receives a pod that was deleted.
 func (l *logs) gone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +102,7 @@ func (l *logs) gone(uid types.UID) {
 	}
 }
 
-// knows is true for a pod whose log is being read, or was.
+// knows reports whether the log of a pod is or was being read.
 func (l *logs) knows(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +119,8 @@ func containerStarted(pod *corev1.Pod) (started, ended bool) {
 	return started, pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// take takes a place: of those for pods that run, or of those for pods that have ended, also when one does so while it
-// waits. The result gives it back.
+// take acquires a semaphore: that of running pods, or that of ended pods, also if a pod ends while it waits. The result
+// releases it.
 func (l *logs) take(ctx context.Context, over <-chan struct{}) (giveBack func(), err error) {
 	select {
 	case <-over:
@@ -140,7 +141,7 @@ func (l *logs) take(ctx context.Context, over <-chan struct{}) (giveBack func(),
 	}
 }
 
-// readAll reads a log to its end, however often it has to be opened for that. What was read is not sent again.
+// readAll reads a log to its end, and reopens it as often as necessary. It does not send the same content twice.
 func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-chan struct{}) error {
 	giveBack, err := l.take(ctx, over)
 	if err != nil {
@@ -160,7 +161,8 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 		}
 		pause, done := logPause, (<-chan struct{})(nil)
 		if err == nil {
-			// It ends with its container, whose end is seen soon. If it is not, the stream was cut in good order.
+			// The log ends with its container, whose end is observed soon after. If not, the stream was ended early without an
+			// error.
 			pause, done = logEndSeen, over
 		}
 		select {
@@ -173,7 +175,7 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 	}
 }
 
-// logAttempts counts how often in a row a log could not be read: by the answer of the API server, or without one.
+// logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one.
 type logAttempts struct{ answered, away int }
 
 func (a *logAttempts) count(err error) {
@@ -187,12 +189,12 @@ func (a *logAttempts) count(err error) {
 	}
 }
 
-// isFinal is true for an error that another try would not change.
+// isFinal reports whether an error would occur again on a retry.
 func (a *logAttempts) isFinal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.away >= logAwayTries))
 }
 
-// readOnce sends what a log has that was not sent, many lines at once where there are many.
+// readOnce sends the new content of a log, in batches of lines.
 func (l *logs) readOnce(ctx context.Context, log *logTail, uid types.UID) (progress bool, err error) {
 	var ready []byte
 	send := func() {
@@ -209,7 +211,7 @@ func (l *logs) readOnce(ctx context.Context, log *logTail, uid types.UID) (progr
 	})
 }
 
-// send is in vain when nobody wants it any more.
+// send returns without sending if the receiver has ended.
 func (l *logs) send(ctx context.Context, part logPart) {
 	select {
 	case l.parts <- part:

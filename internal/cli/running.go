@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// running is a run that is followed. Everything in it belongs to the one goroutine of follow.
+// running is a run that is followed. All its fields belong to the goroutine of follow.
 type running struct {
 	*runOptions
 	job     *v1alpha1.NodeJob
@@ -31,54 +31,57 @@ type running struct {
 	index   map[string]int
 	outputs []*nodeOutput
 	records []*record.Record
-	// pods are those that were seen, of each the node.
+	// pods maps the pods that were observed to their nodes.
 	pods map[types.UID]int
 	// last is the pod of each node whose log counts.
 	last   []types.UID
 	logs   *logs
 	parts  chan logPart
 	screen *term.Screen
-	// printed are lines that are to be written to where data goes.
+	// printed are lines that will be written to the data output.
 	printed strings.Builder
 	said    string
 	saidAt  time.Time
 
-	// stops counts how often the user has said that it is enough.
+	// stops counts how often the user has pressed Ctrl-C.
 	stops     int
 	suspended bool
-	// stopErr is why nothing could be stopped, the last time that it was tried.
+	// stopErr is the error of the last try to suspend the NodeJob.
 	stopErr error
-	// broken is true when nobody reads what is printed any more, and writeErr why it could not be written.
+	// broken reports whether the reader of the output has closed it. writeErr is the error of the write.
 	broken   bool
 	writeErr error
-	// seen is true once a manager has the NodeJob.
+	// seen reports whether a manager has observed the NodeJob.
 	seen bool
-	// away is why the API server does not answer; "" when it does. logsForbidden is why no logs can be read.
+	// away is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no logs can
+	// be read.
 	away          string
 	logsForbidden error
-	// runFinished is true while nothing of it goes on by itself; rest tells when that has been so for long enough, logsOver
-	// when logs have been waited for for long enough. quiet counts the looks at which all that is left was away.
+	// runFinished reports whether the NodeJob makes no further progress by itself. rest fires after this has lasted long
+	// enough, and logsOver after the logs were waited for long enough. quiet counts the checks in which all remaining
+	// nodes were unavailable.
 	runFinished    bool
 	rest, logsOver <-chan time.Time
 	quiet          int
-	// patience bounds each request.
+	// patience is the timeout of each request.
 	patience time.Duration
 }
 
 const (
-	// runTick is how often something is drawn, or printed, at most.
+	// runTick is the minimum interval between two frames or printed lines.
 	runTick = 200 * time.Millisecond
-	// runSay is how often progress is told where nothing can be drawn over.
+	// runSay is the minimum interval between progress messages if the output cannot be redrawn.
 	runSay = time.Second
-	// pickUp is how long a manager may take to see the NodeJob.
+	// pickUp is the time within which a manager should observe the NodeJob.
 	pickUp = 5 * time.Second
-	// restFor is how long it must be at rest to be over: an obstacle may go at once.
+	// restFor is how long the NodeJob must make no progress before the run is over, because an obstacle may disappear
+	// soon.
 	restFor = 3 * time.Second
-	// lookAway is how often nodes are looked at that are all that is left.
+	// lookAway is the interval at which the remaining nodes are checked for availability.
 	lookAway = 5 * time.Second
-	// logsFor is how long logs are waited for when all nodes have ended.
+	// logsFor is how long the command waits for logs after all nodes have ended.
 	logsFor = 20 * time.Second
-	// runSlack is what the end of a run may take beyond all of its times.
+	// runSlack is added to all timeouts of the run, for the end of the run.
 	runSlack = 2 * time.Minute
 )
 
@@ -110,7 +113,7 @@ func newRunning(o *runOptions, job *v1alpha1.NodeJob, found targets) *running {
 	return r
 }
 
-// follow shows the run until it is over, or the user has enough.
+// follow shows the run until it is over or the user ends the command.
 func (r *running) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +127,7 @@ func (r *running) follow(ctx context.Context) error {
 	return r.end(ctx, over)
 }
 
-// ending is why the loop has ended.
+// ending is the reason why the loop has ended.
 type ending int
 
 const (
@@ -136,7 +139,7 @@ const (
 	endAway
 )
 
-// loop takes in what happens, one thing after the other.
+// loop handles events one at a time.
 //
 //nolint:cyclop // a case for each thing that may happen, and nothing else
 func (r *running) loop(ctx context.Context) ending {
@@ -184,7 +187,7 @@ func (r *running) loop(ctx context.Context) ending {
 	}
 }
 
-// goneAs is how the run ends when its NodeJob is gone: where all nodes have ended, nothing is missing.
+// goneAs returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
 func (r *running) goneAs() ending {
 	if r.finished() {
 		return endOver
@@ -192,7 +195,7 @@ func (r *running) goneAs() ending {
 	return endGone
 }
 
-// overNow is true when nothing more is to come, and sets the alarms for what may never come.
+// overNow reports whether nothing more is expected. It sets the timers for events that may never occur.
 func (r *running) overNow() bool {
 	finished := r.finished()
 	switch {
@@ -201,7 +204,7 @@ func (r *running) overNow() bool {
 	case finished && r.logsOver == nil:
 		r.logsOver = r.After(logsFor)
 	case r.runFinished && r.rest == nil && r.suspended:
-		r.rest = r.After(runSay) // no obstacle will go, and nobody waits for one
+		r.rest = r.After(runSay) // no obstacle will disappear, so there is no reason to wait longer
 	case r.runFinished && r.rest == nil:
 		r.rest = r.After(restFor)
 	case !r.runFinished:
@@ -218,18 +221,18 @@ func (r *running) names() []string {
 	return names
 }
 
-// finished is true when nothing is to come from any node.
+// finished reports whether no further result of any node is expected.
 func (r *running) finished() bool {
 	return !slices.ContainsFunc(r.view.Nodes, func(n view.RunNode) bool { return !n.State.Final() })
 }
 
-// allRead is true when every log that is to come has come.
+// allRead reports whether all expected logs have been read.
 func (r *running) allRead() bool {
 	for i, o := range r.outputs {
 		if r.last[i] != "" && !o.read {
 			return false
 		}
-		// Nodes and pods are watched apart: a record may come before its pod is seen.
+		// Nodes and pods have separate watches, so a record may be observed before its pod.
 		if rec := r.records[i]; rec != nil && rec.PodUID != "" && r.last[i] != rec.PodUID && r.logsForbidden == nil {
 			return false
 		}
@@ -237,7 +240,7 @@ func (r *running) allRead() bool {
 	return true
 }
 
-// seeJob takes in what is seen of the NodeJob.
+// seeJob handles an observation of the NodeJob.
 func (r *running) seeJob(observation Observation) {
 	if observation.Err != nil {
 		r.away = Explain(observation.Err).Error()
@@ -249,7 +252,7 @@ func (r *running) seeJob(observation Observation) {
 	r.runFinished = r.atRest()
 }
 
-// atRest is true when nothing of the NodeJob goes on by itself, as its manager says.
+// atRest reports whether the NodeJob makes no progress by itself, according to its manager.
 func (r *running) atRest() bool {
 	status := &r.job.Status
 	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {
@@ -273,14 +276,14 @@ func (r *running) count(state view.RunState) int {
 	return n
 }
 
-// signalled is true when the user does not want to wait any longer.
+// signalled handles a signal, and reports whether the user does not want to wait any longer.
 func (r *running) signalled(ctx context.Context, s os.Signal) bool {
 	switch {
 	case s == syscall.SIGPIPE:
 		r.broken = true
 		return true
 	case s != os.Interrupt:
-		return true // whoever ends this command from outside does not wait
+		return true // a process that ends this command from outside does not wait
 	}
 	if r.stops++; r.stops > 1 {
 		return true
@@ -289,22 +292,22 @@ func (r *running) signalled(ctx context.Context, s os.Signal) bool {
 	return false
 }
 
-// lookAround does what is done now and then, and is true when all that is left is away.
+// lookAround does the periodic checks, and reports whether all remaining nodes are unavailable.
 func (r *running) lookAround(ctx context.Context) bool {
 	if r.stops > 0 && !r.suspended {
-		r.suspend(ctx) // it could not be done when the user said so
+		r.suspend(ctx) // it was not possible when the user pressed Ctrl-C
 	}
 	return r.onlyAway(ctx)
 }
 
-// leaveNothing keeps nodes that wait from running it later: nobody would know of it any more.
+// leaveNothing prevents waiting nodes from running the command later, when no user would notice.
 func (r *running) leaveNothing(ctx context.Context) {
 	if !r.suspended && r.count(view.RunWaiting) > 0 {
 		r.suspend(ctx)
 	}
 }
 
-// onlyAway is true when the nodes that are left have been away for long enough.
+// onlyAway reports whether the remaining nodes have been unavailable for long enough.
 func (r *running) onlyAway(ctx context.Context) bool {
 	if r.count(view.RunRunning) > 0 || r.count(view.RunWaiting) == 0 || !r.seen {
 		r.quiet = 0
@@ -318,14 +321,14 @@ func (r *running) onlyAway(ctx context.Context) bool {
 	if r.quiet++; r.quiet < 2 {
 		return false
 	}
-	r.suspend(ctx) // or it would run there when they come back, and nobody would know of it any more
+	r.suspend(ctx) // otherwise it would run when they are available again, unnoticed by the user
 	for i, w := range why {
 		r.view.Nodes[i].State, r.view.Nodes[i].Said = view.RunUnreachable, w
 	}
 	return true
 }
 
-// whyAway is why nodes that wait cannot run anything now; those that can are not in it.
+// whyAway returns why waiting nodes cannot run anything now. It does not contain the nodes that can.
 func (r *running) whyAway(ctx context.Context) (map[int]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()

@@ -46,7 +46,7 @@ func TestAStopThatCouldNotBeWrittenIsSaidAndTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatNeverHadItsTurnDoesNotRunLater , when nobody looks any more.
+// TestWhatNeverHadItsTurnDoesNotRunLater checks that nothing starts after the command has ended.
 func TestWhatNeverHadItsTurnDoesNotRunLater(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j"}
 	r := aRun(t, s)
@@ -99,7 +99,7 @@ type failing struct{ err error }
 
 func (w failing) Write([]byte) (int, error) { return 0, w.err }
 
-// TestAFullDiskIsNoSuccess , where a pipe that nobody reads any more is none of our business.
+// TestAFullDiskIsNoSuccess also checks that a pipe that its reader has closed is not an error.
 func TestAFullDiskIsNoSuccess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
@@ -120,7 +120,7 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 	}
 }
 
-// TestANodeJobThatGoesAfterTheLastNodeIsNoFailure : its time to live may be over, or somebody tidies up.
+// TestANodeJobThatGoesAfterTheLastNodeIsNoFailure covers a NodeJob whose TTL has passed, or that a user deletes.
 func TestANodeJobThatGoesAfterTheLastNodeIsNoFailure(t *testing.T) {
 	r := aRun(t, &jobServer{uid: "uid-of-j"})
 	r.view.Nodes[0].State = view.RunSucceeded

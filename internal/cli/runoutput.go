@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// maxOutputBytes is what is kept of a node's output where it is shown at the end, if all of them together do not
-	// take more than maxOutputsBytes.
+	// maxOutputBytes limits the output that is retained for each node if it is shown at the end. maxOutputsBytes limits
+	// the total.
 	maxOutputBytes  = 64 << 10
 	minOutputBytes  = 4 << 10
 	maxOutputsBytes = 48 << 20
-	// maxLineBytes is how long a line may be that is shown as it comes.
+	// maxLineBytes limits the length of a line that is shown immediately.
 	maxLineBytes = 16 << 10
 )
 
-// nodeOutput is what a node has printed.
+// nodeOutput is the output of a node.
 type nodeOutput struct {
-	// room is how many bytes of the end are kept; 0 where lines are shown as they come.
+	// room is how many bytes of the end are retained; 0 if lines are shown immediately.
 	room int
 	kept []byte
 	cut  int64
 	sum  hash.Hash
-	// rest is a line that has not ended.
+	// rest is a line without its end.
 	rest []byte
-	// read is true once all of the last pod's log was read; err is why it was not.
+	// read reports whether the whole log of the last pod was read. err is the reason if it was not.
 	read bool
 	err  error
 	any  bool
@@ -42,12 +42,12 @@ type nodeOutput struct {
 
 func newNodeOutput(room int) *nodeOutput { return &nodeOutput{room: room, sum: sha256.New()} }
 
-// roomFor is how many bytes are kept of each of so many nodes.
+// roomFor returns how many bytes are retained for each of n nodes.
 func roomFor(nodes int) int {
 	return max(minOutputBytes, min(maxOutputBytes, maxOutputsBytes/max(nodes, 1)))
 }
 
-// add takes a piece, and returns the lines that have ended with it, unless they are kept.
+// add adds a piece, and returns the lines that it completes, unless they are retained.
 func (o *nodeOutput) add(data []byte) []string {
 	o.any = o.any || len(data) > 0
 	if o.room > 0 {
@@ -72,16 +72,16 @@ func (o *nodeOutput) add(data []byte) []string {
 	}
 }
 
-// keep keeps the end, and what tells the whole from others.
+// keep retains the end of the output, and a hash of the whole output.
 func (o *nodeOutput) keep(data []byte) {
-	_, _ = o.sum.Write(data) // a hash never fails
+	_, _ = o.sum.Write(data) // a hash never returns an error
 	o.kept = append(o.kept, data...)
 	if over := len(o.kept) - 2*o.room; over > 0 {
 		o.trim()
 	}
 }
 
-// trim cuts what is kept to its room, at the end of a line where there is one near.
+// trim cuts the retained output to its limit, at the end of a line if there is one near.
 func (o *nodeOutput) trim() {
 	over := len(o.kept) - o.room
 	if over <= 0 {
@@ -94,7 +94,7 @@ func (o *nodeOutput) trim() {
 	o.kept = bytes.Clone(o.kept[over:])
 }
 
-// flush returns a last line that has no end.
+// flush returns the last line if it has no newline.
 func (o *nodeOutput) flush() []string {
 	if len(o.rest) == 0 {
 		return nil
@@ -104,14 +104,14 @@ func (o *nodeOutput) flush() []string {
 	return []string{line}
 }
 
-// text is what was kept.
+// text returns the retained output.
 func (o *nodeOutput) text() (end string, cut int64, sum string) {
 	o.trim()
 	return string(o.kept), o.cut, hex.EncodeToString(o.sum.Sum(nil))
 }
 
-// shown is a line of somebody else's as it may be shown anywhere: every character shows, but tabs, which move nothing
-// but to the right.
+// shown returns a line of untrusted text in a form that is safe to print. All characters are visible, except tabs,
+// which only move the cursor to the right.
 func shown(line string) string {
 	return outcome.Clean(strings.TrimSuffix(line, "\r"), math.MaxInt)
 }

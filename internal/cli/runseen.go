@@ -14,9 +14,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What a run takes in: pods, the records of nodes, pieces of logs.
+// The observations that a run handles: pods, the records of nodes, pieces of logs.
 
-// seePods takes in pods.
+// seePods handles observations of pods.
 func (r *running) seePods(ctx context.Context, c change) {
 	switch {
 	case c.err != nil:
@@ -54,7 +54,7 @@ func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 	r.runFinished = false
 }
 
-// seeNodes takes in what nodes have on record.
+// seeNodes handles the records of nodes.
 func (r *running) seeNodes(c change) {
 	switch {
 	case c.err != nil:
@@ -106,7 +106,7 @@ func (r *running) seeNode(node client.Object, deleted bool) {
 	r.runFinished = r.atRest()
 }
 
-// lastLine is the last line of a message that has text.
+// lastLine returns the last line of a message that is not empty.
 func lastLine(message string) string {
 	lines := strings.Split(strings.TrimRight(message, "\n \t"), "\n")
 	return lines[len(lines)-1]
@@ -118,7 +118,7 @@ func (r *running) noteTrouble(err error) {
 	}
 }
 
-// seeLog takes in a piece of a log.
+// seeLog handles a piece of a log.
 func (r *running) seeLog(part logPart) {
 	i, known := r.pods[part.pod]
 	if !known {

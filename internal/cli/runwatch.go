@@ -19,22 +19,23 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// change is what is seen of objects of one kind.
+// change is an observation of objects of one kind.
 type change struct {
-	// all is what there is, when the watch begins; one is what has changed since, and deleted whether it is gone.
+	// all are all objects, at the start of a watch. one is an object that has changed since, and deleted reports whether
+	// it was deleted.
 	all     []client.Object
 	fresh   bool
 	one     client.Object
 	deleted bool
-	// err is why nothing is seen now. It goes on by itself.
+	// err is the reason why no observation is possible now. The watch is retried automatically.
 	err error
 }
 
-// relistPause is how long to wait before objects are listed again after a watch has ended.
+// relistPause is the pause before objects are listed again after a watch has ended.
 const relistPause = time.Second
 
-// watchAll sends what there is of a kind, and what becomes of it, until the context ends. A watch that ends begins
-// anew with all that there is: nothing is missed, though some of it may be told twice.
+// watchAll sends all objects of a kind, and then their changes, until the context ends. When a watch ends, it lists all
+// objects again. No change is missed, but some may be sent twice.
 func (f *Factory) watchAll(ctx context.Context, c client.WithWatch, list func() client.ObjectList, opts ...client.ListOption) <-chan change {
 	changes := make(chan change)
 	go func() {
@@ -62,7 +63,8 @@ func sendChange(ctx context.Context, changes chan<- change, c change) bool {
 	}
 }
 
-// watchOnce is one list, and the watch from there on. A watch that the API server ends in good order is no error.
+// watchOnce lists once, and watches from there on. If the API server ends the watch without an error, watchOnce returns
+// none.
 func watchOnce(ctx context.Context, c client.WithWatch, list client.ObjectList, changes chan<- change, opts []client.ListOption) error {
 	if err := c.List(ctx, list, opts...); err != nil {
 		return err
@@ -95,14 +97,14 @@ func watchOnce(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 	return nil
 }
 
-// watchPods follows the pods of a NodeJob.
+// watchPods watches the pods of a NodeJob.
 func (f *Factory) watchPods(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
 	return f.watchAll(ctx, c, func() client.ObjectList { return &corev1.PodList{} },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 }
 
-// watchNodes follows the labels and annotations of nodes: of one by its name, or of all. The rest of a node is large, and
-// changes with each heartbeat.
+// watchNodes watches the labels and annotations of one node, or of all nodes. The rest of a node is large, and changes
+// with each heartbeat.
 func (f *Factory) watchNodes(ctx context.Context, c client.WithWatch, names []string) <-chan change {
 	var opts []client.ListOption
 	if len(names) == 1 {

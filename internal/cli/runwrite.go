@@ -23,7 +23,7 @@ const (
 	createFor  = 30 * time.Second
 )
 
-// create makes the NodeJob.
+// create creates the NodeJob.
 func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 	ctx, cancel := context.WithTimeout(ctx, createFor)
 	defer cancel()
@@ -37,7 +37,7 @@ func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 	return fmt.Errorf("creating the NodeJob: %w", Explain(err))
 }
 
-// suspend keeps what has not begun from beginning.
+// suspend prevents further attempts from starting.
 func (r *running) suspend(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -52,13 +52,13 @@ func (r *running) suspend(ctx context.Context) {
 	r.runFinished = r.atRest()
 }
 
-// deleteJob deletes the NodeJob. That it is gone already is no error.
+// deleteJob deletes the NodeJob. It is not an error if the NodeJob is already deleted.
 func (r *running) deleteJob(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	err := r.client.Delete(ctx, r.job, client.Preconditions{UID: &r.job.UID})
 	if apierrors.IsConflict(err) {
-		return nil // what has its name is another one
+		return nil // the NodeJob with this name is another one
 	}
 	return client.IgnoreNotFound(err)
 }

@@ -62,7 +62,7 @@ func aRun(t *testing.T, server http.Handler) *running {
 	return newRunning(o, aJob("j"), targets{names: []string{"node-1", "node-2"}})
 }
 
-// TestARunChangesItsOwnNodeJobAndNoOther : somebody has deleted its own, and made another one of the same name.
+// TestARunChangesItsOwnNodeJobAndNoOther covers a NodeJob that was deleted and replaced by another one with its name.
 func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 	for name, tt := range map[string]struct {
 		uid       types.UID
@@ -89,7 +89,8 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 	}
 }
 
-// TestARunWaitsForNoAnswerForEver : while it waits, nobody who presses Ctrl-C is heard.
+// TestARunWaitsForNoAnswerForEver checks the timeout of requests: the command does not react to Ctrl-C during a
+// request.
 func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	r := aRun(t, &jobServer{deaf: true})
 	if r.patience != requestFor {

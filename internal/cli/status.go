@@ -101,7 +101,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	return o.Print(lines)
 }
 
-// nodes is the table of all nodes that the NodeJob is for.
+// nodes returns the table of all matching nodes.
 func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
 	if notObserved(job) {
 		return nil, nil
@@ -133,7 +133,7 @@ func (o *statusOptions) forPrograms() bool {
 	return o.output != outputPeople && o.output != outputWide
 }
 
-// look makes a view of a NodeJob. That its pods cannot be read is no reason to show nothing.
+// look creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
 func (o *statusOptions) look(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
 	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == outputWide}
 	pods, err := podsOf(ctx, o.client, job, notEnded)
@@ -144,7 +144,7 @@ func (o *statusOptions) look(ctx context.Context, job *v1alpha1.NodeJob) view.St
 	return s
 }
 
-// attemptsOf are the attempts that have not ended, those that do not start first, then the oldest.
+// attemptsOf returns the attempts that have not ended: those that have not started first, then the oldest.
 func attemptsOf(pods []corev1.Pod) []view.Attempt {
 	var attempts []view.Attempt
 	for i := range pods {

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
-// frameInterval is how often a live view is drawn when nothing but time changes.
+// frameInterval is the interval at which a live view is redrawn when only time has changed.
 const frameInterval = time.Second
 
 // watching is a status that is followed.
@@ -23,14 +23,15 @@ type watching struct {
 	*statusOptions
 	screen *term.Screen
 	last   view.Status
-	// said is the last line that was printed where nothing can be drawn over.
+	// said is the last line that was printed if the output cannot be redrawn.
 	said string
-	// away is since when the API server does not answer, and why; zero when it does.
+	// away is the time since which the API server does not respond, and why is the error. away is zero if the API server
+	// responds.
 	away time.Time
 	why  error
 }
 
-// follow shows the NodeJob until it is complete, stalled or gone.
+// follow shows the NodeJob until it is complete, stalled or deleted.
 func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,7 +62,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 	}
 }
 
-// tick tells when it is time to draw what only time has changed; nil where nothing is drawn over.
+// tick returns a channel that fires when it is time to redraw the view; nil if the output cannot be redrawn.
 func (w *watching) tick() <-chan time.Time {
 	if w.screen == nil {
 		return nil
@@ -69,7 +70,7 @@ func (w *watching) tick() <-chan time.Time {
 	return w.After(frameInterval)
 }
 
-// see shows what is seen, and is true when there is nothing more to come.
+// see shows an observation, and reports whether it is the last one.
 func (w *watching) see(ctx context.Context, observation Observation) (end bool, err error) {
 	switch {
 	case observation.Gone:
@@ -94,7 +95,8 @@ func (w *watching) see(ctx context.Context, observation Observation) (end bool, 
 	return true, Exit(code)
 }
 
-// leave puts the last view in the place of the live one, whole: that may have been too high for the terminal.
+// leave replaces the live view with the complete last view. The live view may have been cut to the height of the
+// terminal.
 func (w *watching) leave() error {
 	if w.screen == nil {
 		return nil
@@ -105,8 +107,8 @@ func (w *watching) leave() error {
 	return w.Print(w.last.Lines())
 }
 
-// lost notes that nothing is seen now. One that comes back at once, as when a watch has lasted its time, is not worth
-// a word.
+// lost handles an interruption of the connection. An interruption that ends at once, such as the normal end of a watch,
+// is not shown.
 func (w *watching) lost(err error) error {
 	if w.away.IsZero() {
 		w.away = w.Now()
@@ -119,7 +121,7 @@ func (w *watching) lost(err error) error {
 // goesOn is the verdict on a NodeJob that is neither complete nor stalled.
 const goesOn = -1
 
-// verdict is the exit code for a NodeJob as it is.
+// verdict returns the exit code for the current state of a NodeJob.
 func verdict(job *v1alpha1.NodeJob) int {
 	switch {
 	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
@@ -132,7 +134,7 @@ func verdict(job *v1alpha1.NodeJob) int {
 	return goesOn
 }
 
-// draw shows the last view as it is now.
+// draw shows the last view with the current time.
 func (w *watching) draw() error {
 	if w.forPrograms() {
 		return nil

@@ -19,10 +19,10 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// The steering verbs change what a user could change with kubectl, under the resource version of what they have seen,
-// and say what they have changed. What is so already is left alone: a verb that is repeated does no more.
+// The steering commands change what a user could also change with kubectl. They use the resource version that they have
+// read, and print what they have changed. They are idempotent.
 
-// mutation is a verb at work on a NodeJob.
+// mutation is the execution of a steering command on a NodeJob.
 type mutation struct {
 	*Factory
 	client client.WithWatch
@@ -45,17 +45,18 @@ func (f *Factory) steer(name string) (*mutation, error) {
 // of a NodeJob is written up to once a second.
 const maxSteerTries = 10
 
-// decision is what a verb has decided: what it changes, in words, or why there is nothing to change.
+// decision is the result of a command's decision: a description of the change, or the reason why there is nothing to
+// change.
 type decision struct {
 	did     string
 	nothing string
-	// commit is what belongs into Git instead.
+	// commit is the change to make in Git instead.
 	commit string
-	// then says what comes of it; "" where that is plain.
+	// then describes the effect; "" if it is obvious.
 	then string
 }
 
-// change changes the NodeJob as decide says. After a conflict with another writer, decide is called again.
+// change applies the change that decide returns. After a conflict with another writer, it calls decide again.
 func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
 		job, err := GetJob(ctx, s.client, s.key)
@@ -102,7 +103,7 @@ func (s *mutation) tellNothing(why string) error {
 
 func (s *mutation) tellDim(message string) { s.Tell(text.Toned(text.Dim, message)) }
 
-// tellCommit says what belongs into Git, and whose hand will otherwise undo it.
+// tellCommit prints what to change in Git, and which tool otherwise reverts the change.
 func (s *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
 	if owner := managedBy(job); owner != "" {
 		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is managed by " + owner + ", which may revert the change. Commit: " + commit))
@@ -111,8 +112,8 @@ func (s *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
 	s.tellDim("With GitOps, commit this instead: " + commit)
 }
 
-// managedBy names the tool that applies the NodeJob; "" if none is known. Sources: Argo CD, resource tracking;
-// Flux, labels of the kustomize and helm controllers; Helm, the annotations of a release.
+// managedBy returns the name of the tool that applies the NodeJob; "" if none is known. Sources: Argo CD, resource
+// tracking; Flux, labels of the kustomize and helm controllers; Helm, the annotations of a release.
 func managedBy(job *v1alpha1.NodeJob) string {
 	l, a := job.Labels, job.Annotations
 	switch {
@@ -156,8 +157,8 @@ spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes st
 	return cmd
 }
 
-// promote raises the ceiling of a rollout. Without a step, it is that after the current one, and not after the ceiling:
-// pressed twice, it goes one step only.
+// promote sets the last step of a rollout. Without a step in the arguments, it sets the step after the current one, not
+// the step after promoteTo. So a repeated command promotes by one step only.
 func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 	steps := stepNames(job)
 	last := len(steps) - 1
@@ -188,7 +189,7 @@ func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 	return d, nil
 }
 
-// promotionTarget is the step that is meant.
+// promotionTarget returns the step to which the rollout is promoted.
 func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, full bool) (int, error) {
 	last := len(steps) - 1
 	switch {
@@ -201,13 +202,13 @@ func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, f
 	case full:
 		return last, nil
 	case at > 0 && job.Status.ObservedGeneration != job.Generation:
-		// The step may be that of the revision before: a new one begins with the first.
+		// The status may have the step of the previous revision. A new revision starts with the first step.
 		return 0, Failf(ExitError, "the manager has not looked at this version of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
 	}
 	return min(at+1, last), nil
 }
 
-// stepNames are the steps, also where the API server has not filled them in.
+// stepNames returns the names of the steps, also if the API server has not set the defaults.
 func stepNames(job *v1alpha1.NodeJob) []string {
 	names := make([]string, 0, len(job.Spec.Rollout.Steps))
 	for i := range job.Spec.Rollout.Steps {
@@ -219,7 +220,7 @@ func stepNames(job *v1alpha1.NodeJob) []string {
 	return names
 }
 
-// currentStep is the step that the rollout is in: the first when nothing is known.
+// currentStep returns the current step of the rollout: the first if none is known.
 func currentStep(job *v1alpha1.NodeJob, steps []string) int {
 	if job.Status.Rollout == nil {
 		return 0
@@ -277,7 +278,7 @@ it is extended so that attempts can start for one more hour.`,
 	}
 }
 
-// moreTime is what resume gives a NodeJob whose time to start is over.
+// moreTime is the additional time that resume gives a NodeJob whose startingDeadlineSeconds has passed.
 const moreTime = time.Hour
 
 func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
@@ -305,7 +306,7 @@ func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	return d, nil
 }
 
-// retryAll asks for another try on every node that has failed.
+// retryAll requests a retry on every failed node.
 func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	status := &job.Status
 	casualties := status.Rollout != nil && len(status.Rollout.UnrecordedFailures) > 0

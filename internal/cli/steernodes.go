@@ -21,15 +21,16 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// nodeChange is what a verb does to what a node carries: nil as the value of a key takes it off.
+// nodeChange is a change of the metadata of a node. A nil value removes the key.
 type nodeChange struct {
 	labels, annotations map[string]*string
 	did                 string
-	// nothing is the reason for which there is nothing to do.
+	// nothing is the reason why there is nothing to change.
 	nothing string
 }
 
-// patch is the merge patch for it. In one, null for all labels would take every one of them off the node.
+// patch returns the merge patch for the change. It never sets the whole map to null, which would remove every label of
+// the node.
 func (c nodeChange) patch(node *metav1.PartialObjectMetadata) ([]byte, error) {
 	fields := map[string]any{"resourceVersion": node.ResourceVersion, "uid": node.UID}
 	if c.labels != nil {
@@ -45,7 +46,7 @@ func (c nodeChange) patch(node *metav1.PartialObjectMetadata) ([]byte, error) {
 	return patch, nil
 }
 
-// newNodeMetadata is a node without what is large.
+// newNodeMetadata extracts the metadata of a node, without its large fields.
 func newNodeMetadata(name string) *metav1.PartialObjectMetadata {
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
@@ -53,8 +54,8 @@ func newNodeMetadata(name string) *metav1.PartialObjectMetadata {
 	return node
 }
 
-// changeNode changes one node as decide says, under its resource version: what a node carries is decided by its record,
-// and that may change at any moment.
+// changeNode changes one node as decide says, under its resource version. The decision depends on the record, which may
+// change at any time.
 func (s *mutation) changeNode(ctx context.Context, name string, decide func(nodeMetadata) nodeChange) (nodeChange, error) {
 	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
 	for try := 1; ; try++ {
@@ -89,8 +90,8 @@ func (s *mutation) nodeError(ctx context.Context, name string, err error) error 
 	return Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, all)))
 }
 
-// eachNode does the same to several nodes, and says what came of each. One that cannot be changed keeps none of the
-// others. changed reports whether any was changed.
+// eachNode does the same for several nodes, and prints each result. If one node cannot be changed, the others still
+// are. changed reports whether any was changed.
 func (s *mutation) eachNode(ctx context.Context, names []string, decide func(nodeMetadata) nodeChange) (changed bool, err error) {
 	var first error
 	for _, name := range names {
@@ -171,7 +172,8 @@ func (s *mutation) retryNodes(ctx context.Context, names []string) error {
 	return err
 }
 
-// stays refuses to take records off for a NodeJob that goes: what it is still to undo is known by them alone.
+// stays rejects the removal of records for a NodeJob that is being deleted. The manager needs these records to roll the
+// task back.
 func stays(job *v1alpha1.NodeJob) error {
 	if job.DeletionTimestamp.IsZero() {
 		return nil
@@ -231,7 +233,7 @@ func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 	return err
 }
 
-// labelled are the nodes on which it is done.
+// labelled returns the nodes that have the label of the record.
 func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
 	var names []string
 	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
@@ -267,7 +269,7 @@ on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 	}
 }
 
-// revisionOf returns the revision with which nodes would be done.
+// revisionOf returns the revision with which nodes are done.
 func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	switch revision := job.Status.Revision; {
 	case job.Status.ObservedGeneration != job.Generation:

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// uninstalling is the command at work.
+// uninstalling is the execution of the command.
 type uninstalling struct {
 	*Factory
 	client client.Client
@@ -24,7 +24,7 @@ type uninstalling struct {
 	// timeout is how long the manager may make no progress before the command does the work itself.
 	timeout time.Duration
 
-	// found is what there was at the beginning.
+	// found is what existed at the beginning.
 	found *installation
 }
 
@@ -56,7 +56,7 @@ deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that ot
 	return cmd
 }
 
-// run is the whole command, in the order of its steps.
+// run executes the whole command, in the order of its steps.
 func (u *uninstalling) run(ctx context.Context) error {
 	if err := u.connect(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 	return u.Print([]text.Line{text.Toned(text.Good, "Everynode is removed")})
 }
 
-// interrupted adds how to go on: each step can be repeated.
+// interrupted adds how to continue. Each step can be repeated.
 func (u *uninstalling) interrupted(err error) error {
 	err = Explain(err)
 	return Failf(CodeOf(err), "%w. The removal is not complete. To go on, repeat: kubectl everynode uninstall", err)
@@ -103,7 +103,7 @@ func (u *uninstalling) say(format string, args ...any) {
 	u.Tell(text.Of(fmt.Sprintf(format, args...)))
 }
 
-// connect makes a client that knows all kinds of an installation.
+// connect creates a client that knows all kinds of an installation.
 func (u *uninstalling) connect() error {
 	config, err := u.RESTConfig()
 	if err != nil {

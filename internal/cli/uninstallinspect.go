@@ -23,18 +23,18 @@ import (
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// installation is what there is of Everynode in a cluster.
+// installation is what exists of Everynode in a cluster.
 type installation struct {
 	jobs   []v1alpha1.NodeJob
 	guards []v1alpha1.NodeGuard
-	// nodes have something that is removed; cordoned and gated are among them.
+	// nodes have something to remove. cordoned and gated are subsets of nodes.
 	nodes, cordoned, gated []string
 	pods, budgets          int
-	// objects are those of config/default that exist, as "Kind name".
+	// objects are the existing objects of config/default, as "Kind name".
 	objects []string
-	// managers is how many managers are ready.
+	// managers is the number of ready managers.
 	managers int32
-	// namespace is set when config/default made it; foreign are pods in it that are not the manager's.
+	// namespace is set if it was created by config/default. foreign are the other pods in it, without the manager's.
 	namespace bool
 	foreign   []string
 }
@@ -43,7 +43,7 @@ func (i *installation) empty() bool {
 	return len(i.jobs)+len(i.guards)+len(i.nodes)+i.pods+i.budgets+len(i.objects) == 0 && (!i.namespace || len(i.foreign) > 0)
 }
 
-// look reads what there is.
+// look reads what exists.
 func (u *uninstalling) look(ctx context.Context) (*installation, error) {
 	found := &installation{}
 	for _, read := range []func(context.Context, *installation) error{u.lookForJobs, u.lookForNodes, u.lookForPods, u.lookForObjects, u.lookForNamespace} {
@@ -68,7 +68,7 @@ func (u *uninstalling) lookForJobs(ctx context.Context, found *installation) err
 	})
 }
 
-// scope is what is removed from nodes for these NodeJobs.
+// scope returns what is removed from nodes for these NodeJobs.
 func (u *uninstalling) scope(jobs []v1alpha1.NodeJob) uninstall.Scope {
 	return uninstall.Scope{Jobs: jobs, Records: u.records}
 }
@@ -100,7 +100,7 @@ func (u *uninstalling) lookForPods(ctx context.Context, found *installation) err
 	return uninstall.Budgets(ctx, u.client, func(*policyv1.PodDisruptionBudget) error { found.budgets++; return nil })
 }
 
-// lookForObjects reads which of the objects of config/default exist.
+// lookForObjects reads which objects of config/default exist.
 func (u *uninstalling) lookForObjects(ctx context.Context, found *installation) error {
 	deployment := uninstall.Deployment()
 	all := slices.Concat([]client.Object{deployment}, uninstall.Policies(), uninstall.CRDs(), uninstall.Namespaced(), uninstall.ClusterRBAC())
@@ -120,7 +120,8 @@ func (u *uninstalling) lookForObjects(ctx context.Context, found *installation) 
 	})
 }
 
-// eachBinding calls do for the bindings of the gate's policies, also those that users made for other namespaces.
+// eachBinding calls do for the bindings of the gate's policies, including those that users created for other
+// namespaces.
 func (u *uninstalling) eachBinding(ctx context.Context, do func(*admissionv1.MutatingAdmissionPolicyBinding) error) error {
 	return uninstall.Each(ctx, u.client, &admissionv1.MutatingAdmissionPolicyBindingList{}, func(o client.Object) error {
 		binding := o.(*admissionv1.MutatingAdmissionPolicyBinding)
@@ -145,7 +146,7 @@ func (u *uninstalling) lookForNamespace(ctx context.Context, found *installation
 	}, client.InNamespace(uninstall.Namespace))
 }
 
-// describe names an object, such as "ClusterRole everynode-view".
+// describe returns the kind and name of an object, such as "ClusterRole everynode-view".
 func (u *uninstalling) describe(o client.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
@@ -159,7 +160,7 @@ func (u *uninstalling) describe(o client.Object) string {
 	return kind + " " + o.GetName()
 }
 
-// lines tell what is removed.
+// lines returns a description of what is removed.
 func (i *installation) lines(records bool) []text.Line {
 	var rows [][]text.Line
 	add := func(what, more string) { rows = append(rows, text.Cells(what, more)) }
@@ -213,7 +214,8 @@ func namesOf[T any](items []T, name func(*T) string) []string {
 	return names
 }
 
-// toRollBack names the NodeJobs whose task is to be rolled back on nodes before they go, with what their status says.
+// toRollBack returns the NodeJobs whose task must be rolled back on nodes before they are deleted, with their status
+// messages.
 func (u *uninstalling) toRollBack(ctx context.Context, jobs []v1alpha1.NodeJob) ([]string, error) {
 	waiting := map[string]string{} // by record key
 	for i := range jobs {
@@ -237,7 +239,7 @@ func (u *uninstalling) toRollBack(ctx context.Context, jobs []v1alpha1.NodeJob) 
 	return slices.Sorted(maps.Keys(names)), err
 }
 
-// stalledMessage is why a NodeJob that is being deleted makes no progress, in parentheses.
+// stalledMessage returns the reason why a NodeJob that is being deleted makes no progress, in parentheses.
 func stalledMessage(job *v1alpha1.NodeJob) string {
 	c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
 	if job.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue {

@@ -21,20 +21,20 @@ import (
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// Times of uninstall.
+// Timeouts of uninstall.
 const (
 	uninstallPoll = 250 * time.Millisecond
-	// goneTimeout is how long objects without a controller of ours may take to go.
+	// goneTimeout is how long the deletion of objects without a controller of Everynode may take.
 	goneTimeout = 90 * time.Second
-	// stopTimeout is how long a manager may take to stop, which is longer than its termination grace period.
+	// stopTimeout is how long a manager may take to stop. It is longer than its termination grace period.
 	stopTimeout = 75 * time.Second
 )
 
-// errTimedOut ends a wait.
+// errTimedOut is the error of a wait that has timed out.
 var errTimedOut = errors.New("timed out")
 
-// poll calls check until it is done, fails, or nothing has changed for so long. check says how it is: as long as that
-// changes, there is progress.
+// poll calls check until it is done, fails, or its result has not changed for the timeout. check returns a description
+// of the state. A change of the description is progress.
 func (u *uninstalling) poll(ctx context.Context, patience time.Duration, check func() (done bool, state string, err error)) error {
 	since, last := u.Now(), ""
 	for {
@@ -98,7 +98,7 @@ func (u *uninstalling) deleteJob(ctx context.Context, job *v1alpha1.NodeJob) err
 	return u.remove(ctx, job)
 }
 
-// remove deletes an object, unless it is gone or being deleted already.
+// remove deletes an object, unless it is already deleted or being deleted.
 func (u *uninstalling) remove(ctx context.Context, o client.Object) error {
 	switch err := u.client.Get(ctx, client.ObjectKeyFromObject(o), o); {
 	case uninstall.Absent(err):
@@ -114,8 +114,8 @@ func (u *uninstalling) remove(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// waitForManager waits until the manager has cleaned up after all NodeJobs and NodeGuards. That it does not is no
-// error, unless something is left to roll back.
+// waitForManager waits until the manager has cleaned up after all NodeJobs and NodeGuards. If it does not, this is an
+// error only if a rollback is pending.
 func (u *uninstalling) waitForManager(ctx context.Context) error {
 	var left installation
 	err := u.poll(ctx, u.timeout, func() (bool, string, error) {
@@ -144,8 +144,9 @@ func (u *uninstalling) waitForManager(ctx context.Context) error {
 	return nil
 }
 
-// stopManager scales the manager down and waits for its end: nothing must change what this command decides on. A
-// manager that is scaled down ends at once, unlike one whose installation is being deleted (docs/uninstall.md).
+// stopManager scales the manager down and waits until it ends, so that nothing changes the state on which this command
+// decides. A manager that is scaled down ends at once, unlike one whose installation is being deleted
+// (docs/uninstall.md).
 func (u *uninstalling) stopManager(ctx context.Context) error {
 	deployment := uninstall.Deployment()
 	if err := u.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil && !uninstall.Absent(err) {
@@ -178,7 +179,7 @@ func (u *uninstalling) stopManager(ctx context.Context) error {
 
 // cleanUp does what the manager did not do.
 func (u *uninstalling) cleanUp(ctx context.Context) error {
-	// Read again: others may have made NodeJobs meanwhile, and those that the manager removed are gone.
+	// Read again: users may have created NodeJobs in the meantime, and those that the manager removed no longer exist.
 	left := &installation{}
 	if err := u.lookForJobs(ctx, left); err != nil {
 		return err
@@ -196,7 +197,7 @@ func (u *uninstalling) cleanUp(ctx context.Context) error {
 	if err := u.sweep(ctx, slices.Concat(u.found.jobs, left.jobs)); err != nil {
 		return err
 	}
-	// Last: a NodeJob that is gone cannot say any more what is to be removed.
+	// The NodeJobs are deleted last, because they define what to remove.
 	for _, o := range all {
 		if err := uninstall.DropFinalizer(ctx, u.client, o, v1alpha1.NodeJobFinalizer); err != nil {
 			return fmt.Errorf("removing the finalizer of %s: %w", u.describe(o), err)
@@ -205,7 +206,7 @@ func (u *uninstalling) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes what is left of NodeGuards and of these NodeJobs.
+// sweep removes what remains of NodeGuards and of these NodeJobs.
 func (u *uninstalling) sweep(ctx context.Context, jobs []v1alpha1.NodeJob) error {
 	budgets, err := uninstall.CleanBudgets(ctx, u.client)
 	if err != nil {
@@ -225,7 +226,8 @@ func (u *uninstalling) sweep(ctx context.Context, jobs []v1alpha1.NodeJob) error
 	return nil
 }
 
-// cleanUpAgain removes what a node or pod got in the moment before the CRDs were gone. Without them nothing new comes.
+// cleanUpAgain removes what was added to a node or pod just before the CRDs were deleted. Without the CRDs, nothing
+// more is added.
 func (u *uninstalling) cleanUpAgain(ctx context.Context) error {
 	if err := u.sweep(ctx, u.found.jobs); err != nil {
 		return err
@@ -260,7 +262,7 @@ func (u *uninstalling) removeAll(ctx context.Context, objects []client.Object) e
 	return nil
 }
 
-// deleteCRDs deletes the CRDs and waits for their end, which a finalizer of someone else on a NodeJob can prevent.
+// deleteCRDs deletes the CRDs and waits until they are gone. A finalizer of another tool on a NodeJob can prevent this.
 func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 	if err := u.removeAll(ctx, uninstall.CRDs()); err != nil {
 		return err
@@ -302,7 +304,8 @@ func (u *uninstalling) waitUntilGone(ctx context.Context, objects []client.Objec
 	})
 }
 
-// deleteRBAC deletes the roles of the manager and those for users, with what keeps them while a manager cleans up.
+// deleteRBAC deletes the roles of the manager and the roles for users. It removes the finalizer that protects them
+// while a manager cleans up.
 func (u *uninstalling) deleteRBAC(ctx context.Context) error {
 	u.say("deleting roles and bindings")
 	for _, o := range slices.Concat(uninstall.ClusterRBAC(), uninstall.Namespaced()) {
@@ -316,7 +319,7 @@ func (u *uninstalling) deleteRBAC(ctx context.Context) error {
 	return nil
 }
 
-// deleteNamespace deletes the namespace that config/default made, if nothing else runs in it.
+// deleteNamespace deletes the namespace that config/default created, if it contains no other pods.
 func (u *uninstalling) deleteNamespace(ctx context.Context) error {
 	now := &installation{}
 	if err := u.lookForNamespace(ctx, now); err != nil || !now.namespace {

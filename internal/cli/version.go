@@ -36,7 +36,7 @@ func newVersionCommand(f *Factory) *cobra.Command {
 // managerName is the Deployment of config/manager.
 var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
 
-// managerVersion is the image of the manager. That it cannot be read is no error: few users may.
+// managerVersion returns the image of the manager. A read error is ignored, because few users may read the Deployment.
 func managerVersion(ctx context.Context, f *Factory) text.Line {
 	c, err := f.Client()
 	if err != nil {

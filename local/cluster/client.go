@@ -76,8 +76,8 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 	return clients, nil
 }
 
-// poll looks at a condition until it holds, gives an error, or ctx ends. The condition says in words
-// what is still missing; that is in the error then.
+// poll checks a condition until it is met, returns an error, or ctx ends. The condition returns a description of what
+// is still missing, which becomes part of the error.
 func poll(ctx context.Context, condition func() (missing string, err error)) error {
 	for {
 		missing, err := condition()
@@ -92,12 +92,12 @@ func poll(ctx context.Context, condition func() (missing string, err error)) err
 	}
 }
 
-// WaitReady waits until the named nodes (all of the cluster, without a name) are Ready.
+// WaitReady waits until the named nodes are Ready, or all nodes of the cluster without a name.
 func (c *Cluster) WaitReady(ctx context.Context, names ...string) error {
 	return c.waitNodes(ctx, names, notReady)
 }
 
-// notReady says why a node is not Ready, or nothing.
+// notReady returns the reason why a node is not Ready, or an empty string.
 func notReady(node *corev1.Node) string {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
@@ -144,8 +144,8 @@ func (c *Cluster) waitNodes(ctx context.Context, names []string, condition func(
 	return nil
 }
 
-// firstLate finds the first node that has not registered or does not meet the condition, and says
-// what is missing; nothing when there is none.
+// firstLate returns the first node that has not registered or does not meet the condition, with what is missing; an
+// empty string if there is none.
 func firstLate(names []string, nodes []corev1.Node, condition func(*corev1.Node) string) (name, missing string) {
 	found := map[string]*corev1.Node{}
 	for i := range nodes {
@@ -182,7 +182,7 @@ func (c *Cluster) NodeNames(ctx context.Context) ([]string, error) {
 
 var errTimeout = errors.New("the time for it ran out")
 
-// within bounds a step of its own.
+// within limits the duration of one step.
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, errTimeout)
 }

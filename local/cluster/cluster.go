@@ -41,13 +41,13 @@ func (c *Cluster) Name() string { return c.state.Name }
 // Dir is the folder of the cluster's state: logs, certificates, the nodes' file systems.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Real says whether the cluster can have real nodes: not without root, and not but on Linux.
+// Real reports whether the cluster can have real nodes. They require root and Linux.
 func (c *Cluster) Real() bool { return c.state.Real }
 
 // Created is when the cluster was brought up.
 func (c *Cluster) Created() time.Time { return c.state.Created }
 
-// State is "running" while the API server's process is there, else "stopped".
+// State is "running" while the process of the API server exists, otherwise "stopped".
 func (c *Cluster) State() string {
 	if c.died(apiServerName) == nil {
 		return "running"
@@ -100,9 +100,8 @@ func (c *Cluster) progressWriter() io.Writer {
 	return c.progress
 }
 
-// Up brings a cluster up and returns when all its nodes are Ready. Where there cannot be real nodes
-// the first line of progress says so, and all nodes are simulated. What was started is taken away
-// again when it fails or ctx ends.
+// Up starts a cluster, and returns when all its nodes are Ready. If real nodes are not possible, the first line of
+// progress says so, and all nodes are simulated. If Up fails or ctx ends, it removes what it has started.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := options.complete(); err != nil {
 		return nil, fmt.Errorf("bringing a cluster up: %w", err)
@@ -120,7 +119,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		if options.KeepOnFailure {
 			return nil, fmt.Errorf("%w\nit is left in %s", err, c.dir)
 		}
-		// ctx may have ended; taking away must happen all the same.
+		// ctx may have ended, but the removal must be done anyway.
 		if downErr := c.Down(context.WithoutCancel(ctx)); downErr != nil {
 			err = errors.Join(err, downErr)
 		}
@@ -153,8 +152,8 @@ func create(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// record gives a cluster what no other may have at the same time: its name, ports and addresses. A
-// cluster that comes with an error is to be taken down.
+// record assigns to a cluster what no other one may have at the same time: its name, ports and addresses. If record
+// returns both a cluster and an error, the caller must remove the cluster.
 func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	root, err := stateRoot()
 	if err != nil {
@@ -189,7 +188,7 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	return c, nil
 }
 
-// refuseExisting returns an error when there is a cluster in the folder, or what cannot be read as one.
+// refuseExisting returns an error if the folder contains a cluster, or one that cannot be read.
 func refuseExisting(dir, name string) error {
 	old, err := load(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -49,7 +49,7 @@ func (c *Cluster) arguments(name string) []string {
 		return []string{
 			"--kubeconfig=" + c.path("kwok.kubeconfig"),
 			"--config=" + c.path("kwok.yaml"),
-			// Real nodes are none of its business: without the selector it would report for them too.
+			// The selector excludes real nodes. Without it, kwok would report for them too.
 			"--manage-all-nodes=false",
 			"--manage-nodes-with-annotation-selector=" + simulatedSelector + "=fake",
 			"--node-lease-duration-seconds=40",
@@ -71,7 +71,7 @@ func (c *Cluster) etcdArguments() []string {
 		"--cert-file=" + c.pki("etcd.crt"), "--key-file=" + c.pki("etcd.key"),
 		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.pki(etcdCA+".crt"),
 		"--peer-cert-file=" + c.pki("etcd.crt"), "--peer-key-file=" + c.pki("etcd.key"),
-		// The data is worth nothing after a power cut, so nothing waits for the disk.
+		// The data is not needed after a power cut, so etcd does not wait for the disk.
 		"--unsafe-no-fsync", "--log-level=warn", "--quota-backend-bytes=8589934592",
 	}
 }
@@ -127,8 +127,8 @@ func (c *Cluster) controllerManagerArguments() []string {
 	}
 }
 
-// auditMetadataPolicy leaves out reads of the control plane itself: they are most of the traffic and
-// say nothing about who else does what.
+// auditMetadataPolicy excludes reads of the control plane itself: they are most of the traffic and irrelevant for
+// audits.
 const auditMetadataPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

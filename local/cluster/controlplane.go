@@ -23,7 +23,7 @@ var nodeStages []byte
 //go:embed stages/pod.yaml
 var podStages []byte
 
-// startLimit is for one process to come up; a busy machine takes its time.
+// startLimit is the timeout for the start of one process on a busy machine.
 const startLimit = 60 * time.Second
 
 // prepareControlPlane writes all files that the control plane's processes read.
@@ -122,7 +122,7 @@ func (c *Cluster) stopComponent(name string) error {
 	return nil
 }
 
-// died gives an error with the end of the log once a component's process is gone.
+// died returns an error with the end of the log when the process of a component has ended.
 func (c *Cluster) died(name string) error {
 	record, err := procs.Load(c.recordFile(name))
 	if err != nil {
@@ -192,8 +192,8 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	return c.StartAPIServer(ctx)
 }
 
-// freePorts finds ports of the loopback address that nobody listens on. All are held until the last
-// is found, so that they differ; callers hold the lock of all clusters.
+// freePorts finds unused ports of the loopback address. All of them stay open until the last one is found, so that they
+// differ. Callers must hold the lock of all clusters.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {

@@ -27,8 +27,8 @@ func (c *Cluster) destroy(node *realNode) error {
 	return nil
 }
 
-// Down ends everything of the cluster and removes its folder. It is no error when there is nothing:
-// Down may be called twice, and after any failure. What could not be removed is in the error.
+// Down ends all processes of the cluster and removes its folder. It is not an error if there is no cluster, so Down may
+// be called twice, and after any failure. The error names what could not be removed.
 func (c *Cluster) Down(ctx context.Context) error {
 	unlock, err := lockAll(ctx)
 	if err == nil {
@@ -45,7 +45,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("still there: %s", strings.Join(left, "; ")))
 	}
 	if err := errors.Join(errs...); err != nil {
-		// The folder stays: with it, Down can be tried again.
+		// The folder stays, so that Down can be retried.
 		return fmt.Errorf("taking cluster %q down: %w", c.state.Name, err)
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
@@ -54,7 +54,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// endProcesses kills at once: no data of a local cluster is worth a clean end.
+// endProcesses kills all processes, because no data of a local cluster requires a clean end.
 func (c *Cluster) endProcesses() error {
 	nodes, err := c.realNodes()
 	errs := []error{err}
@@ -68,7 +68,7 @@ func (c *Cluster) endProcesses() error {
 		}
 		return c.switchOff(node)
 	}))
-	// What a crash kept from being recorded carries the cluster's mark.
+	// Processes that a crash left unrecorded have the marker of the cluster.
 	for _, record := range procs.Marked(nodespec.Marker, c.dir) {
 		if err := record.Signal(syscall.SIGKILL); err != nil {
 			errs = append(errs, err)
@@ -80,7 +80,7 @@ func (c *Cluster) endProcesses() error {
 	return errors.Join(errs...)
 }
 
-// leftovers names what of the cluster is still on the machine, besides its folder.
+// leftovers lists what remains of the cluster on the machine, except for its folder.
 func (c *Cluster) leftovers() []string {
 	var left []string
 	for _, record := range procs.Marked(nodespec.Marker, c.dir) {

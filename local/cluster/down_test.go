@@ -78,8 +78,8 @@ func (m marks) wantGone(t *testing.T) {
 	}
 }
 
-// A cluster whose starter is killed in the middle is taken away by its folder alone; one whose
-// starter is interrupted takes itself away.
+// A cluster whose starter is killed can be removed by its folder alone. One whose starter is interrupted removes
+// itself.
 func TestUpIsBrokenOff(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

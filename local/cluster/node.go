@@ -35,7 +35,7 @@ const optionsFile = "options.json"
 
 func (c *Cluster) nodeDir(name string) string { return c.path("nodes", name) }
 
-// isReal says whether a node of that name is a real one.
+// isReal reports whether the node with this name is a real one.
 func (c *Cluster) isReal(name string) bool {
 	_, err := os.Stat(filepath.Join(c.nodeDir(name), nodespec.SpecFile))
 	return err == nil && name != ""
@@ -106,8 +106,7 @@ func (c *Cluster) JoinReady(ctx context.Context, options NodeOptions) error {
 	return c.WaitReady(ctx, options.Name)
 }
 
-// prepareRealNodes makes sure of what only real nodes need, which a cluster that started without
-// them may lack.
+// prepareRealNodes checks the requirements of real nodes, which may be missing in a cluster that started without them.
 func (c *Cluster) prepareRealNodes(ctx context.Context) error {
 	c.mu.Lock()
 	prepared := c.prepared
@@ -140,7 +139,7 @@ func (c *Cluster) startNode(ctx context.Context, options NodeOptions) error {
 	return c.build(ctx, node)
 }
 
-// build makes an allocated node's machine and switches it on, or leaves nothing of it.
+// build creates the machine of an allocated node and starts it. If this fails, it removes the machine.
 func (c *Cluster) build(ctx context.Context, node *realNode) error {
 	err := c.provision(node)
 	if err == nil {
@@ -155,7 +154,7 @@ func (c *Cluster) build(ctx context.Context, node *realNode) error {
 	return errors.Join(fmt.Errorf("starting node %s: %w", node.spec.Name, err), c.destroy(node))
 }
 
-// allocate gives a new node its number, and with it its addresses, and records it.
+// allocate assigns a number, and thereby addresses, to a new node, and records it.
 func (c *Cluster) allocate(ctx context.Context, options NodeOptions) (*realNode, error) {
 	unlock, err := filelock.Lock(ctx, c.path(".lock"))
 	if err != nil {
@@ -251,7 +250,7 @@ func (c *Cluster) finishNode(ctx context.Context, options NodeOptions) error {
 	return c.patchMetadata(ctx, options.Name, map[string]any{"labels": labels, "annotations": options.Annotations})
 }
 
-// reserved says whether a kubelet may not set a label on its own node (NodeRestriction admission).
+// reserved reports whether a kubelet may not set a label on its own node (NodeRestriction admission).
 func reserved(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	return found && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
@@ -274,7 +273,7 @@ func (c *Cluster) patchMetadata(ctx context.Context, name string, metadata map[s
 	return nil
 }
 
-// nodeFailure gives an error when a real node's keeper is gone: then nothing is worth waiting for.
+// nodeFailure returns an error if the keeper of a real node has ended, because waiting is useless then.
 func (c *Cluster) nodeFailure(name string) error {
 	if !c.isReal(name) {
 		return nil
@@ -286,7 +285,7 @@ func (c *Cluster) nodeFailure(name string) error {
 	return fmt.Errorf("the keeper of node %s ended", name)
 }
 
-// NodeLogs is the ends of a real node's logs, for whoever wants to know why it is not Ready; nothing of another node.
+// NodeLogs returns the ends of the logs of a real node, to find out why it is not Ready; "" for other nodes.
 func (c *Cluster) NodeLogs(name string) string {
 	if !c.isReal(name) {
 		return ""

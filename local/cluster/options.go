@@ -26,15 +26,15 @@ type Options struct {
 	// AuditPolicy switches the API server's audit log on. AuditMetadata logs who did what to which
 	// object with which result; anything else is the path of an audit policy file.
 	AuditPolicy string
-	// NodeMonitorGracePeriod is how long a node may be silent before it counts as not ready.
-	// Default: 20 s, which a busy machine with many simulated nodes may have to raise.
+	// NodeMonitorGracePeriod is how long a node may send no status before its Ready condition becomes Unknown. Default: 20
+	// s. On a busy machine with many simulated nodes, it may have to be increased.
 	NodeMonitorGracePeriod time.Duration
 	// PodStages replaces what happens to pods on simulated nodes: kwok Stage objects in YAML. More stages of nodes,
 	// and a KwokConfiguration, may be among them.
 	PodStages []byte
 	// Progress gets a line per step. Default: nothing is written.
 	Progress io.Writer
-	// KeepOnFailure leaves a half-built cluster for a look at its logs, instead of taking it down.
+	// KeepOnFailure leaves an incomplete cluster in place, to inspect its logs, instead of removing it.
 	KeepOnFailure bool
 }
 

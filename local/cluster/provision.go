@@ -39,7 +39,7 @@ func (c *Cluster) newSpec(name string, index int) *nodespec.Spec {
 	return spec
 }
 
-// provision makes a node's machine anew: an empty file system with only its configuration, its
+// provision creates the machine of a node from scratch: an empty file system with only its configuration, its
 // certificates and a new machine ID.
 func (c *Cluster) provision(node *realNode) error {
 	dir := node.spec.Dir
@@ -85,8 +85,8 @@ func emptyMachine(dir string) error {
 	return nil
 }
 
-// hideRuntimes makes the folders of a runtime and a kubelet empty in the node's upper layer. The host
-// may have one, or an old cluster's leavings: no node shall see them.
+// hideRuntimes makes the folders of a runtime and a kubelet empty in the upper layer of the node. The host may have
+// such folders, or an old cluster may have left them, and no node may see them.
 func hideRuntimes(upper string) error {
 	for _, name := range []string{
 		"etc/cni/net.d", "etc/containerd", "etc/kubernetes", "var/lib/cni", "var/lib/containerd", "var/lib/kubelet",
@@ -204,6 +204,6 @@ func (c *Cluster) services(node *realNode) []nodespec.Service {
 // randomHex returns n random bytes as text.
 func randomHex(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
+	_, _ = rand.Read(b) // never returns an error
 	return hex.EncodeToString(b)
 }

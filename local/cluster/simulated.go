@@ -76,10 +76,9 @@ func (c *Cluster) startSimulator(ctx context.Context) error {
 	return c.startComponent(ctx, kwokName)
 }
 
-// simulateSilence lets a simulated node fall silent, as a real one does without its kubelet, or
-// speak again. kwok reports for a node only while it holds the node's lease, and takes no lease
-// that another holds and that has not run out. (Taking its annotation off a node changes nothing
-// for kwok once it manages it.)
+// simulateSilence stops or resumes the status updates of a simulated node, as if its kubelet was stopped. kwok reports
+// for a node only while it holds the lease of the node, and does not take an unexpired lease of another holder. (After
+// kwok has taken over a node, removing its annotation has no effect.)
 func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool) error {
 	client, err := c.client()
 	if err != nil {

@@ -25,8 +25,8 @@ const StateVariable = "EVERYNODE_STATE"
 
 const stateFile = "cluster.json"
 
-// state is what another process needs to know about a cluster. It is written before anything else
-// is made, so that whatever is left of a crash can be taken away by it.
+// state is what another process needs to know about a cluster. It is written before anything else is created, so that
+// everything can be removed after a crash.
 type state struct {
 	Name string `json:"name"`
 	// ID is short and differs between clusters: it is in the names of links and control groups.
@@ -71,7 +71,7 @@ func clusterID(dir string) string {
 	return hex.EncodeToString(sum[:])[:6]
 }
 
-// lockAll keeps other clusters from being set up or taken down at the same time.
+// lockAll prevents other clusters from being set up or removed at the same time.
 func lockAll(ctx context.Context) (func(), error) {
 	root, err := stateRoot()
 	if err != nil {

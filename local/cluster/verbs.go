@@ -36,8 +36,8 @@ func (e *ExitError) Error() string {
 	return message
 }
 
-// StopKubelet kills a node's kubelet and keeps it down; its pods go on running. A simulated node
-// falls silent.
+// StopKubelet kills the kubelet of a node and prevents its restart. The pods of the node continue to run. A simulated
+// node stops its status updates.
 func (c *Cluster) StopKubelet(ctx context.Context, node string) error {
 	if !c.isReal(node) {
 		return c.simulateSilence(ctx, node, true)
@@ -64,9 +64,8 @@ func (c *Cluster) service(ctx context.Context, node, op, service string) error {
 	return err
 }
 
-// Reboot ends everything on a node and starts it again with a new boot ID, and returns when the new
-// boot has begun, not when the node is Ready: the API server may show the old boot's status for a
-// while. RebootReady waits.
+// Reboot ends all processes on a node and starts it again with a new boot ID. It returns when the new boot has begun,
+// not when the node is Ready: for a while, the API server may have the status from the old boot. RebootReady waits.
 func (c *Cluster) Reboot(ctx context.Context, node string) error {
 	if !c.isReal(node) {
 		return c.simulateReboot(ctx, node)
@@ -91,8 +90,8 @@ func (c *Cluster) simulateReboot(ctx context.Context, node string) error {
 	return nil
 }
 
-// Reimage gives a real node a fresh file system and a new machine ID under its old name; its Node
-// object stays. It returns when the new machine runs.
+// Reimage gives a real node an empty file system and a new machine ID under its old name. The Node object stays.
+// Reimage returns when the new machine runs.
 func (c *Cluster) Reimage(ctx context.Context, name string) error {
 	node, err := c.loadNode(name)
 	if err != nil {
@@ -130,8 +129,8 @@ func (c *Cluster) InstallCNI(ctx context.Context, name string) error {
 	return err
 }
 
-// Exec runs a command on a real node, in all of its namespaces, and returns what it wrote. The error
-// is an *ExitError when it ended with another exit code than 0.
+// Exec runs a command on a real node, in all of its namespaces, and returns its output. The error is an *ExitError if
+// the command ended with an exit code other than 0.
 func (c *Cluster) Exec(ctx context.Context, node string, argv ...string) (stdout, stderr string, err error) {
 	response, err := c.ask(ctx, node, nodespec.InitSocket, nodespec.Request{Op: nodespec.OpExec, Argv: argv})
 	if err != nil {
@@ -144,7 +143,7 @@ func (c *Cluster) Exec(ctx context.Context, node string, argv ...string) (stdout
 	return stdout, stderr, err
 }
 
-// Remove takes a node away: its processes and its file system first, its Node object then.
+// Remove removes a node: first its processes and its file system, then its Node object.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	isReal := c.isReal(name)
 	if isReal {
@@ -167,7 +166,7 @@ func (c *Cluster) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// switchOff ends a node as a power cut does: its keeper first, or that would start it again.
+// switchOff ends a node like a power cut: first its keeper, which would otherwise start it again.
 func (c *Cluster) switchOff(node *realNode) error {
 	for _, file := range []string{nodespec.KeeperRecord, nodespec.InitRecord} {
 		record, err := procs.Load(filepath.Join(node.spec.Dir, file))
@@ -217,8 +216,8 @@ func (c *Cluster) nodeInfo(ctx context.Context, name string) (*corev1.NodeSystem
 	return &node.Status.NodeInfo, nil
 }
 
-// waitChanged waits until a node is Ready and its system information changed: until then, Ready may
-// be what the node said before.
+// waitChanged waits until a node is Ready and its system information has changed. Until then, Ready may be from before
+// the change.
 func (c *Cluster) waitChanged(ctx context.Context, name string, changed func(*corev1.NodeSystemInfo) bool) error {
 	return c.waitNodes(ctx, []string{name}, func(node *corev1.Node) string {
 		if !changed(&node.Status.NodeInfo) {

@@ -202,7 +202,7 @@ func (w *world) says(s *watched, text string) {
 	})
 }
 
-// breakable stands before the API server, and can go away.
+// breakable is a proxy for the API server that can stop responding.
 type breakable struct {
 	mu       sync.Mutex
 	listener net.Listener
@@ -283,7 +283,7 @@ func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
 	}
 }
 
-// TestAPlanChangesNothing asks the API server's own audit, of a cluster that has not installed Everynode at first.
+// TestAPlanChangesNothing checks the audit log of the API server, at first in a cluster without Everynode.
 func TestAPlanChangesNothing(t *testing.T) {
 	folder := t.TempDir()
 	audit, policy := filepath.Join(folder, "audit.log"), filepath.Join(folder, "policy.yaml")

@@ -57,8 +57,8 @@ func TestAFinishedPodDeletedByHandWhileNoManagerIsThereLosesNothing(t *testing.T
 	w.noPods()
 }
 
-// TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing lets the manager die before and after each
-// write of a run in turn, and goes on with a new one.
+// TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing ends the manager before and after each write of a run in turn,
+// and continues with a new manager.
 func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 	for _, cut := range []struct {
 		name  string
@@ -189,7 +189,7 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 	w.noPods()
 }
 
-// TestADeniedWriteIsToldByAnEvent : somebody's webhook denies the record. The other nodes go on.
+// TestADeniedWriteIsToldByAnEvent covers a webhook that denies the record. The other nodes continue.
 func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 	w := newWorld(t)
 	var allowed atomic.Bool
@@ -285,8 +285,8 @@ func TestAnotherMachineUnderTheSameNodeRunsTheTaskAgain(t *testing.T) {
 	})
 }
 
-// TestAContainerRuntimeThatForgotAnExitCodeLosesNothing : a task restarts containerd and ends while it
-// is away. The pod is Failed with code 255, but the task's own outcome is there.
+// TestAContainerRuntimeThatForgotAnExitCodeLosesNothing covers a task that restarts containerd and ends while
+// containerd is not running. The pod is Failed with code 255, but the outcome of the task is recorded.
 func TestAContainerRuntimeThatForgotAnExitCodeLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)

@@ -22,7 +22,7 @@ import (
 // fault is what happens to a write.
 type fault struct {
 	name string
-	// done is true when the write is done all the same, and only its answer is lost.
+	// done reports whether the write succeeds although its response is lost.
 	done bool
 	// answer is what the manager gets instead; nil when it dies.
 	answer error
@@ -58,7 +58,7 @@ type cut struct {
 	attempts map[string]string
 	reached  bool
 	dead     bool
-	// died is closed when the manager is to be replaced by a new one.
+	// died is closed when a new manager must replace the manager.
 	died chan struct{}
 }
 

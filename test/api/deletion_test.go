@@ -67,7 +67,8 @@ func TestALostNodeHoldsTheDeletionUntilItIsBack(t *testing.T) {
 	w.gone(job)
 }
 
-// TestANamespaceThatIsDeletedInMidRollbackIsNotHeld : its pods are deleted as well, and none can be made again.
+// TestANamespaceThatIsDeletedInMidRollbackIsNotHeld covers a namespace whose pods are deleted as well, and in which no
+// pod can be created.
 func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -84,8 +85,8 @@ func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsHeldIsLetGoWithItsNamespace : nothing is started there any more that would show that
-// the namespace is going.
+// TestADeletionThatIsHeldIsLetGoWithItsNamespace covers a namespace in which no pod creation fails, so that no error
+// reports its deletion.
 func TestADeletionThatIsHeldIsLetGoWithItsNamespace(t *testing.T) {
 	for name, hold := range map[string]func(w *world, node string){
 		"by a rollback that failed": func(w *world, node string) { w.end(w.podOf(node, task.Rollback), 1, "") },

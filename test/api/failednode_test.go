@@ -63,7 +63,7 @@ func (w *world) told(reason, kind, name string) {
 	})
 }
 
-// podOf waits for a pod of the task, or of the rollback, that nobody has ended yet.
+// podOf waits for a pod of the task, or of the rollback, that has not ended.
 func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
 	w.t.Helper()
 	var found *corev1.Pod
@@ -142,8 +142,8 @@ func TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain(t *testing.T) {
 	w.told(v1alpha1.ReasonUncordoned, "Node", "harmed-1")
 }
 
-// TestABudgetThatIsNotProcessedHoldsUpNothingElse : the API server asks the client to wait 10 s, again
-// and again. There is no disruption controller here that would process it.
+// TestABudgetThatIsNotProcessedHoldsUpNothingElse covers an API server that repeatedly asks the client to wait for 10
+// s. There is no disruption controller here that would process the budget.
 func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -170,7 +170,7 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	w.done("slow", "slow-2")
 }
 
-// TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone : it comes between the plan and our write.
+// TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone covers a cordon between the plan and the write of the manager.
 func TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	var once atomic.Bool
@@ -259,7 +259,8 @@ func TestADeletionRollsBackOnEveryNodeAndThenGoes(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatIsDeletedIsNotHeld : no pod can be made in it any more, so nothing can be undone.
+// TestANamespaceThatIsDeletedIsNotHeld covers a namespace in which no pod can be created, so nothing can be rolled
+// back.
 func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)

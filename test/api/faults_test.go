@@ -34,8 +34,8 @@ var (
 	everyFault   = flag.Bool("every-fault", false, "let each write meet also the faults that are like another")
 )
 
-// The nodes of a played rollout: n1 is the oldest and so the canary, n3 asks for a reboot, n4 is as good, and n5
-// joins when the revision is proven.
+// The nodes of the simulated rollout: n1 is the oldest and so the canary, n3 requests a reboot, n4 succeeds like n1,
+// and n5 joins when the revision is stable.
 const (
 	canary     = "n1"
 	fails      = "n2"
@@ -108,8 +108,8 @@ func firstOfEachSort(writes []string) []string {
 // leastPatches are those that each node gets in every rollout.
 var leastPatches = map[string]int{canary: 4, fails: 7, asks: 6, "n4": 4, joinsLater: 4}
 
-// dependsOnTime is true for a write that may not come in each rollout: that of a status, and the later ones on a node, where
-// what is to be written next may come together with what was, and a conflict makes one more.
+// dependsOnTime reports whether a write may not occur in each rollout: a status write, or a later write on a node. Two
+// writes may be merged into one, and a conflict adds one.
 func dependsOnTime(write string) bool {
 	var node string
 	var n int
@@ -163,7 +163,7 @@ func playRollout(t *testing.T, c *cut) {
 		whole(s)
 		s.Gate.Scope = v1alpha1.GateAll
 		s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0)),
-			MaxUnavailable: number(4)} // the failed node must hold nobody up
+			MaxUnavailable: number(4)} // the failed node must not block the others
 		s.Verify = &v1alpha1.VerifySpec{Script: "true"}
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all

@@ -61,8 +61,8 @@ func (f *freshServer) plainInstall(t *testing.T) {
 	f.joinsWith(nil)
 }
 
-// failsOpen gives the policy what the API would not let into a NodeJob. With failurePolicy Fail, what cannot be
-// evaluated does keep nodes away.
+// failsOpen gives the policy an expression that the API would reject in a NodeJob. With failurePolicy Fail, an
+// expression that cannot be evaluated prevents nodes from joining.
 func (f *freshServer) failsOpen(t *testing.T) {
 	f.t = t
 	tests := map[string]struct {

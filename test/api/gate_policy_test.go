@@ -325,7 +325,7 @@ func wouldJoin(ctx context.Context, c client.Client, nodeLabels map[string]strin
 	return taintsOf(node), err
 }
 
-// joins makes a node, takes it away, and says with which taints it was stored.
+// joins creates a node, deletes it, and returns the taints with which it was stored.
 func (w *world) joins(name string, nodeLabels map[string]string, taints ...corev1.Taint) []string {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: nodeLabels}, Spec: corev1.NodeSpec{Taints: taints}}

@@ -167,7 +167,7 @@ func TestAGateThatIsTakenOutOrIsAnotherIsOpenedInMidRun(t *testing.T) {
 			startManager(t, noFaults)
 			job := w.job("mends", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: tt.key} })
 			w.gateIsSeen("mends")
-			// Somebody else's taint is not touched, whatever its key.
+			// A taint of another tool is not changed, whatever its key.
 			w.comes("mends-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue), corev1.Taint{Key: "somebodys", Effect: corev1.TaintEffectPreferNoSchedule})
 			pod := w.podOn("mends-1")
 			w.change(job, tt.spec)
@@ -283,7 +283,8 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 	}
 }
 
-// TestATaintOfSomebodyElseInTheSameMomentIsKept : all taints of a node are one list, which everybody writes whole.
+// TestATaintOfSomebodyElseInTheSameMomentIsKept covers a concurrent write: all taints of a node are one list, which
+// every client writes as a whole.
 func TestATaintOfSomebodyElseInTheSameMomentIsKept(t *testing.T) {
 	w := newWorld(t)
 	var raced atomic.Int32
@@ -341,7 +342,7 @@ func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened : the API server tells its admission a moment later.
+// TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened covers the delay until the admission plugin observes a deletion.
 func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 	w := newWorld(t)
 	stop := startManager(t, noFaults)

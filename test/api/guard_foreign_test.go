@@ -75,7 +75,7 @@ func TestAKubeletMakesPodsWithAnyLabels(t *testing.T) {
 	}
 }
 
-// TestForeignPodsReleaseNoNode : a budget counts all pods that have its labels, whoever made them.
+// TestForeignPodsReleaseNoNode covers budgets that count all pods with their labels, regardless of who created them.
 func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g := newGuarded(t, "foreign-1", "foreign-2", "foreign-3")
 	startGuards(t, noFaults)
@@ -99,7 +99,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	wantText(t, g.stalled(v1alpha1.ReasonForeignCompanion).Message, "static-foreign-1 on node foreign-1", "kubectl -n "+g.namespace+" delete pod static-foreign-1")
 	stays("foreign-2")
 
-	// One that comes while the node is held finds the budget locked.
+	// If the pod is created while the node is held, it finds the budget locked.
 	g.cordon("foreign-1", true)
 	g.evicted("foreign-1")
 	g.cordon("foreign-3", true)
@@ -121,7 +121,8 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	})
 }
 
-// TestATakenNameStopsNothing : a companion and a check get other names, and the status says who has the first.
+// TestATakenNameStopsNothing checks that a companion and a check get other names, and that the status names the pod
+// with the first name.
 func TestATakenNameStopsNothing(t *testing.T) {
 	g := newGuarded(t, "taken-1", "taken-2")
 	var mu sync.Mutex
@@ -193,7 +194,7 @@ func TestACompanionThatIsRefusedKeepsNoOtherAway(t *testing.T) {
 	readyAre(2)
 }
 
-// TestADeletionThatAFinalizerKeepsIsTold : nothing is held any more, and the status says who keeps the NodeGuard.
+// TestADeletionThatAFinalizerKeepsIsTold checks that no node is held any more, and that the status names the finalizer.
 func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	g := newGuarded(t, "kept-1")
 	startGuards(t, noFaults)

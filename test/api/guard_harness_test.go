@@ -134,11 +134,11 @@ func (g *guarded) play() {
 	ctx, cancel := context.WithCancel(g.ctx)
 	var group sync.WaitGroup
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}} {
-		// The API server ends a watch whose events nobody takes in time.
+		// The API server ends a watch if its client does not read the events in time.
 		queue := make(chan watch.Event, 20000)
 		group.Go(func() {
 			defer close(queue)
-			for ctx.Err() == nil { // one that it has ended begins anew, with all that is there
+			for ctx.Err() == nil { // a watch that has ended starts again with the full list
 				events, err := admin.Watch(ctx, list, client.InNamespace(g.namespace))
 				if err != nil {
 					time.Sleep(20 * time.Millisecond)
@@ -290,7 +290,7 @@ func (g *guarded) companion(node string) *corev1.Pod {
 	return nil
 }
 
-// evict asks for it once, as a drain does every few seconds.
+// evict requests one eviction, as a drain does every few seconds.
 func (g *guarded) evict(node string) error {
 	pod := g.companion(node)
 	if pod == nil {

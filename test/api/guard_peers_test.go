@@ -47,7 +47,8 @@ func (g *guarded) stalled(reason string) *metav1.Condition {
 	return found
 }
 
-// TestTwoNodeGuardsOfWhichOneTargetIsSick : the drain of a sound node keeps no sick one from being drained and mended.
+// TestTwoNodeGuardsOfWhichOneTargetIsSick checks that the drain of a healthy node does not prevent the drain and repair
+// of an unhealthy one.
 func TestTwoNodeGuardsOfWhichOneTargetIsSick(t *testing.T) {
 	g := newGuarded(t, "sick-1", "sick-2", "sick-3")
 	other := g.daemonSet("other")
@@ -116,7 +117,8 @@ func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
 	})
 }
 
-// TestATargetThatADrainEvictsItself : what no DaemonSet owns goes with the drain, whatever is held beside it.
+// TestATargetThatADrainEvictsItself covers target pods without a DaemonSet, which a drain evicts even if a companion is
+// held.
 func TestATargetThatADrainEvictsItself(t *testing.T) {
 	g := newGuarded(t, "evicted-1")
 	must(t, admin.Create(g.ctx, &corev1.Pod{

@@ -95,7 +95,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	if err := g.evict("one-1"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the companion of a node that is held may be evicted: %v", err)
 	}
-	// What dies on a node that is held comes back, what has left one that is going does not.
+	// A companion that ends on a held node is created again. A companion that was evicted from a released node is not.
 	pod := g.companion("one-1")
 	must(t, admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0)))
 	g.eventually("the companion of a held node is there again", func() error {
@@ -121,7 +121,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	wantText(t, g.held("one-3", v1alpha1.ReasonOverlappingBudget).Message, "PodDisruptionBudget theirs")
 	must(t, admin.Delete(g.ctx, theirs))
 	g.evicted("one-3")
-	// A node that is gone is away no more.
+	// A deleted node is not unavailable any more.
 	must(t, admin.Delete(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one-3"}}))
 	must(t, admin.Delete(g.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage-one-3"}}, client.GracePeriodSeconds(0)))
 	g.ready(2)
@@ -175,7 +175,8 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g.ready(2)
 }
 
-// TestAManagerThatDiesAtAnyWriteOfALettingGo : the next one goes on where it was, and never are two nodes let go.
+// TestAManagerThatDiesAtAnyWriteOfALettingGo checks that the next manager continues, and that two nodes are never
+// released at once.
 func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
 	whole := &counted{}
 	letOneGo := func(t *testing.T, c *counted, name string) {

@@ -139,7 +139,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// cleanUp takes away what other tests would see: the nodes, and finalizers without a manager.
+// cleanUp removes what would affect other tests: the nodes, and finalizers without a manager.
 func (w *world) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -154,7 +154,7 @@ func (w *world) cleanUp() {
 		job := &jobs.Items[i]
 		w.remove(ctx, job)
 	}
-	// The next test's manager would let these go, and count that among its own writes.
+	// The manager of the next test would release these, and count that among its own writes.
 	var pods corev1.PodList
 	must(w.t, admin.List(ctx, &pods, client.InNamespace(w.namespace)))
 	for i := range pods.Items {

@@ -78,8 +78,8 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 	return k
 }
 
-// follow sees what is there, and each change once. The API server closes a watch whose client is behind, as on a busy machine:
-// it goes on from the last change then.
+// follow sends the existing objects, and each change once. The API server closes the watch of a slow client, as on a
+// busy machine. Then follow continues from the last change.
 func (w *world) follow(ctx context.Context, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
 	version := ""
 	for ctx.Err() == nil {
@@ -235,7 +235,7 @@ func (k *kubelet) reboot(pod *corev1.Pod) (code int32, err error) {
 	return unknownExit, admin.Status().Patch(k.w.ctx, &node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 }
 
-// unknownExit stands for the end of a container that nobody has seen, as after a reboot.
+// unknownExit stands for the unobserved end of a container, as after a reboot.
 const unknownExit = 255
 
 // says is what a task that has succeeded reports.
@@ -259,7 +259,7 @@ func (k *kubelet) end(pod *corev1.Pod, attempt string) {
 		code, err = k.reboot(pod)
 	}
 	k.mu.Lock()
-	k.ended[attempt] = code // before anybody can act on it
+	k.ended[attempt] = code // before any other goroutine can act on it
 	k.mu.Unlock()
 	told := tellEnd(k.w.ctx, pod, code, message)
 	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Reboot) {
@@ -287,8 +287,8 @@ func tellEnd(ctx context.Context, pod *corev1.Pod, code int32, message string) e
 	return admin.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, status))
 }
 
-// remove takes away a pod that is being deleted and is still there a moment later, as kubelets do. The
-// API server deletes in two steps, and goes no further when its client dies between them.
+// remove deletes a pod that still exists a moment after its deletion timestamp was set, as kubelets do. The API server
+// deletes in two steps, and does not do the second one if its client ends between them.
 func (k *kubelet) remove(pod *corev1.Pod) {
 	time.Sleep(2 * taskTakes)
 	k.mu.Lock()

@@ -53,8 +53,8 @@ func TestASuccessIsRecordedAndItsPodIsGone(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsThereAlreadyIsAdopted has the first answer to the pod's creation lost, and a manager that asks again before any
-// watch shows it.
+// TestAPodThatIsThereAlreadyIsAdopted drops the response to the creation of the pod, and lets the manager retry before
+// any watch shows the pod.
 func TestAPodThatIsThereAlreadyIsAdopted(t *testing.T) {
 	w := newWorld(t)
 	var creations atomic.Int32
@@ -303,7 +303,7 @@ func TestSomebodyElsesPodIsNotTakenForAnAttempt(t *testing.T) {
 	}
 	startManager(t, noFaults)
 	w.node("other-1")
-	// A pod with our label that belongs to nobody must not be taken for an attempt.
+	// A pod with our label that has no owner must not be taken for an attempt.
 	must(t, admin.Create(w.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "impostor", Labels: map[string]string{v1alpha1.NodeJobLabel: "mine"}},
 		Spec:       corev1.PodSpec{NodeName: "other-1", Containers: []corev1.Container{{Name: "x", Image: "y"}}},
@@ -324,7 +324,7 @@ func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
 	earlier := w.job("heir", nil)
 	old := w.podOn("heir-1")
 	stop()
-	// Somebody takes the finalizer off, and makes the NodeJob anew, while no manager is there.
+	// A user removes the finalizer, and creates the NodeJob again, while no manager is running.
 	must(t, admin.Patch(w.ctx, earlier, mergePatch(`{"metadata":{"finalizers":null}}`)))
 	must(t, admin.Delete(w.ctx, earlier))
 	w.gone(earlier)

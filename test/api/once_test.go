@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestARunForOnce : a NodeJob for nodes by their names runs on them alone, keeps its pods for their logs, and is gone
-// with all that it has left when its time is over.
+// TestARunForOnce checks that a NodeJob with node names runs on these nodes only, retains its pods for their logs, and
+// is deleted with everything that it created after its TTL.
 func TestARunForOnce(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -71,7 +71,7 @@ func TestAPodThatIsKept(t *testing.T) {
 	}
 }
 
-// TestNothingStartsLate : what has not started within its time is left alone, until somebody allows more.
+// TestNothingStartsLate checks that nothing starts after startingDeadlineSeconds, until a user increases it.
 func TestNothingStartsLate(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)

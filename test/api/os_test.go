@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestAGateIsForNodesOfTheRightOperatingSystem compares the admission policy with task.OS, which the manager asks.
+// TestAGateIsForNodesOfTheRightOperatingSystem compares the admission policy with task.OS, which the manager uses.
 func TestAGateIsForNodesOfTheRightOperatingSystem(t *testing.T) {
 	const container = `containers: [{name: a, image: b}]`
 	specs := map[string]string{

@@ -27,7 +27,8 @@ func envOf(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// killed plays that the end of a pod is seen after its node has rebooted: nobody knows how it ended.
+// killed simulates the end of a pod that is only observed after its node has rebooted, so that the exit code is
+// unknown.
 func (w *world) killed(pod *corev1.Pod) {
 	w.t.Helper()
 	must(w.t, client.IgnoreNotFound(tellEnd(w.ctx, pod, unknownExit, "")))
@@ -96,7 +97,7 @@ func TestARunWithARebootGoesOnInTheNextBoot(t *testing.T) {
 	w.noPods()
 }
 
-// TestATaskThatAsksForNoRebootIsDoneWithoutOne : in the same NodeJob one node asks for it.
+// TestATaskThatAsksForNoRebootIsDoneWithoutOne has a NodeJob in which one node requests a reboot and another does not.
 func TestATaskThatAsksForNoRebootIsDoneWithoutOne(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)

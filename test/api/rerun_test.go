@@ -76,7 +76,7 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	must(t, admin.Update(w.ctx, secret))
 	second := w.becomes("minds", "secret-1", first)
 
-	// Made anew with what it had: nobody must learn from a revision that it has.
+	// Created again with its old data: the revision must not reveal that the data is the same.
 	must(t, admin.Delete(w.ctx, secret))
 	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret.ResourceVersion, secret.UID = "", ""

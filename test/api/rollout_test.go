@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// label sets a label on a node; with "" it takes it away.
+// label sets a label on a node, or removes it with "".
 func (w *world) label(node, key, value string) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
@@ -32,7 +32,7 @@ func (w *world) change(job *v1alpha1.NodeJob, spec string) {
 	must(w.t, admin.Patch(w.ctx, job, mergePatch(`{"spec":`+spec+`}`)))
 }
 
-// retry asks for another try on all nodes that have failed.
+// retry requests a retry on all failed nodes.
 func (w *world) retry(job *v1alpha1.NodeJob, token string) {
 	w.t.Helper()
 	must(w.t, admin.Patch(w.ctx, job, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.RetryAnnotation, token))))
@@ -244,7 +244,7 @@ func TestACordonIsGivenBack(t *testing.T) {
 			must(w.t, admin.Delete(w.ctx, job))
 			w.gone(job)
 		},
-		// Nobody would give it back later.
+		// No manager would uncordon it later.
 		"also when its records are retained": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"deletionPolicy":"Retain"}`)
 			must(w.t, admin.Delete(w.ctx, job))

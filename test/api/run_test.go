@@ -66,7 +66,7 @@ func TestARunThatCannotBegin(t *testing.T) {
 	}
 }
 
-// TestARunWithoutLogs , as where they may not be read or the pod is gone already, shows what is on record.
+// TestARunWithoutLogs checks that a run shows the records if the logs may not be read or the pod is already deleted.
 func TestARunWithoutLogs(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()

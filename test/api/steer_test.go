@@ -250,8 +250,8 @@ func TestAbortWithRollback(t *testing.T) {
 	w.gone(job)
 }
 
-// TestAVerbDecidesAnewWhenSomethingHasChanged : the status is written all the time, and what a verb does must not
-// fail by that, nor write over it.
+// TestAVerbDecidesAnewWhenSomethingHasChanged checks a command against concurrent status writes. It must neither fail
+// nor overwrite them.
 func TestAVerbDecidesAnewWhenSomethingHasChanged(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
@@ -309,7 +309,7 @@ func TestVerbsSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// TestManifestsAreAccepted : what create writes is taken by the API server as it is.
+// TestManifestsAreAccepted checks that the API server accepts the output of create unchanged.
 func TestManifestsAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()

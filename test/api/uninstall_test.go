@@ -78,8 +78,8 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// TestUninstallKeepsTheManagersRightsUntilItsLastWrite deletes the installation, as the manager has only the rights of
-// config/rbac, and no more as soon as they are gone.
+// TestUninstallKeepsTheManagersRightsUntilItsLastWrite deletes the installation while the manager only has the
+// permissions of config/rbac, and loses them when they are deleted.
 func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	f := startFresh(t)
 	ctx := t.Context()
@@ -116,7 +116,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	must(t, uninstall.UnprotectRights(ctx, asManager, func(context.Context, time.Duration) {}))
 	for _, o := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
 		must(t, f.admin.Get(ctx, client.ObjectKey{Name: uninstall.Manager}, o))
-		// The garbage collector, which is not there, ends them when the ServiceAccount is gone.
+		// The garbage collector, which does not run here, would delete them after the ServiceAccount.
 		if !slices.Equal(o.GetFinalizers(), []string{metav1.FinalizerDeleteDependents}) || o.GetDeletionTimestamp().IsZero() {
 			t.Errorf("%T has the finalizers %v", o, o.GetFinalizers())
 		}
@@ -241,7 +241,7 @@ func (f *removable) bare(name string, spec corev1.NodeSpec, annotations map[stri
 	must(f.t, f.admin.Update(f.t.Context(), live))
 }
 
-// wantNothingLeft checks that everything of Everynode is gone, and nothing of others.
+// wantNothingLeft checks that all objects of Everynode are deleted, and no others.
 func (f *removable) wantNothingLeft() {
 	f.t.Helper()
 	ctx := f.t.Context()

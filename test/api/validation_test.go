@@ -294,7 +294,7 @@ task:
 	}
 }
 
-// withTask is a spec with a task that works, and what is to be looked at.
+// withTask returns a spec with a valid task and the fields under test.
 func withTask(rest string) string { return `{task: {script: "true"}, ` + rest + `}` }
 
 // list are n numbered items, with commas between them.

@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode-bench measures what Everynode costs, beside the least that it could cost and the DaemonSet
-// pattern. `make bench` runs it; docs/benchmark.md explains it.
+// Command everynode-bench measures the cost of Everynode, and compares it with a minimal program and with the DaemonSet
+// pattern. `make bench` runs it. docs/benchmark.md explains it.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	// The harness starts this program again as each of these.
+	// The harness starts this program again as each of these subcommands.
 	if len(args) > 0 {
 		switch args[0] {
 		case "floor":
@@ -97,7 +97,7 @@ func labeler(ctx context.Context) error {
 	return l.Run(ctx, os.Stdin, os.Stdout)
 }
 
-// render writes the report of a folder with a raw.json anew.
+// render writes the report of a folder from its raw.json.
 func render(args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: everynode-bench render FOLDER")
@@ -145,7 +145,7 @@ func bench(ctx context.Context, args []string) error {
 	return errors.Join(err, write(b.Out, r))
 }
 
-// commandLine measures whole runs of the command line, and prints a table of them.
+// commandLine measures whole runs of the command line, and prints a table.
 func commandLine(ctx context.Context, args []string) (err error) {
 	b := harness.Bench{Progress: os.Stderr}
 	set := flag.NewFlagSet("everynode-bench cli", flag.ContinueOnError)
@@ -194,7 +194,7 @@ func many(ctx context.Context, args []string) error {
 		return err
 	}
 	m, err := b.Many(ctx, o)
-	if m == nil || m.PeakStartMiB == 0 { // the last that is measured: a report of half a run would show zeros
+	if m == nil || m.PeakStartMiB == 0 { // this is measured last, and a report of an incomplete run would show zeros
 		return err
 	}
 	m.Command = fmt.Sprintf("make bench-many N=%d JOBS=%d SEEDED=%d", b.Nodes, o.NodeJobs, o.Seeded)
@@ -231,7 +231,7 @@ func prepare(b *harness.Bench, only string) (err error) {
 	return nil
 }
 
-// command is what makes the same report.
+// command returns the command that creates the same report.
 func command(b *harness.Bench, only string) string {
 	text := fmt.Sprintf("make bench N=%d PAIRS=%d", b.Nodes, b.Pairs)
 	if only != "" {
@@ -240,7 +240,7 @@ func command(b *harness.Bench, only string) string {
 	return text
 }
 
-// commit is the checkout's; "unknown" outside of one.
+// commit returns the commit of the checkout; "unknown" outside of one.
 func commit(ctx context.Context, root string) string {
 	if name := os.Getenv("EVERYNODE_BENCH_COMMIT"); name != "" {
 		return name
@@ -252,7 +252,7 @@ func commit(ctx context.Context, root string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// root is the checkout that the working directory is in.
+// root returns the checkout that contains the working directory.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

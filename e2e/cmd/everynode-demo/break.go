@@ -49,7 +49,7 @@ func (d *demo) breakAndMend(ctx context.Context) error {
 	return d.watch(ctx, name.Name, done(4))
 }
 
-// stopped is true when a rollout has stopped and its failed node is rolled back.
+// stopped reports whether a rollout is Stalled and its failed node is rolled back.
 func stopped(jobs []v1alpha1.NodeJob) bool {
 	for i := range jobs {
 		if meta.IsStatusConditionTrue(jobs[i].Status.Conditions, v1alpha1.ConditionStalled) && jobs[i].Status.Nodes.RolledBack > 0 {
@@ -59,7 +59,7 @@ func stopped(jobs []v1alpha1.NodeJob) bool {
 	return false
 }
 
-// done is true when all NodeJobs are done, with their current revision, on that many nodes.
+// done reports whether all NodeJobs are done, with their current revision, on this number of nodes.
 func done(nodes int32) func([]v1alpha1.NodeJob) bool {
 	return func(jobs []v1alpha1.NodeJob) bool {
 		for i := range jobs {

@@ -193,7 +193,7 @@ func (d *demo) runOnce(ctx context.Context) error {
 	return d.onlySamples(ctx)
 }
 
-// onlySamples waits until the NodeJob of the run is gone: what is shown next would name it, as one that is being deleted.
+// onlySamples waits until the NodeJob of the run is deleted. Otherwise the next output would show it as terminating.
 func (d *demo) onlySamples(ctx context.Context) error {
 	return d.untilJobs(ctx, "the run to be deleted", func(_ context.Context, jobs []v1alpha1.NodeJob) (bool, error) {
 		return !slices.ContainsFunc(jobs, func(job v1alpha1.NodeJob) bool { return !job.DeletionTimestamp.IsZero() }), nil

@@ -1,13 +1,13 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode-demo shows the main job on a local cluster: a script runs once on every node, and
-// by itself on a node that joins later.
+// Command everynode-demo shows the main use case on a local cluster: a script runs once on every node, and
+// automatically on a node that joins later.
 //
-//	everynode-demo up      brings the cluster up, shows the job, and leaves the cluster running
-//	everynode-demo down    takes everything away again
+//	everynode-demo up      starts the cluster, shows the use case, and leaves the cluster running
+//	everynode-demo down    removes everything
 //	everynode-demo record FILE.svg
-//	                       records a few commands on the cluster that runs
+//	                       records a few commands on the running cluster
 package main
 
 import (
@@ -82,8 +82,7 @@ func down(ctx context.Context) error {
 	return c.Down(ctx)
 }
 
-// up is the whole demo. Where it fails, what it started is left for a look, and it says how to take
-// it away.
+// up runs the whole demo. If it fails, it leaves what it has started for inspection, and says how to remove it.
 func up(ctx context.Context) error {
 	earlier, err := running()
 	if err != nil {

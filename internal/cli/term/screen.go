@@ -11,47 +11,47 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Screen is a view at the end of a terminal that is drawn again in place. What was there before stays, as what a
-// shell printed does. Every frame is one write of only the lines that have changed, within a synchronised update, so a
-// slow link shows no half of a frame and nothing flickers.
+// Screen is a view at the end of a terminal that is redrawn in place. Earlier lines of the terminal stay. Every frame
+// is a single write of the changed lines, within a synchronized update, so that nothing flickers even on a slow
+// connection.
 type Screen struct {
 	out      io.Writer
 	terminal Terminal
-	// shown are the lines of the last frame, as they were rendered for a width.
+	// shown are the lines of the last frame, as rendered for a width.
 	shown   []string
 	columns int
 }
 
-// NewScreen returns a screen, on which nothing is drawn yet.
+// NewScreen returns an empty screen.
 func NewScreen(out io.Writer, terminal Terminal) *Screen {
 	return &Screen{out: out, terminal: terminal}
 }
 
-// Sequences: a terminal that does not know one ignores it.
+// Escape sequences. A terminal ignores those that it does not support.
 const (
-	beginUpdate = "\x1b[?2026h" // synchronised update, as most terminals know it
+	beginUpdate = "\x1b[?2026h" // synchronized update, which most terminals support
 	endUpdate   = "\x1b[?2026l"
 	hideCursor  = "\x1b[?25l"
 	showCursor  = "\x1b[?25h"
-	noWrap      = "\x1b[?7l" // a line whose width the terminal sees otherwise must not become two
+	noWrap      = "\x1b[?7l" // prevents a line break if the terminal computes a different width
 	wrap        = "\x1b[?7h"
 	clearLine   = "\x1b[K"
 	clearBelow  = "\x1b[J"
 )
 
-// Draw shows a frame in place of the last one. above are lines that come before it and stay. A frame that is higher
-// than the terminal loses its end.
+// Draw replaces the last frame. above are lines that are printed before the frame and stay. If a frame is higher than
+// the terminal, its end is cut.
 func (s *Screen) Draw(frame []text.Line, above ...text.Line) error {
 	columns, rows := s.terminal.Size()
 	o := text.Options{Width: columns, Colour: s.terminal.Colour}
 	next := text.Render(fitRows(frame, rows), o)
 	if columns != s.columns && len(s.shown) > 0 {
-		// Lines of another width may have been wrapped by now, and nobody knows how many there are: the old frame is
-		// left where it is, which is untidy for once and never wrong.
+		// If the width has changed, old lines may have been wrapped, and their number is unknown. So the old frame stays
+		// where it is.
 		s.shown = nil
 	}
 	s.columns = columns
-	change := redraw(s.shown, append(text.Render(above, o), next...)) // what stays takes the place of the frame's first lines
+	change := redraw(s.shown, append(text.Render(above, o), next...)) // the lines above replace the first lines of the frame
 	s.shown = next
 	if change == "" {
 		return nil
@@ -60,10 +60,10 @@ func (s *Screen) Draw(frame []text.Line, above ...text.Line) error {
 	return err
 }
 
-// Keep leaves the last frame on the terminal: what is drawn next comes below.
+// Keep leaves the last frame on the terminal. The next frame is drawn below it.
 func (s *Screen) Keep() { s.shown = nil }
 
-// fitRows cuts a frame to the terminal's height: lines that have left it could not be reached any more.
+// fitRows cuts a frame to the height of the terminal, because lines that have scrolled off cannot be redrawn.
 func fitRows(frame []text.Line, rows int) []text.Line {
 	room := rows - 1 // for the cursor
 	if room < 2 || len(frame) <= room {
@@ -73,8 +73,8 @@ func fitRows(frame []text.Line, rows int) []text.Line {
 	return append(cut, text.Toned(text.Dim, fmt.Sprintf("… %d more lines: the terminal is too low", len(frame)-room+1)))
 }
 
-// redraw is what a terminal has to be told to show the next lines in place of those shown. The cursor is at the
-// beginning of the line after the last, before and after; "" when nothing has changed.
+// redraw returns the output that replaces the shown lines with the next ones; "" if nothing has changed. Before and
+// after it, the cursor is at the beginning of the line after the last one.
 func redraw(shown, next []string) string {
 	var b strings.Builder
 	first := 0

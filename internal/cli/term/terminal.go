@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package term is what a command needs of a terminal: whether there is one, how wide it is, whether it may be in
-// colour, and a view on it that is drawn again and again.
+// Package term provides what a command needs to know about a terminal: whether there is one, how wide it is and whether
+// it may be in colour. It also provides a view on the terminal that is redrawn in place.
 package term
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Terminal is where a command's output goes.
+// Terminal is the output of a command.
 type Terminal struct {
-	// Interactive is true where lines can be drawn over: a terminal, and not a dumb one.
+	// Interactive reports whether lines can be redrawn: the output is a terminal, and not a dumb one.
 	Interactive bool
-	// Colour is true where tones may be shown.
+	// Colour reports whether tones may be shown as colours.
 	Colour bool
-	// Size returns columns and rows; 0 and 0 where there are none, as in a file. It may change at any time.
+	// Size returns columns and rows; 0 and 0 if there are none, as in a file. The size may change at any time.
 	Size func() (columns, rows int)
 }
 
-// Of looks at where output goes. NO_COLOR (no-color.org) with any value takes the colours away.
+// Of returns the terminal of an output. NO_COLOR (no-color.org) with any value disables colours.
 func Of(out io.Writer, getenv func(string) string) Terminal {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -37,14 +37,14 @@ func Of(out io.Writer, getenv func(string) string) Terminal {
 		Size: func() (int, int) {
 			columns, rows, err := term.GetSize(int(file.Fd()))
 			if err != nil || columns <= 0 || rows <= 0 {
-				return 80, 24 // a serial console does not say
+				return 80, 24 // a serial console does not report its size
 			}
 			return columns, rows
 		},
 	}
 }
 
-// Options are how lines are rendered there now.
+// Options returns the current options to render lines.
 func (t Terminal) Options() text.Options {
 	columns, _ := t.Size()
 	return text.Options{Width: columns, Colour: t.Colour}

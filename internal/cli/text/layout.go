@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// gap is what separates the columns of a table.
+// gap separates the columns of a table.
 const gap = 2
 
-// Table lines cells up in columns, of which the last is as wide as it likes. An empty row is an empty line.
+// Table aligns cells in columns. The width of the last column is not limited. An empty row is an empty line.
 func Table(rows [][]Line) []Line {
 	var widths []int
 	for _, row := range rows {
@@ -35,7 +35,7 @@ func Table(rows [][]Line) []Line {
 	return lines
 }
 
-// Cells makes a table's row of plain texts.
+// Cells returns a table row of plain texts.
 func Cells(texts ...string) []Line {
 	row := make([]Line, 0, len(texts))
 	for _, t := range texts {
@@ -44,8 +44,8 @@ func Cells(texts ...string) []Line {
 	return row
 }
 
-// Wrap breaks what follows a head between words, so that no line is wider than the options allow. Lines after the
-// first begin below the text, not below the head. Without a width there is one line.
+// Wrap breaks the text after a head between words, so that no line is wider than the options allow. The second and
+// later lines are indented to the text, not to the head. Without a width, the result is one line.
 func Wrap(head Line, tone Tone, s string, width int) []Line {
 	indent := head.Width()
 	room := width - indent
@@ -68,10 +68,10 @@ func Wrap(head Line, tone Tone, s string, width int) []Line {
 	return append(lines, line)
 }
 
-// minRoom is how narrow a text may be wrapped: below it nobody could read it.
+// minRoom is the minimum width for wrapped text, below which it is unreadable.
 const minRoom = 20
 
-// Lines are the lines of a text of somebody else's, such as the end of an output.
+// Lines returns the lines of an untrusted text, such as the end of an output.
 func Lines(s string) []string {
 	s = strings.ReplaceAll(strings.TrimRight(s, "\r\n"), "\r\n", "\n")
 	if s == "" {
@@ -87,8 +87,8 @@ type Part struct {
 	Tone  Tone
 }
 
-// Bar shows how parts stand to their total. A part that is there shows, however small it is: one failed node of
-// 3,000 must not be rounded away.
+// Bar draws the share of parts in their total. Every part that is not zero is visible: one failed node of 3,000 must
+// not be rounded to nothing.
 func Bar(columns int, parts ...Part) Line {
 	total := 0
 	for _, p := range parts {
@@ -106,8 +106,8 @@ func Bar(columns int, parts ...Part) Line {
 	return line.Tone(Dim, "]")
 }
 
-// share gives each part that is there one column, and the rest in proportion. What rounding leaves goes to the largest,
-// where nobody misses it.
+// share gives each part that is not zero one column, and distributes the rest in proportion. The rounding error goes to
+// the largest part, where it is least visible.
 func share(columns, total int, parts []Part) []int {
 	left := columns
 	for _, p := range parts {

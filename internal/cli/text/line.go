@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text makes lines for a terminal of data that nobody trusts. A line is made of spans, and every span is
-// made safe when the line is rendered, so that no writer can forget to: whatever a node, a task or another user has
-// written, it cannot move the cursor, change colours or begin a line of its own. The package is pure.
+// Package text renders lines for a terminal from untrusted data. A line consists of spans, and every span is made safe
+// when the line is rendered, so that no caller can forget to do so. Text from a node, a task or another user cannot
+// move the cursor, change colours or begin a line of its own. The package is pure.
 package text
 
 import (
@@ -15,30 +15,30 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// Tone is what a span means; a terminal shows it as a colour. Nothing may be told by it alone.
+// Tone is the meaning of a span, which a terminal shows as a colour. The colour alone must not carry information.
 type Tone uint8
 
 // Tones.
 const (
 	Plain Tone = iota
-	// Good went well.
+	// Good marks a success.
 	Good
-	// Bad needs somebody.
+	// Bad marks what needs a user to act.
 	Bad
-	// Warn may need somebody.
+	// Warn marks what may need a user to act.
 	Warn
-	// Active is under way.
+	// Active marks what is in progress.
 	Active
-	// Dim is beside the point.
+	// Dim marks secondary information.
 	Dim
-	// Strong is what the line is about.
+	// Strong marks the main information of the line.
 	Strong
 )
 
-// codes are the eight colours that every terminal has, and that its user has chosen.
+// codes are the eight standard colours, which every terminal supports and its user can configure.
 var codes = [...]string{Plain: "", Good: "32", Bad: "31", Warn: "33", Active: "36", Dim: "2", Strong: "1"}
 
-// Span is a piece of a line. Its text may come from anybody.
+// Span is a piece of a line. Its text is untrusted.
 type Span struct {
 	Text string
 	Tone Tone
@@ -47,16 +47,16 @@ type Span struct {
 // Line is one line.
 type Line []Span
 
-// Of is a line of one plain span.
+// Of returns a line with one plain span.
 func Of(text string) Line { return Line{{Text: text}} }
 
-// Toned is a line of one span.
+// Toned returns a line with one span.
 func Toned(tone Tone, text string) Line { return Line{{text, tone}} }
 
-// With returns the line with a plain span more.
+// With returns the line with an additional plain span.
 func (l Line) With(text string) Line { return l.Tone(Plain, text) }
 
-// Tone returns the line with a span more, which becomes one with the last if that has the same tone.
+// Tone returns the line with an additional span, which is merged with the last one if both have the same tone.
 func (l Line) Tone(tone Tone, text string) Line {
 	if n := len(l); n > 0 && l[n-1].Tone == tone {
 		return append(l[:n-1:n-1], Span{l[n-1].Text + text, tone})
@@ -64,12 +64,12 @@ func (l Line) Tone(tone Tone, text string) Line {
 	return append(slices.Clip(l), Span{text, tone})
 }
 
-// Indent returns the line moved to the right.
+// Indent returns the line with an indentation.
 func (l Line) Indent(columns int) Line {
 	return append(Of(strings.Repeat(" ", columns)), l...)
 }
 
-// Width is how many columns the line takes.
+// Width returns how many columns the line needs.
 func (l Line) Width() int {
 	width := 0
 	for _, s := range l {
@@ -78,26 +78,26 @@ func (l Line) Width() int {
 	return width
 }
 
-// Width is how many columns a text takes once it is safe.
+// Width returns how many columns a text needs after it is made safe.
 func Width(s string) int { return uniseg.StringWidth(Safe(s)) }
 
-// Safe is the text as one line in which every character shows: a newline as \n, an escape as \x1b.
+// Safe returns the text as one line in which every character is visible: a newline as \n, an escape as \x1b.
 func Safe(s string) string { return outcome.CleanLine(s) }
 
-// Options say how lines are rendered.
+// Options are the options to render lines.
 type Options struct {
-	// Width is how many columns there are; 0 when lines are not cut, as in a file.
+	// Width is the number of columns; 0 if lines are not cut, as in a file.
 	Width int
-	// Colour is true where tones are shown.
+	// Colour reports whether tones are shown as colours.
 	Colour bool
 }
 
-// Render makes the line safe, cuts it to the width and colours it.
+// Render makes the line safe, cuts it to the width and adds colours.
 func (l Line) Render(o Options) string {
 	var b strings.Builder
 	left, cut := o.Width, o.Width > 0 && l.Width() > o.Width
 	if cut {
-		left-- // for the mark
+		left-- // for the mark of a cut line
 	}
 	for _, s := range l {
 		text := Safe(s.Text)
@@ -125,7 +125,7 @@ func Render(lines []Line, o Options) []string {
 	return rendered
 }
 
-// Print is what a program writes for lines: each ends with a newline.
+// Print returns the text of lines for the output. Each ends with a newline.
 func Print(lines []Line, o Options) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -135,7 +135,7 @@ func Print(lines []Line, o Options) string {
 	return b.String()
 }
 
-// fit is the longest beginning of a safe text that takes at most so many columns.
+// fit returns the longest prefix of a safe text that needs at most this number of columns.
 func fit(s string, columns int) string {
 	end, state := 0, -1
 	for rest := s; rest != ""; {

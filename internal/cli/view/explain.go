@@ -17,26 +17,27 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Explain is what there is to say of a NodeJob on one node.
+// Explain is the explanation of a NodeJob for one node.
 type Explain struct {
 	Job   *v1alpha1.NodeJob
 	Node  *plan.Node
 	State plan.NodeState
-	// Step that the node belongs to; "" for none.
+	// Step is the step of the node; "" for none.
 	Step string
-	// Pods are those on the node, also ones that have ended and are kept.
+	// Pods are the pods on the node, including retained ones that have ended.
 	Pods []plan.Pod
-	// Events are what the cluster keeps of attempts there, the oldest first; EventsUnknown is why they cannot be read.
+	// Events are the events about attempts on the node, the oldest first. EventsUnknown is the reason why they cannot be
+	// read.
 	Events        []Event
 	EventsUnknown string
-	// Budget are the nodes that use maintenance.maxUnavailable, where the node waits for it.
+	// Budget lists the nodes that use maintenance.maxUnavailable, if the node waits for it.
 	Budget []BudgetUser
 	Now    time.Time
-	// Width is how many columns there are; 0 for as many as it takes.
+	// Width is the number of columns; 0 for no limit.
 	Width int
 }
 
-// StateOf is the state of the i-th node. The plan of a NodeJob that is being deleted has none.
+// StateOf returns the state of the i-th node. The plan of a NodeJob that is being deleted has none.
 func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	if i < len(p.Nodes) {
 		return p.Nodes[i]
@@ -45,7 +46,8 @@ func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	return plan.NodeState{State: plan.Waiting, Reason: reason, Message: message}
 }
 
-// Lines draws it: a sentence why, then what has been, what was published, and what would make it run.
+// Lines draws the explanation: a sentence with the reason, then the history, what was published, and what would start a
+// run.
 func (e Explain) Lines() []text.Line {
 	lines := text.Wrap(nil, text.Plain, e.Sentence(), e.Width)
 	lines = append(lines, nil)
@@ -90,7 +92,7 @@ func stateTone(s plan.State) text.Tone {
 	return text.Plain
 }
 
-// Sentence says why the task has, has not, or not yet run on the node.
+// Sentence explains why the task has run, has not run, or has not run yet on the node.
 func (e Explain) Sentence() string {
 	job, node := e.Job.Namespace+"/"+e.Job.Name, e.Node.Name
 	if e.deleting() {
@@ -118,7 +120,7 @@ func (e Explain) Sentence() string {
 // deleting reports whether the NodeJob is being deleted.
 func (e Explain) deleting() bool { return !e.Job.DeletionTimestamp.IsZero() }
 
-// goes says of a NodeJob that is being deleted what that means for the node, where it undoes its task before.
+// goes explains what the deletion of the NodeJob means for the node, if the task is rolled back first.
 func (e Explain) goes() string {
 	job := e.Job.Namespace + "/" + e.Job.Name
 	if e.State.Reason == reasonDeleting {
@@ -127,7 +129,7 @@ func (e Explain) goes() string {
 	return fmt.Sprintf("%s is being deleted (deletionPolicy %s); on %s: %s%s", job, e.Job.Spec.DeletionPolicy, e.Node.Name, e.why(), e.until())
 }
 
-// waits says what has happened so far on a node that waits.
+// waits explains what has happened so far on a node that waits.
 func (e Explain) waits() string {
 	node, rec := e.Node.Name, e.record()
 	switch {
@@ -145,7 +147,7 @@ func (e Explain) waits() string {
 	return fmt.Sprintf("waits to run again on %s, where it succeeded %s ago", node, ago(e.Now, rec.FinishedAt))
 }
 
-// why is the reason in words.
+// why returns a description of the reason.
 func (e Explain) why() string {
 	rec := e.record()
 	switch {
@@ -161,7 +163,7 @@ func (e Explain) why() string {
 	return words(e.State.Reason)
 }
 
-// holder says how far the attempt is that holds the node.
+// holder describes the progress of the attempt that has the slot of the node.
 func (e Explain) holder() string {
 	said := e.podSentence(e.running())
 	if e.hasEnded() {
@@ -170,10 +172,10 @@ func (e Explain) holder() string {
 	return said
 }
 
-// ownMessage are the reasons of a failed node that say more than how its last attempt failed.
+// ownMessage are the reasons of a failed node whose message says more than how its last attempt failed.
 var ownMessage = []string{v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonProgressDeadlineExceeded}
 
-// undone says what became of the rollback after a failure.
+// undone describes the result of the rollback after a failure.
 func (e Explain) undone(rec *record.Record) string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonRolledBack:
@@ -192,7 +194,7 @@ func (e Explain) undone(rec *record.Record) string {
 	return ""
 }
 
-// hasEnded reports whether the attempt that holds the node has ended, and nothing but its record is missing.
+// hasEnded reports whether the attempt on the node has ended, and only its record is missing.
 func (e Explain) hasEnded() bool {
 	if e.State.State != plan.Running || len(e.Pods) == 0 {
 		return false
@@ -201,7 +203,7 @@ func (e Explain) hasEnded() bool {
 	return exit != nil && (e.State.Message == "" || e.State.Message == exit.Message)
 }
 
-// running is the pod that runs; where all have ended, the last.
+// running returns the pod that runs. If all have ended, it returns the last one.
 func (e Explain) running() *plan.Pod {
 	last := &e.Pods[len(e.Pods)-1]
 	for i := range e.Pods {
@@ -212,7 +214,7 @@ func (e Explain) running() *plan.Pod {
 	return last
 }
 
-// failureSentence is how the last attempt failed, with the last line that it printed.
+// failureSentence describes how the last attempt failed, with the last line of its output.
 func failureSentence(rec *record.Record) string {
 	s := rec.Reason
 	if rec.ExitCode != nil {
@@ -224,7 +226,7 @@ func failureSentence(rec *record.Record) string {
 	return s
 }
 
-// record is that of the current revision; nil when there is none.
+// record returns the record of the current revision; nil if there is none.
 func (e Explain) record() *record.Record {
 	if rec := e.Node.On.Record; rec != nil && rec.Revision == e.Job.Status.Revision {
 		return rec
@@ -232,7 +234,7 @@ func (e Explain) record() *record.Record {
 	return nil
 }
 
-// after says how many attempts there were, and when the last one ended.
+// after describes how many attempts there were, and when the last one ended.
 func (e Explain) after() string {
 	rec := e.record()
 	if rec == nil {
@@ -241,7 +243,7 @@ func (e Explain) after() string {
 	return fmt.Sprintf(" after %s, the last %s ago", plural(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
 }
 
-// doneSince says by what the node is done: a success on record, or its label alone.
+// doneSince describes why the node is done: because of a recorded success, or only because of its label.
 func (e Explain) doneSince() string {
 	on := e.Node.On
 	switch rec := on.Record; {
@@ -259,7 +261,7 @@ func (e Explain) doneSince() string {
 	return " by its label alone, without a success on record: the label was set by hand, as skip does"
 }
 
-// atMost is the time limit of what runs.
+// atMost describes the timeout of the current attempt.
 func (e Explain) atMost() string {
 	if until := e.until(); until != "" {
 		return until + " at most"
@@ -267,8 +269,8 @@ func (e Explain) atMost() string {
 	return ""
 }
 
-// until is when the state changes by itself. The message of a soak has it already, and a node that joins does not run
-// at that time, but may turn out not to be selected.
+// until describes when the state changes by itself. The message of a soak already contains the time. A joining node may
+// turn out not to be selected at that time.
 func (e Explain) until() string {
 	if e.State.Until.IsZero() || e.hasEnded() || e.State.Reason == v1alpha1.ReasonSoaking || e.State.Reason == v1alpha1.ReasonWaitingForDependency {
 		return ""
@@ -276,8 +278,7 @@ func (e Explain) until() string {
 	return ", " + until(e.Now, e.State.Until)
 }
 
-// history is what has been, attempt by attempt: the node keeps the last, and events and pods that are there tell the
-// rest.
+// history lists the attempts. The node stores the last one, and existing events and pods contain the others.
 func (e Explain) history() [][]text.Line {
 	rec := e.Node.On.Record
 	told := append(e.pods(rec), e.before(rec)...)
@@ -299,7 +300,7 @@ func (e Explain) history() [][]text.Line {
 	return told
 }
 
-// attempt is a sentence, and what was printed.
+// attempt is a sentence about an attempt, and its output.
 func (e Explain) attempt(name, sentence, message string) []text.Line {
 	lines := text.Wrap(label(name), text.Plain, sentence, e.Width)
 	for _, line := range text.Lines(message) {
@@ -308,7 +309,7 @@ func (e Explain) attempt(name, sentence, message string) []text.Line {
 	return lines
 }
 
-// pods are those of which the record does not say it better.
+// pods returns the pods about which the record does not say more.
 func (e Explain) pods(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	for i := range e.Pods {
@@ -366,7 +367,7 @@ func pairs(m map[string]string) []string {
 	return all
 }
 
-// published are the labels and annotations that the NodeJob has put on the node.
+// published lists the labels and annotations that the NodeJob has set on the node.
 func (e Explain) published() []string {
 	key := v1alpha1.RecordKey(e.Job.Namespace, e.Job.Name)
 	var facts []string

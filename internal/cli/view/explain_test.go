@@ -171,7 +171,7 @@ func rolledBack(r *record.Record) {
 	r.Rollback = &record.Rollback{Outcome: record.Succeeded, Attempts: 1, StartedAt: before(8 * time.Minute), FinishedAt: before(8 * time.Minute), ExitCode: new(int32(0)), PodUID: "rollback"}
 }
 
-// kept is a pod whose end was recorded, before the record was taken off.
+// kept is a pod whose end was recorded, before the record was removed.
 func kept(pod plan.Pod) plan.Pod {
 	pod.Name, pod.UID, pod.Attempt, pod.Created, pod.Started = "somaxconn-9876543210", "kept", 2, before(4*time.Minute), before(4*time.Minute)
 	pod.Phase, pod.Finalized, pod.Recorded = corev1.PodFailed, false, true

@@ -14,16 +14,17 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Event is what the cluster keeps of an attempt on a node for a while.
+// Event is an event about an attempt on a node, which the cluster retains for a limited time.
 type Event struct {
 	At time.Time
-	// Count is how many there were of the kind, the last at Until: a cluster keeps the words of the first.
+	// Count is the number of events of this kind, the last of them at Until. The cluster retains the message of the first
+	// one.
 	Count int32
 	Until time.Time
 	record.Ended
 }
 
-// before is what is known of the attempts before the last.
+// before is what is known about the attempts before the last one.
 func (e Explain) before(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	name := "Before"
@@ -42,7 +43,7 @@ func (e Explain) before(rec *record.Record) [][]text.Line {
 	return told
 }
 
-// earlier are the events of attempts that neither the record nor a pod tells of.
+// earlier returns the events about attempts for which there is neither a record nor a pod.
 func (e Explain) earlier(rec *record.Record) []Event {
 	var earlier []Event
 	for _, event := range e.Events {
@@ -56,7 +57,7 @@ func (e Explain) earlier(rec *record.Record) []Event {
 	return earlier
 }
 
-// lastEnd is when the attempt ended that is on record; zero when none is.
+// lastEnd returns when the recorded attempt ended; zero if there is none.
 func lastEnd(rec *record.Record, rollback bool) time.Time {
 	switch {
 	case rec == nil:
@@ -69,10 +70,10 @@ func lastEnd(rec *record.Record, rollback bool) time.Time {
 	return time.Time{}
 }
 
-// tell is an event as a sentence, and what the attempt printed.
+// tell describes an event in a sentence, with the output of the attempt.
 func (e Explain) tell(event Event) (sentence, printed string) {
 	sentence, printed = event.Sentence(), event.Said
-	if event.Next == "" && printed != "" { // the manager's words, not the task's
+	if event.Next == "" && printed != "" { // the text is from the manager, not from the task
 		sentence, printed = sentence+": "+printed, ""
 	}
 	sentence += fmt.Sprintf(", at %s (%s ago)", clock(e.Now, event.At), ago(e.Now, event.At))
@@ -82,7 +83,7 @@ func (e Explain) tell(event Event) (sentence, printed string) {
 	return sentence, printed
 }
 
-// saidBy is what an attempt printed that has ended.
+// saidBy returns the output of an attempt that has ended.
 func saidBy(pod *plan.Pod) string {
 	if pod.Exit == nil {
 		return ""

@@ -19,20 +19,21 @@ import (
 // BudgetUser is a node that uses maintenance.maxUnavailable.
 type BudgetUser struct {
 	Node string
-	// Why the node is unavailable.
+	// Why is the reason why the node is unavailable.
 	Why string
-	// Remedy is a command that helps; "" for a node that becomes available without one.
+	// Remedy is a command that helps; "" if the node becomes available without one.
 	Remedy string
 }
 
-// Bounds of the nodes that are named as users of the budget.
+// Limits for the nodes that are named as users of maxUnavailable.
 const (
 	maxBudgetUsers    = 10
 	maxBudgetSentence = 3
 	maxBudgetRemedies = 3
 )
 
-// BudgetUsers are the nodes that use maintenance.maxUnavailable in a plan for a NodeJob, those that need help first.
+// BudgetUsers returns the nodes that use maintenance.maxUnavailable in a plan for a NodeJob. Nodes that need a user to
+// act come first.
 func BudgetUsers(job *v1alpha1.NodeJob, nodes []plan.Node, states []plan.NodeState) []BudgetUser {
 	var users []BudgetUser
 	for i := range states {
@@ -66,7 +67,7 @@ func budgetUser(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) B
 	return u
 }
 
-// cordonedFor says for which NodeJob Everynode keeps a node cordoned.
+// cordonedFor returns the NodeJob for which Everynode has cordoned a node.
 func cordonedFor(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) (why, remedy string) {
 	if !slices.Contains(node.CordonedBy, v1alpha1.RecordKey(job.Namespace, job.Name)) {
 		namespace, name, ok := jobOf(node.CordonedBy[0])
@@ -88,18 +89,18 @@ func uncordon(node *plan.Node) string {
 	return "kubectl uncordon " + node.Name + ", when its maintenance is over"
 }
 
-// jobOf is the NodeJob of a record key; ok is false for one that is none. A node may carry anything as a key, and what
-// is returned becomes part of a command that people copy.
+// jobOf returns the NodeJob of a record key. ok is false if the key is not valid. A node may have any text as a key,
+// and the result becomes part of a command that users copy.
 func jobOf(key string) (namespace, name string, ok bool) {
 	prefix, name, _ := strings.Cut(key, "/")
 	namespace, ours := strings.CutSuffix(prefix, "."+v1alpha1.Group)
 	return namespace, name, ours && objectName.MatchString(namespace) && objectName.MatchString(name)
 }
 
-// objectName is what the API server takes as the name of an object, but for its length.
+// objectName matches what the API server accepts as the name of an object, except for the length.
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// holders names the nodes that use the budget, for a sentence.
+// holders names the nodes that use maxUnavailable, for a sentence.
 func (e Explain) holders() string {
 	if len(e.Budget) == 0 {
 		return ""
@@ -115,7 +116,7 @@ func (e Explain) holders() string {
 	return said
 }
 
-// budget lists the nodes that use the budget.
+// budget lists the nodes that use maxUnavailable.
 func (e Explain) budget() []text.Line {
 	var lines []text.Line
 	head := "Budget"
@@ -129,7 +130,7 @@ func (e Explain) budget() []text.Line {
 	return lines
 }
 
-// makeRoom says what makes nodes available that use the budget.
+// makeRoom describes how the nodes that use maxUnavailable become available.
 func (e Explain) makeRoom() string {
 	var remedies []string
 	for _, u := range e.Budget {

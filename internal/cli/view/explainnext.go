@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// Next says what would make the task run there, or run again.
+// Next describes what would start the task on the node, or start it again.
 func (e Explain) Next() string {
 	on := " " + e.Node.Name
 	if e.deleting() {
@@ -34,12 +34,12 @@ func (e Explain) Next() string {
 	return e.turn(on)
 }
 
-// verb is a command about the NodeJob.
+// verb returns a command for the NodeJob.
 func (e Explain) verb(verb string) string {
 	return fmt.Sprintf("kubectl everynode -n %s %s %s", e.Job.Namespace, verb, e.Job.Name)
 }
 
-// afterFailure says what helps a node that has failed.
+// afterFailure describes what helps a failed node.
 func (e Explain) afterFailure(on string) string {
 	again := "retry it: " + e.verb("retry") + on + "; or leave the node out: " + e.verb("skip") + on
 	switch e.State.Reason {
@@ -55,11 +55,11 @@ func (e Explain) afterFailure(on string) string {
 	return again
 }
 
-// turn says what a node waits for that is to run.
+// turn describes what a node waits for before it runs.
 func (e Explain) turn(on string) string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonAwaitingPromotion:
-		if e.Step != "" { // promote goes one step, which may be an earlier one
+		if e.Step != "" { // promote advances by one step, which may be an earlier one
 			return "it can run after: " + e.verb("promote") + " --to " + e.Step
 		}
 		return "it can run after: " + e.verb("promote")
@@ -78,7 +78,7 @@ func (e Explain) turn(on string) string {
 	return e.waitsFor(on)
 }
 
-// waitsFor says what goes on when something else has happened, and how to see why it has not.
+// waitsFor describes what must happen first, and how to check why it has not.
 func (e Explain) waitsFor(on string) string {
 	switch e.State.Reason {
 	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported:
@@ -101,12 +101,12 @@ func (e Explain) waitsFor(on string) string {
 	return "it runs automatically when that is fixed"
 }
 
-// ownTurn are the reasons that pass by themselves.
+// ownTurn are the reasons that end by themselves.
 var ownTurn = []string{
 	v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonSoaking, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonManagerNodeLast, v1alpha1.ReasonRollingBack,
 }
 
-// again is what makes a node that is done run it once more.
+// again describes how to rerun the task on a node that is done.
 func (e Explain) again(rerun string) string {
 	var ways []string
 	r := e.Job.Spec.Rerun
@@ -123,7 +123,7 @@ func (e Explain) again(rerun string) string {
 	return "it runs again after " + strings.Join(ways, ", or ")
 }
 
-// include is what would make the NodeJob select the node.
+// include describes how to make the NodeJob select the node.
 func (e Explain) include() string {
 	if e.State.Reason == v1alpha1.ReasonUntoleratedTaint {
 		return "it would run with a toleration for it in spec.tolerations, or without the taint"
@@ -141,7 +141,7 @@ func (e Explain) include() string {
 	return "it would run if the node's labels matched spec.nodeSelector: " + metav1.FormatLabelSelector(spec.NodeSelector)
 }
 
-// words makes words of a reason in one.
+// words converts a reason in CamelCase to words.
 func words(reason string) string {
 	var b strings.Builder
 	for i, r := range reason {

@@ -12,20 +12,20 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Output is what a node printed.
+// Output is the output of a node.
 type Output struct {
 	Node  string
 	State RunState
-	// ExitCode of a command that has failed; nil when it never ended by itself.
+	// ExitCode of a command that failed; nil if the command did not end by itself.
 	ExitCode *int32
-	// Why it did not succeed, where no exit code tells.
+	// Why is the reason why it did not succeed, if there is no exit code.
 	Why string
-	// Text is the end of what it printed, Cut how many bytes before that are left out.
+	// Text is the end of the output. Cut is the number of bytes before it that are not included.
 	Text string
 	Cut  int64
-	// Sum tells outputs apart whose ends are the same.
+	// Sum distinguishes outputs with the same end.
 	Sum string
-	// Note says what may be missing; "" when nothing is.
+	// Note states what may be missing; "" if nothing is.
 	Note string
 }
 
@@ -35,14 +35,14 @@ type group struct {
 	nodes []string
 }
 
-// maxFolded bounds the names that the head of a group lists; those of nodes that did not succeed are all named.
+// maxFolded limits the number of names in the head of a group. Nodes that did not succeed are all named.
 const (
 	maxFolded = 8
 	maxOutput = 3000
 )
 
-// Fold draws what nodes printed, once for all that printed the same and ended in the same way: the largest group
-// first, and those that did not succeed last, where people look.
+// Fold draws the output of nodes, once for all nodes with the same output and result. The largest group comes first,
+// and nodes that did not succeed come last, at the end of the terminal.
 func Fold(outputs []Output) []text.Line {
 	groups := grouped(outputs)
 	var lines []text.Line

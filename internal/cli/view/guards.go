@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// Guards says of each NodeGuard that holds or has released a node what it waits for, and which NodeGuards may hold it
-// without their status saying so. Nothing is said of the others.
+// Guards describes what each NodeGuard that holds or has released a node waits for, and which NodeGuards may hold the
+// node although their status does not say so. Other NodeGuards are omitted.
 func Guards(guards []v1alpha1.NodeGuard, node *plan.Node, now time.Time, width int) []text.Line {
 	var lines []text.Line
 	for i := range guards {
@@ -30,7 +30,7 @@ func Guards(guards []v1alpha1.NodeGuard, node *plan.Node, now time.Time, width i
 	return lines
 }
 
-// guardSentences are what the status of a NodeGuard says of a node.
+// guardSentences describe a node according to the status of a NodeGuard.
 func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string {
 	var sentences []string
 	name := g.Namespace + "/" + g.Name
@@ -47,7 +47,7 @@ func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string 
 	return sentences
 }
 
-// guardUnknown says why a NodeGuard may hold a node that its status does not name; "" when it does not.
+// guardUnknown returns the reason why a NodeGuard may hold a node that its status does not name; "" if it does not.
 func guardUnknown(g *v1alpha1.NodeGuard) string {
 	name := g.Namespace + "/" + g.Name
 	switch {

@@ -11,17 +11,17 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// List is what there is to see of several NodeJobs.
+// List is a list of NodeJobs.
 type List struct {
 	Jobs []v1alpha1.NodeJob
-	// Namespaces is true when they may be of several.
+	// Namespaces reports whether they may be in several namespaces.
 	Namespaces bool
-	// Wide is true when there is more to say of each.
+	// Wide reports whether additional columns are shown.
 	Wide bool
 	Now  time.Time
 }
 
-// listBar is how many columns progress takes in a list.
+// listBar is the number of columns of the progress in a list.
 const listBar = 12
 
 // Lines draws the list.

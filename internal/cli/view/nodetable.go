@@ -13,15 +13,15 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// NodeRow is a node in the table of all.
+// NodeRow is a row in the table of nodes.
 type NodeRow struct {
 	State plan.NodeState
 	Step  string
 	On    record.NodeRecord
 }
 
-// NodeTable draws the nodes that a NodeJob is for, those that need help first. A record of an earlier revision says
-// nothing of the current one, unless the node is done by it.
+// NodeTable draws the matching nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
+// revision is ignored, unless the node is done because of it.
 func NodeTable(now time.Time, revision string, rows []NodeRow) []text.Line {
 	table := [][]text.Line{text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED", "MESSAGE")}
 	order := []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done, plan.Excluded}

@@ -18,19 +18,19 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// Plan is what a NodeJob would do to the cluster as it is.
+// Plan is what a NodeJob would do in the current cluster.
 type Plan struct {
 	Job *v1alpha1.NodeJob
 	// Exists reports whether a NodeJob of that name exists; its revision is Was.
 	Exists   bool
 	Was      string
 	Revision string
-	// Notes are what could not be found out, and what the reader should know of it.
+	// Notes are what could not be determined, and what the reader should know about it.
 	Notes []string
-	// Obstacle is why nothing would run; nil when nothing stands in the way.
+	// Obstacle is the reason why nothing would run; nil if there is none.
 	Obstacle *plan.Obstacle
 	Plan     plan.Plan
-	// Drained are the nodes that would be drained, as far as their pods were looked at; NotLooked is how many were not.
+	// Drained are the nodes that would be drained and whose pods were read. NotLooked is the number of the other nodes.
 	Drained   []DrainedNode
 	NotLooked int
 	Now       time.Time
@@ -41,7 +41,7 @@ type Plan struct {
 // DrainedNode is a node that would be drained.
 type DrainedNode struct {
 	Node string
-	// Evicted are the pods that would be evicted, and Blocked those that could not be now, with why.
+	// Evicted are the pods that would be evicted. Blocked are those that cannot be evicted now, with the reason.
 	Evicted []string
 	Blocked []BlockedPod
 }
@@ -49,7 +49,7 @@ type DrainedNode struct {
 // BlockedPod is a pod that could not be evicted now.
 type BlockedPod struct{ Pod, Why string }
 
-// maxNames bounds the names that are shown of a group.
+// maxNames limits the number of names that are shown of a group.
 const maxNames = 8
 
 // Lines draws the plan.
@@ -80,7 +80,7 @@ func (p Plan) Lines() []text.Line {
 	return lines
 }
 
-// stalled is what keeps the NodeJob from running anywhere; nil when nothing does.
+// stalled returns what prevents the NodeJob from running anywhere; nil if nothing does.
 func (p Plan) stalled() *plan.Obstacle {
 	if p.Obstacle != nil {
 		return p.Obstacle
@@ -130,7 +130,7 @@ func (p Plan) summary() string {
 	return line + fmt.Sprintf("; at most %d at once", max(p.Plan.Slots, 1))
 }
 
-// steps are the nodes of each step, in the order in which they come.
+// steps returns the nodes of each step, in order.
 func (p Plan) steps() []text.Line {
 	if p.Revision == "" {
 		return []text.Line{label("Steps").Tone(text.Dim, "not known as long as the revision is not")}
@@ -149,7 +149,7 @@ func (p Plan) steps() []text.Line {
 	return lines
 }
 
-// nodeWord is a node's name, and what is special about it.
+// nodeWord returns the name of a node, with its special properties.
 func (p Plan) nodeWord(s *plan.NodeState) string {
 	switch s.State {
 	case plan.Done, plan.Failed:
@@ -192,7 +192,7 @@ func (p Plan) ceiling() int {
 	return len(p.Plan.Steps) - 1
 }
 
-// stepWords says when a step begins and what follows it.
+// stepWords describes when a step begins and what follows it.
 func (p Plan) stepWords(k, ceiling int) string {
 	said := "first"
 	switch {
@@ -207,7 +207,7 @@ func (p Plan) stepWords(k, ceiling int) string {
 	return said
 }
 
-// excluded are the nodes that it is not for, by why.
+// excluded returns the nodes that do not match, by reason.
 func (p Plan) excluded() []text.Line {
 	byReason := map[string][]string{}
 	var order []string
@@ -231,7 +231,7 @@ func (p Plan) excluded() []text.Line {
 	return lines
 }
 
-// disruption says what would be done to the nodes around the task.
+// disruption describes the maintenance of the nodes.
 func (p Plan) disruption() []text.Line {
 	spec := p.Job.Spec
 	var lines []text.Line

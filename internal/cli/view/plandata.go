@@ -5,35 +5,35 @@ package view
 
 import "time"
 
-// PlanData is a plan for programs. docs/cli.md has its fields: what is there stays as it is.
+// PlanData is a plan for programs. docs/cli.md documents its fields. Do not change or remove existing fields.
 type PlanData struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Exists is true when there is one of that name, whose revision is Was.
+	// Exists reports whether a NodeJob with this name exists. Was is its revision.
 	Exists   bool   `json:"exists"`
 	Revision string `json:"revision,omitempty"`
 	Was      string `json:"was,omitempty"`
-	// Notes are what could not be found out.
+	// Notes are what could not be determined.
 	Notes []string `json:"notes,omitempty"`
-	// Stalled is why nothing would run; nil when nothing stands in the way.
+	// Stalled is the reason why nothing would run; nil if there is none.
 	Stalled *StalledData `json:"stalled,omitempty"`
-	// MaxConcurrent is on how many nodes it would run at once.
+	// MaxConcurrent is the number of nodes on which it would run at once.
 	MaxConcurrent int         `json:"atOnce"`
 	Steps         []StepData  `json:"steps"`
 	Nodes         []NodeData  `json:"nodes"`
 	Drains        []DrainData `json:"drains,omitempty"`
 }
 
-// StalledData is what keeps a NodeJob from running anywhere.
+// StalledData is what prevents a NodeJob from running anywhere.
 type StalledData struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// StepData is a step of the rollout, with its nodes in the order in which they come.
+// StepData is a step of the rollout, with its nodes in order.
 type StepData struct {
 	Name string `json:"name"`
-	// AwaitsPromotion is true for a step that somebody has to let it reach.
+	// AwaitsPromotion reports whether a user must promote the rollout to this step.
 	AwaitsPromotion bool     `json:"awaitsPromotion,omitempty"`
 	SoakSeconds     int64    `json:"soakSeconds,omitempty"`
 	Nodes           []string `json:"nodes"`
@@ -61,7 +61,7 @@ type BlockedData struct {
 	Why string `json:"why"`
 }
 
-// Data is the plan for programs.
+// Data returns the plan for programs.
 func (p Plan) Data() PlanData {
 	d := PlanData{
 		Namespace: p.Job.Namespace, Name: p.Job.Name, Exists: p.Exists, Revision: p.Revision, Was: p.Was, Notes: p.Notes,
@@ -87,7 +87,7 @@ func (p Plan) Data() PlanData {
 	return d
 }
 
-// stepData is the k-th step, which its nodes are told of.
+// stepData returns the k-th step.
 func (p Plan) stepData(k int, nodes []NodeData) StepData {
 	step := &p.Plan.Steps[k]
 	d := StepData{Name: step.Name, AwaitsPromotion: k > p.ceiling(), SoakSeconds: int64(step.Soak / time.Second), Nodes: make([]string, 0, len(step.Nodes))}

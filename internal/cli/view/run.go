@@ -11,64 +11,64 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// RunState is how far a node is under a command that runs once.
+// RunState is the state of a node for a command that runs once.
 type RunState uint8
 
-// States of a node. Those from RunSucceeded on are final.
+// States of a node. RunSucceeded and all later states are final.
 const (
-	// RunWaiting : its turn has not come.
+	// RunWaiting means that the node waits for a slot.
 	RunWaiting RunState = iota
-	// RunRunning : it has a pod that has not ended.
+	// RunRunning means that the node has a pod that has not ended.
 	RunRunning
-	// RunSucceeded : the command has ended with 0.
+	// RunSucceeded means that the command ended with exit code 0.
 	RunSucceeded
-	// RunFailed : it has failed for good.
+	// RunFailed means that the node failed.
 	RunFailed
-	// RunUnreachable : the node is unreachable.
+	// RunUnreachable means that the node is unreachable.
 	RunUnreachable
-	// RunDeleted : the Node is gone.
+	// RunDeleted means that the Node was deleted.
 	RunDeleted
-	// RunNotRun : it did not come to run there.
+	// RunNotRun means that the command was not run on the node.
 	RunNotRun
 )
 
-// Final is true for a state that does not change any more.
+// Final reports whether the state does not change any more.
 func (s RunState) Final() bool { return s >= RunSucceeded }
 
 // RunNode is one of the nodes.
 type RunNode struct {
 	Name  string
 	State RunState
-	// ExitCode of a command that has failed; nil when it never ended by itself.
+	// ExitCode of a command that failed; nil if the command did not end by itself.
 	ExitCode *int32
 	Reason   string
-	// Said is the last line of what it printed, or why it has not started.
+	// Said is the last line of the output, or the reason why the command has not started.
 	Said string
-	// Since is when its pod was made.
+	// Since is when the pod was created.
 	Since time.Time
 }
 
-// Run is what there is to see of a command that runs once on some nodes.
+// Run is the state of a command that runs once on some nodes.
 type Run struct {
 	// Name of the NodeJob.
 	Name string
-	// Nodes in the order of their names.
+	// Nodes, sorted by name.
 	Nodes      []RunNode
 	Began, Now time.Time
-	// Width is how many columns there are; 0 for as many as it takes.
+	// Width is the number of columns; 0 for no limit.
 	Width int
-	// Note is what it waits for; "" for nothing beside its nodes.
+	// Note is what the run waits for; "" if it only waits for its nodes.
 	Note string
 }
 
 const (
-	// maxRunFailures bounds the failed nodes of the live view, maxRunLeft those that its end names.
+	// maxRunFailures limits the failed nodes in the live view. maxRunLeft limits the remaining nodes in the final view.
 	maxRunFailures = 5
 	maxRunLeft     = 50
 	runLabel       = 14
 )
 
-// runStates are the words for each state, in the order in which they are told.
+// runStates are the words for each state, in the order in which they are shown.
 var runStates = []struct {
 	state RunState
 	word  string
@@ -94,7 +94,8 @@ func (r Run) count(state RunState) int {
 	return n
 }
 
-// counted is "12 of 47 succeeded, 1 failed, 4 running": what went wrong stands where no terminal cuts it off.
+// counted returns, for example, "12 of 47 succeeded, 1 failed, 4 running". Failures come early, so that no terminal
+// cuts them off.
 func (r Run) counted() text.Line {
 	line := text.Of(fmt.Sprintf("%d of %d ", r.count(RunSucceeded), len(r.Nodes))).Tone(text.Good, "succeeded")
 	for _, s := range runStates[1:] {
@@ -105,7 +106,7 @@ func (r Run) counted() text.Line {
 	return line
 }
 
-// Frame draws it while it goes on: a few lines, however many nodes there are.
+// Frame draws a run in progress in a few lines, regardless of the number of nodes.
 func (r Run) Frame() []text.Line {
 	columns := narrowBar
 	if r.Width >= wideEnough {
@@ -132,7 +133,7 @@ func runHead(tone text.Tone, word string) text.Line {
 	return text.Of("  ").Tone(tone, fmt.Sprintf("%-*s", runLabel-2, word))
 }
 
-// running names the nodes that run, as many as fit, those that do not start first.
+// running names as many running nodes as fit. Nodes whose container has not started come first.
 func (r Run) running() text.Line {
 	line, shown, total := runHead(text.Active, "running"), 0, r.count(RunRunning)
 	if total == 0 {
@@ -151,7 +152,7 @@ func (r Run) running() text.Line {
 			if shown > 0 {
 				word = ", " + word
 			}
-			const andMore = 14 // columns of " and 3000 more"
+			const andMore = 14 // width of " and 3000 more"
 			if shown > 0 && r.Width > 0 && line.Width()+text.Width(word)+andMore > r.Width {
 				return line.Tone(text.Dim, fmt.Sprintf(" and %d more", total-shown))
 			}
@@ -161,7 +162,7 @@ func (r Run) running() text.Line {
 	return line
 }
 
-// failed are the nodes that did not succeed, at most so many.
+// failed returns at most n nodes that did not succeed.
 func (r Run) failed(most int) []text.Line {
 	var lines []text.Line
 	total := 0
@@ -182,13 +183,13 @@ func (r Run) failed(most int) []text.Line {
 	return lines
 }
 
-// why a node did not succeed.
+// why returns the reason why a node did not succeed.
 func (n *RunNode) why() string {
 	var parts []string
 	if n.ExitCode != nil {
 		parts = append(parts, fmt.Sprintf("exit code %d", *n.ExitCode))
 	}
-	// That a task has failed is told by its exit code already.
+	// The exit code already tells that a task failed.
 	if n.Reason != "" && (n.ExitCode == nil || n.Reason != "TaskFailed") {
 		parts = append(parts, n.Reason)
 	}
@@ -201,7 +202,7 @@ func (n *RunNode) why() string {
 	return ": " + strings.Join(parts, ": ")
 }
 
-// Summary is how far it is in one line, which changes when something has and not with time.
+// Summary returns the progress in one line. It changes with the state, but not with time.
 func (r Run) Summary() text.Line {
 	line := text.Of(r.Name + "  ")
 	line = append(line, r.counted()...)
@@ -211,7 +212,7 @@ func (r Run) Summary() text.Line {
 	return line
 }
 
-// End draws how it came out.
+// End draws the result.
 func (r Run) End() []text.Line {
 	line := r.counted().Tone(text.Dim, " in "+ago(r.Now, r.Began))
 	return append([]text.Line{line}, r.failed(maxRunLeft)...)

@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package view draws: data in, lines out. It reads no clock, no terminal and no cluster (a linter keeps it so), so every
-// picture is a test of a whole output. What is long for a human being is bounded, whatever the size of the cluster.
+// Package view converts data to lines. It does not read the clock, the terminal or the cluster (a linter ensures this),
+// so tests can compare whole outputs. The output for users is bounded, regardless of the size of the cluster.
 package view
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Status is what there is to see of a NodeJob.
+// Status is the status of a NodeJob.
 type Status struct {
 	Job *v1alpha1.NodeJob
-	// Running are the attempts that run, in the order in which they are shown.
+	// Running are the running attempts, in the order in which they are shown.
 	Running []Attempt
 	// RunningUnknown is the reason for which the running attempts are not known; "" if they are known.
 	RunningUnknown string
 	Now            time.Time
-	// Width is how many columns there are; 0 for as many as it takes.
+	// Width is the number of columns; 0 for no limit.
 	Width int
 	// All reports whether nothing is left out.
 	All bool
@@ -37,19 +37,19 @@ type Attempt struct {
 	// Phase is task, rollback, reboot or verify.
 	Phase  string
 	Number int32
-	// Created is when the pod was made; Started when its container began, zero when it has not.
+	// Created is when the pod was created. Started is when its container started; zero if it has not.
 	Created, Started time.Time
-	// Waiting is why it has not started, as far as the kubelet says.
+	// Waiting is the reason why it has not started, as reported by the kubelet.
 	Waiting string
 }
 
-// Bounds of what is shown unless all is asked for.
+// Limits of what is shown unless all is requested.
 const (
 	maxRunning  = 10
-	maxSaid     = 3 // lines of the end of an output
+	maxSaid     = 3 // lines from the end of an output
 	labelColumn = 10
 	barColumns  = 24
-	narrowBar   = 14 // on a terminal of 80 columns
+	narrowBar   = 14 // for a terminal with 80 columns
 	wideEnough  = 100
 )
 
@@ -69,7 +69,7 @@ func (s Status) Lines() []text.Line {
 	return lines
 }
 
-// label begins a line of the head.
+// label returns the beginning of a line of the head.
 func label(name string) text.Line {
 	return text.Toned(text.Dim, fmt.Sprintf("%-*s", labelColumn, name))
 }
@@ -78,7 +78,7 @@ func (s Status) wrapped(name string, tone text.Tone, message string) []text.Line
 	return text.Wrap(label(name), tone, message, s.Width)
 }
 
-// head says what it is and how it stands.
+// head describes the NodeJob and its state.
 func (s Status) head() []text.Line {
 	job := s.Job
 	name := label("NodeJob").Tone(text.Strong, job.Namespace+"/"+job.Name)
@@ -104,7 +104,7 @@ func (s Status) head() []text.Line {
 	return lines
 }
 
-// Situation is how a NodeJob stands, in a word and in a sentence.
+// Situation describes the state of a NodeJob in a word and in a sentence.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(job.Status.Conditions, kind) }
 	complete := find(v1alpha1.ConditionComplete)
@@ -117,7 +117,7 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 		return text.Warn, "NotObserved", "no manager has observed the last change of its spec yet; the following is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
-	for kind, tone := range tones { // of which at most one is True
+	for kind, tone := range tones { // at most one of them is True
 		if c := find(kind); c != nil && c.Status == metav1.ConditionTrue {
 			return tone, c.Reason, c.Message
 		}
@@ -125,10 +125,10 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	return text.Warn, complete.Reason, complete.Message
 }
 
-// reasonDeleting is what is said of a NodeJob that is being deleted.
+// reasonDeleting is the reason shown for a NodeJob that is being deleted.
 const reasonDeleting = "Deleting"
 
-// deleting says how far a deletion is. Conditions from before it say nothing of it.
+// deleting describes the progress of a deletion. It ignores conditions from before the deletion.
 func deleting(job *v1alpha1.NodeJob) string {
 	message := "it is being deleted (deletionPolicy " + string(job.Spec.DeletionPolicy) + ")"
 	if job.Status.ObservedGeneration != job.Generation {
@@ -173,7 +173,7 @@ func nodes(n int32) string {
 	return fmt.Sprintf("%d nodes", n)
 }
 
-// drains are the nodes that are being drained, and what holds them up.
+// drains lists the nodes that are being drained, and what blocks the drains.
 func (s Status) drains() []text.Line {
 	var lines []text.Line
 	for i := range s.Job.Status.Drains {
@@ -187,7 +187,7 @@ func (s Status) drains() []text.Line {
 	return lines
 }
 
-// running are the attempts that run.
+// running lists the running attempts.
 func (s Status) running() []text.Line {
 	if s.RunningUnknown != "" {
 		return s.wrapped("Running", text.Warn, s.RunningUnknown)
@@ -210,7 +210,7 @@ func (s Status) running() []text.Line {
 	return lines
 }
 
-// name of an attempt: its number, and what it is of unless that is the task.
+// name returns the number of an attempt, and its phase unless it is the task.
 func (a Attempt) name() string {
 	if a.Phase == "" || a.Phase == "task" {
 		return fmt.Sprint(a.Number)
@@ -289,7 +289,7 @@ func (s Status) said(message string) []text.Line {
 	return lines
 }
 
-// casualties are nodes that count as failed although no record says so.
+// casualties lists the unrecorded failures: nodes that count as failed although no record says so.
 func (s Status) casualties() []text.Line {
 	if s.Job.Status.Rollout == nil {
 		return nil

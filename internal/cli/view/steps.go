@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// steps is the tree of the rollout: what has passed, where it is, what comes.
+// steps draws the rollout as a tree: steps that have passed, the current one, and later ones.
 func (s Status) steps() []text.Line {
 	rollout := s.Job.Status.Rollout
 	if rollout == nil || len(rollout.Steps) == 0 {
@@ -44,7 +44,7 @@ func (s Status) currentStep() int {
 	return 0
 }
 
-// stepBar has a mark for each state, so that nothing is told by colour alone.
+// stepBar has a different character for each state, so that it does not depend on colour.
 func (s Status) stepBar(step v1alpha1.StepStatus, current bool) text.Line {
 	running := int32(0)
 	if left := step.Nodes - step.Done - step.Failed; current && left > 0 {
@@ -69,7 +69,7 @@ func stepCounts(step v1alpha1.StepStatus) string {
 	return line
 }
 
-// stepState says what a step does or waits for, and until when.
+// stepState describes what a step does or waits for, and until when.
 func (s Status) stepState(i, current int) (text.Tone, string) {
 	rollout := s.Job.Status.Rollout
 	switch {
@@ -89,7 +89,7 @@ func (s Status) stepState(i, current int) (text.Tone, string) {
 	return tone, reason
 }
 
-// passed says of a step that is passed since when the revision is proven, where that is known.
+// passed describes, for a step that has passed, since when the revision is stable, if this is known.
 func (s Status) passed(i int) string {
 	rollout := s.Job.Status.Rollout
 	if i == len(rollout.Steps)-1 && !rollout.StableAt.IsZero() {
@@ -98,7 +98,7 @@ func (s Status) passed(i int) string {
 	return "passed"
 }
 
-// later says what a step that is to come waits for.
+// later describes what a later step waits for.
 func (s Status) later(i int) string {
 	spec := s.Job.Spec.Rollout
 	words := []string{"waits for " + s.Job.Status.Rollout.Steps[i-1].Name}
@@ -120,7 +120,7 @@ func (s Status) stepIndex(name string) int {
 	return -1
 }
 
-// soakSeconds of a step, as the spec has it now.
+// soakSeconds returns the soak of a step according to the current spec.
 func (s Status) soakSeconds(i int) int32 {
 	for _, step := range s.Job.Spec.Rollout.Steps {
 		if step.Name == s.Job.Status.Rollout.Steps[i].Name {

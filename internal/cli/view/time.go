@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// ago is how long ago a time was, as kubectl tells ages; "?" when nobody knows.
+// ago returns the age of a time in the format of kubectl; "?" if the time is unknown.
 func ago(now, at time.Time) string {
 	if at.IsZero() {
 		return "?"
@@ -17,7 +17,7 @@ func ago(now, at time.Time) string {
 	return duration.HumanDuration(max(now.Sub(at), 0))
 }
 
-// clock is a time that people compare with their logs: in UTC, with the day unless it is today.
+// clock returns a time that users can compare with their logs: in UTC, with the date unless it is today.
 func clock(now, at time.Time) string {
 	at, now = at.UTC(), now.UTC()
 	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
@@ -26,7 +26,7 @@ func clock(now, at time.Time) string {
 	return at.Format("2006-01-02 15:04:05") + " UTC"
 }
 
-// until is when something is over, and how long that is.
+// until returns when something ends, and the time until then.
 func until(now, at time.Time) string {
 	left := at.Sub(now)
 	if left <= 0 {

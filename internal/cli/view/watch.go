@@ -10,7 +10,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// Summary is the status in one line, which changes when something has and not with time.
+// Summary returns the status in one line. It changes with the state, but not with time.
 func (s Status) Summary() text.Line {
 	job := s.Job
 	tone, reason, message := Situation(job)
@@ -21,10 +21,10 @@ func (s Status) Summary() text.Line {
 	return line.With("  " + message)
 }
 
-// Stamp begins a line with when it was printed.
+// Stamp adds the time at the beginning of a line.
 func Stamp(now time.Time) text.Line { return text.Toned(text.Dim, now.UTC().Format("15:04:05Z  ")) }
 
-// Disconnected says that nothing is seen now, below a view that may be old.
+// Disconnected returns a line below an old view. It says that the API server does not respond.
 func Disconnected(now, since time.Time, why string) text.Line {
 	return text.Toned(text.Bad, fmt.Sprintf("The API server has not answered for %s; this is what was seen last: ", ago(now, since))).With(why)
 }

@@ -119,10 +119,10 @@ func loadImageCommand() *cobra.Command {
 	}
 }
 
-// waitLimit is for a node to come back.
+// waitLimit is the timeout for a node to become available again.
 const waitLimit = 2 * time.Minute
 
-// nodeVerb takes the names of nodes and nothing else.
+// nodeVerb accepts names of nodes only.
 type nodeVerb struct {
 	name, short string
 	do          func(*cluster.Cluster, context.Context, string) error

@@ -139,7 +139,7 @@ func Enter(group string) error {
 	return nil
 }
 
-// Kill ends every process in the group and below, whoever started it.
+// Kill ends every process in the group and its subgroups, regardless of who started it.
 func Kill(group string) error {
 	all, err := hierarchies()
 	if err != nil {

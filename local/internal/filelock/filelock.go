@@ -3,7 +3,7 @@
 
 //go:build unix
 
-// Package filelock keeps two processes from doing the same thing at once.
+// Package filelock prevents two processes from doing the same thing at once.
 package filelock
 
 import (

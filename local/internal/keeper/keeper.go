@@ -3,9 +3,9 @@
 
 //go:build linux
 
-// Package keeper is the process outside a real node that stands for its hardware: it starts the
-// node's process 1 in namespaces of its own, plugs the network cable in, and starts the node again
-// with a new boot ID when it reboots, whoever asked for that.
+// Package keeper is the process outside of a real node that simulates its hardware: it starts process 1 of the node in
+// new namespaces, connects the network, and starts the node again with a new boot ID after every reboot, regardless of
+// who requested it.
 package keeper
 
 import (
@@ -28,7 +28,7 @@ import (
 
 const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET
 
-// clearLimit is for the processes of the last boot to let go of their control groups.
+// clearLimit is the timeout for the processes of the last boot to leave their control groups.
 const clearLimit = 10 * time.Second
 
 // Run keeps a node until it is killed. It returns when the node cannot be set up.
@@ -100,7 +100,7 @@ const (
 
 var errGaveUp = errors.New("the node's process 1 gave up")
 
-// keep runs the node, one boot after the other. Who makes the node hears at once that it cannot boot.
+// keep runs the node, one boot after the other. If the first boot fails, the caller gets the error at once.
 func (k *keeper) keep() error {
 	node, err := k.boot()
 	if err != nil {
@@ -203,7 +203,7 @@ func (k *keeper) boot() (running, error) {
 	return running{bootID: id, process: cmd.Process, ended: ended}, nil
 }
 
-// connect records the node, plugs its network in and lets it go on.
+// connect records the node, connects its network and lets it continue.
 func (k *keeper) connect(pid int, pipe *os.File) error {
 	record, err := procs.Identify(pid)
 	if err != nil {

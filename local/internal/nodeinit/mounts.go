@@ -172,12 +172,12 @@ func ownMounts(spec *nodespec.Spec, root string) error {
 	return mountAt("tmpfs", hidden, "tmpfs", unix.MS_RDONLY, "size=4k")
 }
 
-// pivot makes root the root of the namespace and lets go of the host's.
+// pivot makes root the root of the namespace and unmounts the root of the host.
 func pivot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return fmt.Errorf("entering the node's root: %w", err)
 	}
-	// The old root is put on top of the new one and taken off again: no folder for it is needed.
+	// The old root is mounted on top of the new one and then unmounted, so no folder is necessary for it.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("entering the node's root: %w", err)
 	}

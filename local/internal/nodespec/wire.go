@@ -119,7 +119,7 @@ func Serve(listener *net.UnixListener, answer func(Request) Response) {
 			if json.NewDecoder(conn).Decode(&request) != nil {
 				return
 			}
-			// A caller that went away is no concern of the node.
+			// It is not an error for the node if a caller has disconnected.
 			_ = json.NewEncoder(conn).Encode(answer(request))
 		}()
 	}

@@ -31,7 +31,7 @@ func Identify(pid int) (Record, error) {
 	return Record{PID: pid, Start: start, Boot: bootID()}, nil
 }
 
-// Alive says whether that very process still runs; a zombie with no other thread does not.
+// Alive reports whether exactly this process still runs. A zombie without other threads does not.
 func (r Record) Alive() bool {
 	if r.PID <= 1 {
 		return false
@@ -40,7 +40,7 @@ func (r Record) Alive() bool {
 	return err == nil && now == r
 }
 
-// Signal sends a signal to that very process. It is no error when it is gone.
+// Signal sends a signal to exactly this process. It is not an error if the process has ended.
 func (r Record) Signal(signal syscall.Signal) error {
 	if r.PID <= 1 {
 		return nil

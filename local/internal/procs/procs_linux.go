@@ -32,7 +32,7 @@ func startTime(pid int) (string, error) {
 	return fields[19], nil
 }
 
-// bootID tells this run of the machine from the last: start times begin anew at boot.
+// bootID identifies the boot of the machine, because start times are relative to it.
 func bootID() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
