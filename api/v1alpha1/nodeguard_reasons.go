@@ -20,51 +20,51 @@ const (
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonInvalidPodSelector : spec.target.podSelector cannot be used.
 	ReasonInvalidPodSelector = "InvalidPodSelector"
-	// ReasonOverlappingBudget : somebody else's PodDisruptionBudget selects the companions too, and Kubernetes
-	// evicts no pod that has two.
+	// ReasonOverlappingBudget : a PodDisruptionBudget of another owner also selects the companions. Kubernetes does not evict a
+	// pod with two PodDisruptionBudgets.
 	ReasonOverlappingBudget = "OverlappingBudget"
-	// ReasonTargetNotDaemonSet : pods that spec.target.podSelector selects are of no DaemonSet, and a drain evicts them itself.
+	// ReasonTargetNotDaemonSet : spec.target.podSelector selects pods that do not belong to a DaemonSet, so a drain evicts them.
 	ReasonTargetNotDaemonSet = "TargetNotDaemonSet"
-	// ReasonBudgetForbidden : the API server takes no PodDisruptionBudget (quota, a policy), and nothing holds the nodes.
+	// ReasonBudgetForbidden : the API server rejects the PodDisruptionBudget (quota, policy), so the nodes are not held.
 	ReasonBudgetForbidden = "BudgetForbidden"
 	// ReasonForeignCompanion : a pod of another owner has the labels of a companion.
 	ReasonForeignCompanion = "ForeignCompanion"
-	// ReasonNameTaken : a pod of another owner has the name that a companion or a check was to have.
+	// ReasonNameTaken : a pod of another owner has the name of a companion or a check.
 	ReasonNameTaken = "NameTaken"
-	// ReasonTerminating : the NodeGuard is being deleted, and holds nothing more.
+	// ReasonTerminating : the NodeGuard is being deleted and no longer holds nodes.
 	ReasonTerminating = "Terminating"
 
 	// ReasonReleasesDisabled : maxUnavailable is 0.
 	ReasonReleasesDisabled = "ReleasesDisabled"
-	// ReasonWaitingForTurn : a node that asked before is being checked.
+	// ReasonWaitingForTurn : release.check runs for a node whose release was requested earlier.
 	ReasonWaitingForTurn = "WaitingForTurn"
-	// ReasonWaitingForOtherRelease : another NodeGuard has let another node go, which this one holds.
+	// ReasonWaitingForOtherRelease : another NodeGuard has released another node, which this NodeGuard still holds.
 	ReasonWaitingForOtherRelease = "WaitingForOtherRelease"
-	// ReasonHeldByOtherGuard : this NodeGuard would let the node go, and another one would not yet.
+	// ReasonHeldByOtherGuard : this NodeGuard would release the node, but another NodeGuard still holds it.
 	ReasonHeldByOtherGuard = "HeldByOtherGuard"
 	// ReasonCheckRunning : release.check runs, or is about to.
 	ReasonCheckRunning = "CheckRunning"
-	// ReasonCheckFailed : release.check says no.
+	// ReasonCheckFailed : release.check failed.
 	ReasonCheckFailed = "CheckFailed"
-	// ReasonCheckNotStarting : the pod of release.check cannot be made.
+	// ReasonCheckNotStarting : the pod of release.check cannot be created.
 	ReasonCheckNotStarting = "CheckNotStarting"
-	// ReasonAwaitingApproval : nobody has approved that the node goes.
+	// ReasonAwaitingApproval : the release is not approved.
 	ReasonAwaitingApproval = "AwaitingApproval"
-	// ReasonReleasing : all conditions are met, and the decision is about to be written.
+	// ReasonReleasing : all conditions are met, and the release is about to be written.
 	ReasonReleasing = "Releasing"
 
-	// ReasonConditionMet : the node was let go since its condition was met.
+	// ReasonConditionMet : the node was released because its condition was met.
 	ReasonConditionMet = "ConditionMet"
-	// ReasonDeadlineReached : the node was let go at its deadline.
+	// ReasonDeadlineReached : the node was released at its deadline.
 	ReasonDeadlineReached = "DeadlineReached"
-	// ReasonBreakGlass : the node was let go since somebody broke the glass.
+	// ReasonBreakGlass : the node was released because it has the break-glass annotation.
 	ReasonBreakGlass = "BreakGlass"
 
-	// ReasonNodeHeld : a node that asks to go is held.
+	// ReasonNodeHeld : a node with a release request is held.
 	ReasonNodeHeld = "NodeHeld"
-	// ReasonNodeReleased : a node was let go.
+	// ReasonNodeReleased : a node was released.
 	ReasonNodeReleased = "NodeReleased"
-	// ReasonNodeAvailable : a node that was let go is back.
+	// ReasonNodeAvailable : a released node is available again.
 	ReasonNodeAvailable = "NodeAvailable"
 	// ReasonHoldDeadlinePassed : a node is held past its deadline.
 	ReasonHoldDeadlinePassed = "HoldDeadlinePassed"

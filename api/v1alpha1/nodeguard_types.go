@@ -68,7 +68,7 @@ type NodeGuardSpec struct {
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// maxUnavailable is how many nodes of the target may be away at once: a number, or a percentage of the guarded
+	// maxUnavailable is how many nodes of the target may be unavailable at once: a number, or a percentage of the guarded
 	// nodes, rounded down but, unless it is 0, never below one. with 0, no node is released. 1 when omitted.
 	// +optional
 	// +kubebuilder:default=1
@@ -110,7 +110,7 @@ type GuardTarget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.onDeadline) || has(self.deadlineSeconds)",message="release.onDeadline needs release.deadlineSeconds: say after how many seconds, or leave onDeadline out"
 type ReleaseSpec struct {
 	// when is the condition beyond maxUnavailable: TargetsReady has none, since nodes without a ready pod of the
-	// target count as away; Check runs release.check; Approval waits for an annotation of the node.
+	// target count as unavailable; Check runs release.check; Approval waits for an annotation of the node.
 	// +optional
 	// +kubebuilder:default=TargetsReady
 	When ReleaseCondition `json:"when,omitempty"`

@@ -156,7 +156,7 @@ type NodeJobSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// startingDeadlineSeconds is for how long after the creation of the NodeJob attempts may start: 1 to 31536000.
-	// After that it is as if suspend were true: a node that was away and comes back late is left alone. Omitted:
+	// After that it is as if suspend were true: a node that becomes reachable later does not run the task. Omitted:
 	// for ever.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -186,7 +186,7 @@ type NodeJobSpec struct {
 	// deletionPolicy says what becomes of the nodes when the NodeJob is deleted. Forget (the default)
 	// takes the records off them; Retain leaves the records, and a NodeJob that is made again under the
 	// same name finds its nodes done; RollBack runs the rollback on every node that the task has run on,
-	// within rollout.maxConcurrent, and then takes the records away.
+	// within rollout.maxConcurrent, and then removes the records.
 	// +optional
 	// +kubebuilder:default=Forget
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`

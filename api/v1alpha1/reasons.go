@@ -63,7 +63,7 @@ const (
 	ReasonPodForbidden = "PodForbidden"
 	// ReasonPodInvalid : the API server finds the task's pod invalid.
 	ReasonPodInvalid = "PodInvalid"
-	// ReasonPodNotCreated : the API server cannot create the task's pod, as when a webhook is away.
+	// ReasonPodNotCreated : the API server cannot create the task's pod, for example because a webhook does not respond.
 	ReasonPodNotCreated = "PodNotCreated"
 	// ReasonPodNotStarting : a pod waits for its image or another thing that it cannot start without.
 	ReasonPodNotStarting = "PodNotStarting"
@@ -98,7 +98,7 @@ const (
 	ReasonUnsupportedOS = "UnsupportedOS"
 	// ReasonWaitingForDependency : a NodeJob of spec.dependsOn is not done on the node yet.
 	ReasonWaitingForDependency = "WaitingForDependency"
-	// ReasonMaxUnavailableReached : maintenance.maxUnavailable nodes are away already.
+	// ReasonMaxUnavailableReached : maintenance.maxUnavailable nodes are already unavailable.
 	ReasonMaxUnavailableReached = "MaxUnavailableReached"
 	// ReasonManagerNodeLast : the manager itself runs on the node, whose turn is when no other can go on.
 	ReasonManagerNodeLast = "ManagerNodeLast"
