@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode-runner runs a NodeJob's script on the node. It is the entry point of the task's
-// pod and is configured by the pod's environment: docs/runner.md.
+// Command everynode-runner runs a NodeJob's script on the node. It is the entry point of the task's pod and is
+// configured by the pod's environment: docs/runner.md.
 package main
 
 import (

@@ -9,13 +9,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// ownLease is a lease whose loss is noticed as soon as it can be seen. client-go's LeaderElector goes on
-// to lead for the whole renewDeadline when it finds the lease in other hands, as after it was frozen for
-// longer than the lease lasts; and when it is told to end meanwhile, it gives up the lease of the other, by
-// what it knew before. Either way two would lead at once.
+// ownLease is a lease whose loss is detected as early as possible. If another process has acquired the lease, for
+// example while this process was frozen for longer than the lease lasts, client-go's LeaderElector continues to lead
+// for the whole renewDeadline. If it is told to end meanwhile, it releases the lease of the other process, based on
+// outdated data. In both cases two processes would lead at once.
 type ownLease struct {
 	resourcelock.Interface
-	// lost is called when another has the lease that was ours. It must not return.
+	// lost is called when another process has the lease that was ours. It must not return.
 	lost func(holder string)
 	held bool
 }

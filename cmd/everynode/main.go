@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode is the manager: it runs in the cluster and brings NodeJobs to their nodes.
+// Command everynode is the manager: it runs in the cluster and reconciles NodeJobs and NodeGuards.
 package main
 
 import (
@@ -76,7 +76,7 @@ func parse(args []string) (flags, error) {
 	return f, nil
 }
 
-// leastMemoryLimit is what the runner itself needs, as in the API's rule for task.resources.limits.memory.
+// leastMemoryLimit is what the runner itself needs, as in the API validation of task.resources.limits.memory.
 var leastMemoryLimit = resource.MustParse("32Mi")
 
 func memoryLimit(value string) (resource.Quantity, error) {
@@ -117,7 +117,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	// No throttling of our own: the API server's priority and fairness knows better, and is obeyed.
+	// No client-side throttling: the priority and fairness of the API server is respected instead.
 	config.QPS = -1
 	server := clock.New(time.Now)
 	config.Wrap(server.Wrap)
@@ -151,7 +151,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
-	pods.PriorityClassName = "" // NodeGuards say what priority their pods have
+	pods.PriorityClassName = "" // the spec of a NodeGuard sets the priority of its pods
 	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), pods)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
@@ -171,8 +171,8 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	return startAndLeave(ctx, mgr, config, log)
 }
 
-// startAndLeave runs the manager until it is told to end. When that is because its installation is being deleted, it
-// first finishes that: without it, what holds nodes and pods would stay.
+// startAndLeave runs the manager until it is told to end. If the reason is that its installation is being deleted, it
+// first completes the cleanup. Otherwise finalizers, budgets and taints would remain on nodes and pods.
 func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, log *slog.Logger) error {
 	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: uninstall.Mapper()})
 	if err != nil {
@@ -192,9 +192,9 @@ func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, l
 	}()
 	err = mgr.Start(running)
 	if ctx.Err() == nil {
-		return err // it was not told to
+		return err // it ended without being told to
 	}
-	end() // as when the lease went with the right to renew it
+	end() // as if the lease was lost together with the permission to renew it
 	if <-leaving {
 		final, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 		defer cancel()
@@ -204,20 +204,20 @@ func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, l
 	return err
 }
 
-// finishTimeout bounds the last writes. With what comes before, it is within the pod's terminationGracePeriodSeconds.
+// finishTimeout limits the last writes. Together with the earlier steps, it is within the pod's
+// terminationGracePeriodSeconds.
 const finishTimeout = 10 * time.Second
 
-// Times of the leader election. An API server that is away for less than the deadline costs nothing;
-// after it the manager ends, and the kubelet starts it again, more slowly each time.
+// Times of the leader election. An API server that does not respond for less than the deadline has no effect. After the
+// deadline the manager ends, and the kubelet restarts it with increasing delays.
 const (
 	leaseDuration = 30 * time.Second
 	renewDeadline = 20 * time.Second
 	retryPeriod   = 3 * time.Second
 )
 
-// electLeader makes the pod the holder of the lease, not the process: a manager that is killed and
-// started again in its pod goes on at once, since nobody else can be the same pod. Outside of a pod
-// the process is the holder.
+// electLeader makes the pod the holder of the lease, not the process: a manager that is killed and restarted in its pod
+// continues at once, because no other process can be the same pod. Outside of a pod, the process is the holder.
 func electLeader(config *rest.Config, options *ctrl.Options) error {
 	duration, deadline, period := leaseDuration, renewDeadline, retryPeriod
 	options.LeaderElection = true
@@ -228,7 +228,7 @@ func electLeader(config *rest.Config, options *ctrl.Options) error {
 	if pod == "" || namespace == "" {
 		return nil
 	}
-	// A request that hangs must not take all the time that there is to renew the lease.
+	// A request that hangs must not use all the time for renewing the lease.
 	config = rest.CopyConfig(config)
 	config.Timeout = renewDeadline / 2
 	clients, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))

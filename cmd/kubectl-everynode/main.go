@@ -1,10 +1,11 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-everynode is a kubectl plugin, also usable by itself: kubectl finds it as "kubectl everynode".
+// Command kubectl-everynode is a kubectl plugin that can also be used standalone: kubectl finds it as "kubectl
+// everynode".
 //
-// A pipe that is closed early, as by head, ends it without a word: that is what the Go runtime does with SIGPIPE on
-// stdout and stderr.
+// If a pipe is closed early, for example by head, the command ends silently: that is how the Go runtime handles SIGPIPE
+// on stdout and stderr.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 )
 
 func main() {
-	// What libraries log is not for the user of a command: what matters comes back as an error.
+	// Logs of libraries are not for the user of a command: relevant problems are returned as errors.
 	klog.SetLogger(logr.Discard())
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	os.Exit(cli.Run(context.Background(), streams, os.Args[1:]))

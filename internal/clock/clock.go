@@ -1,8 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clock tells the time of the API server. Creation and deletion times of objects are by that clock, so code that
-// compares them with the present must use it as well: a machine's own clock may be minutes or hours off.
+// Package clock provides the time of the API server. Creation and deletion timestamps of objects use that clock, so
+// code that compares them with the current time must use it as well: the clock of a machine may be minutes or hours
+// off.
 package clock
 
 import (
@@ -11,27 +12,27 @@ import (
 	"time"
 )
 
-// Clock tells the API server's time, as far as its answers show that it differs from the machine's. It is safe for use
-// by several goroutines at once.
+// Clock provides the API server's time, as far as its responses show a difference to the machine's time. It is safe for
+// concurrent use.
 type Clock struct {
 	machine func() time.Time
 
 	mu sync.Mutex
-	// ahead is how far the API server is ahead of the machine.
+	// ahead is how far the API server's clock is ahead of the machine's.
 	ahead time.Duration
 }
 
-// New returns a Clock that begins with the machine's time.
+// New returns a Clock that starts with the machine's time.
 func New(machine func() time.Time) *Clock { return &Clock{machine: machine} }
 
-// Now is the time of the API server, to within a second and the time that a request takes.
+// Now returns the time of the API server, with an error of up to a second plus the duration of a request.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.machine().Add(c.ahead)
 }
 
-// Wrap reads the time from the answers to all requests. It is for rest.Config.Wrap.
+// Wrap reads the time from the responses to all requests. It is for rest.Config.Wrap.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{c, next} }
 
 type transport struct {
@@ -52,10 +53,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// heard notes that the API server said a time between two times of the machine. It says whole seconds, so its clock was
-// somewhere between that second and the next. What is known is left as it is as long as it can be true.
+// heard records a time of the API server that was received between two times of the machine. It is in whole seconds, so
+// the actual time was between that second and the next. The known difference is not changed as long as it is consistent
+// with this.
 func (c *Clock) heard(asked, said, answered time.Time) {
-	// Without the monotonic reading: the machine's clock may have been set in between.
+	// Without the monotonic reading, because the machine's clock may have been set in between.
 	asked, answered = asked.Round(0), answered.Round(0)
 	if answered.Before(asked) {
 		return

@@ -26,24 +26,24 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// maxParallelWrites bounds the writes that one pass has under way. The API server's own priority
-// and fairness does the rest: client-side throttling is off, and 429 is obeyed.
+// maxParallelWrites limits the concurrent writes of one pass. The API server's priority and fairness does the rest:
+// client-side throttling is disabled, and 429 responses are respected.
 const maxParallelWrites = 16
 
-// errRaced says that a node has changed since the plan was made. It is no error of the pass: the next
-// decides anew.
+// errRaced means that a node has changed since the plan was made. It is not an error of the pass: the next pass makes a
+// new plan.
 var errRaced = errors.New("the node has changed meanwhile")
 
-// applied is how a pass went, beside what failed.
+// applied is the result of a pass, apart from errors.
 type applied struct {
-	// refused is true when the API server refused a pod.
+	// refused is true if the API server rejected a pod.
 	refused bool
-	// again is true when there is something new to look at that no event tells: a write that came too late,
-	// or evictions that were asked for.
+	// again is true if another pass is needed that no event triggers: after a write that came too late, or after
+	// evictions.
 	again bool
 }
 
-// apply does what the plan says. Actions are independent. Evictions come last, since they may take their time.
+// apply executes the actions of the plan. They are independent. Evictions come last, because they can take long.
 func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (applied, error) {
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
@@ -78,13 +78,13 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	err := group.Wait()
 	starts, results = probed.with(starts, results)
 	refused, startErr := r.judgeStarts(seen, starts, results)
-	// What blocks an eviction, and which pods are to leave a node, is only in the next plan.
+	// Only the next plan contains what blocks an eviction, and which pods must be evicted from a node.
 	again := raced.Load() || len(evictions) > 0 || needsAnotherPass(seen, p) || r.problems.isFresh(client.ObjectKeyFromObject(seen.job))
 	return applied{refused: refused, again: again}, errors.Join(err, startErr)
 }
 
-// needsAnotherPass is true when the plan asks for the pods of a node that nobody has tried to look at yet. One whose pods
-// could not be listed is looked at when the plan says so: the rest of the NodeJob is not to be repeated until it works.
+// needsAnotherPass reports whether the plan needs the pods of a node that no pass has tried to list yet. If listing the
+// pods of a node failed, it is retried when the plan says so: the rest of the NodeJob is not repeated for it.
 func needsAnotherPass(seen observation, p plan.Plan) bool {
 	return slices.ContainsFunc(p.DrainPodRequests, func(l plan.DrainPodRequest) bool { return !seen.asked[l.UID] })
 }
@@ -121,19 +121,19 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	}
 }
 
-// noteForceDeleted notes that a pod was deleted by force before its end was recorded.
+// noteForceDeleted reports that a pod was force-deleted before its end was recorded.
 func (r *Reconciler) noteForceDeleted(seen observation, a plan.FinalizePod) {
 	if a.Unrecorded && !r.written.wasRetained(a.Pod.UID) {
 		r.podForceDeleted(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
 	}
 }
 
-// record writes the end of an attempt on its node, and only then lets the pod go.
+// record writes the end of an attempt to its node, and only then removes the finalizer of the pod.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
 	case apierrors.IsNotFound(err):
-		// Nothing to record on: once the cache shows that, the pod is let go.
+		// The node no longer exists, so nothing can be recorded. The pod is released when the cache shows that.
 		return nil
 	case err != nil:
 		return r.writeTrouble(seen.job, a.UID, fmt.Errorf("recording on node %s: %w", a.Node, err))
@@ -141,7 +141,7 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	r.problems.ended(client.ObjectKeyFromObject(seen.job), a.UID, a.Record.Revision, a.Record.Retry, r.Now())
 	r.recorded(seen, a)
 	if a.Pod.UID == "" {
-		return nil // it was time that ended the run
+		return nil // a time limit ended the run, not a pod
 	}
 	if a.Retain {
 		return r.keep(ctx, seen.job, a.Pod)
@@ -149,7 +149,7 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	return r.finalizeOwnPod(ctx, seen.job, a.Pod)
 }
 
-// mark writes something else on a node.
+// mark writes anything other than the end of an attempt to a node.
 func (r *Reconciler) mark(ctx context.Context, seen observation, a plan.PatchNode) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
@@ -175,15 +175,15 @@ func (r *Reconciler) forget(ctx context.Context, seen observation, a plan.CleanU
 	return nil
 }
 
-// changeNode writes a change of a node. One that is made from what was seen holds for that only: that
-// somebody was faster is normal, and errRaced.
+// changeNode writes a change to a node. A change that is based on the observed version is only valid for that version:
+// if another client was faster, that is normal, and it returns errRaced.
 func (r *Reconciler) changeNode(ctx context.Context, seen []plan.Node, name string, change record.Change) error {
 	for range maxNodeTries {
 		err := r.patchNode(ctx, name, change.Patch())
 		if !change.Guarded() || !apierrors.IsConflict(err) {
 			return err
 		}
-		// What has changed may wake nobody, and the cache may be behind.
+		// The change may trigger no event, and the cache may be stale.
 		var live corev1.Node
 		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live); err != nil {
 			return err
@@ -197,11 +197,11 @@ func (r *Reconciler) changeNode(ctx context.Context, seen []plan.Node, name stri
 	return errRaced
 }
 
-// maxNodeTries is how often a change is written that only heartbeats have got in the way of. A node that joins has
-// several of them in a second, from more than one writer.
+// maxNodeTries is how often a write is tried that conflicts only with heartbeats. A joining node has several of them
+// per second, from more than one client.
 const maxNodeTries = 5
 
-// sameForPlan is true when the plan would decide the same for a node as it is now.
+// sameForPlan reports whether the plan would make the same decisions for a node in its current version.
 func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	i := slices.IndexFunc(seen, func(n plan.Node) bool { return n.Name == live.Name })
 	if i < 0 {
@@ -209,14 +209,13 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	}
 	before, after := seen[i], observe.Node(live)
 	before.ResourceVersion, after.ResourceVersion = "", ""
-	// Labels and annotations tell.
+	// Labels and annotations are compared instead.
 	before.On, after.On = record.NodeRecord{}, record.NodeRecord{}
 	before.Published, after.Published = record.Published{}, record.Published{}
 	return reflect.DeepEqual(before, after)
 }
 
-// patchNode writes to the node of the patch's UID, and remembers the result until the cache shows
-// it.
+// patchNode writes to the node that has the UID in the patch, and remembers the result until the cache shows it.
 func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	err := r.Metrics.writes.Do(verbPatch, resourceNodes, func() error {
@@ -229,7 +228,7 @@ func (r *Reconciler) patchNode(ctx context.Context, name string, patch []byte) e
 	return nil
 }
 
-// stop asks for the end of a running pod. Our finalizer stays on it until its end is recorded.
+// stop deletes a running pod. Our finalizer stays on it until its end is recorded.
 func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) error {
 	if err := r.deletePod(ctx, namespace, pod); err != nil {
 		return err
@@ -238,10 +237,10 @@ func (r *Reconciler) stop(ctx context.Context, namespace string, pod plan.Pod) e
 	return nil
 }
 
-// finalizePod lets a pod go: deleted, then our finalizer off. In this order an ended pod is gone with two writes to the
-// API server's storage: without finalizer, a deletion is a write of its own before the pod goes, and every watch of pods gets
-// one more event. Only a pod that is not found counts as gone already: after any other error, a conflict included, the
-// finalizer may still be on it.
+// finalizePod deletes a pod and then removes our finalizer. In this order an ended pod needs two writes to the storage
+// of the API server. Without the finalizer, the deletion needs a separate write before the pod is removed, and every
+// watch of pods gets one more event. Only a pod that is not found counts as removed: after any other error, including a
+// conflict, it may still have the finalizer.
 func (r *Reconciler) finalizePod(ctx context.Context, namespace string, pod plan.Pod) error {
 	if pod.DeleteRequested.IsZero() {
 		if err := r.deletePod(ctx, namespace, pod); err != nil {
@@ -261,7 +260,7 @@ func (r *Reconciler) finalizePod(ctx context.Context, namespace string, pod plan
 	return nil
 }
 
-// finalizeOwnPod releases a pod of this NodeJob, which may make room under a quota.
+// finalizeOwnPod releases a pod of this NodeJob, which may free quota.
 func (r *Reconciler) finalizeOwnPod(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
 	if err := r.finalizePod(ctx, job.Namespace, pod); err != nil {
 		return err
@@ -270,15 +269,16 @@ func (r *Reconciler) finalizeOwnPod(ctx context.Context, job *v1alpha1.NodeJob, 
 	return nil
 }
 
-// tryPodsSoon lets pods that the API server has refused be tried at once: one less may have made room under a quota.
+// tryPodsSoon lets pods that the API server has rejected be retried at once, because the deleted pod may have freed
+// quota.
 func (r *Reconciler) tryPodsSoon(job *v1alpha1.NodeJob) {
 	name, now := client.ObjectKeyFromObject(job), r.Now()
 	r.refusals.Soon(name, now)
 	r.runnerRefusals.Soon(name, now)
 }
 
-// unfinalize is the strategic merge patch that takes our finalizer off the pod with that UID and
-// leaves others alone. With another UID the API server answers with a conflict.
+// unfinalize returns the strategic merge patch that removes our finalizer from the pod with that UID and keeps other
+// finalizers. If the UID differs, the API server returns a conflict.
 func unfinalize(uid types.UID) []byte {
 	b, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":                                 uid,
@@ -302,7 +302,7 @@ func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod plan.P
 	return nil
 }
 
-// finish lets the NodeJob go.
+// finish removes our finalizer from the NodeJob.
 func (r *Reconciler) finish(ctx context.Context, job *v1alpha1.NodeJob) error {
 	err := r.patchFinalizer(ctx, job, controllerutil.RemoveFinalizer)
 	if client.IgnoreNotFound(err) != nil {

@@ -24,14 +24,14 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// raced is a client in which somebody changes a node between the plan and our write.
+// raced is a client in which another client changes a node between the plan and our write.
 func raced() interceptor.Funcs {
 	return interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 		return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("the object has been modified"))
 	}}
 }
 
-// Somebody may cordon a node in the same moment: that is decided anew, without an alarm.
+// If another client cordons a node at the same moment, the next pass makes a new decision, and there is no warning.
 func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
 	cordon := &record.Cordon{By: []string{"ns.everynode.dev/job"}}
 	failed := record.Record{Revision: "rev", Outcome: record.Failed}
@@ -123,7 +123,7 @@ func TestTheRollbacksPodRunsTheRollback(t *testing.T) {
 	}
 }
 
-// beaten is a client in which somebody changes the node before each of the first writes.
+// beaten is a client in which another client changes the node before each of the first writes.
 func beaten(beats int, beat func(*corev1.Node)) interceptor.Funcs {
 	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if _, isNode := o.(*corev1.Node); isNode && beats > 0 {

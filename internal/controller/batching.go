@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// A look at a NodeJob is linear in the nodes, so a thousand nodes that join at once must not cost a thousand looks.
-	// Events are gathered for so long, and for gatherShare times what the last looks at all active NodeJobs took: looks
-	// take at most one in gatherShare+1 parts of one processor, however many nodes and NodeJobs there are and however busy
-	// the machine is.
+	// A pass of a NodeJob is linear in the number of nodes, so a thousand nodes that join at once must not cost a
+	// thousand passes. Events are collected for at least leastGather, and for gatherShare times the duration of the
+	// last passes of all active NodeJobs. So passes use at most one part in gatherShare+1 of one processor, regardless
+	// of the number of nodes and NodeJobs and of the load of the machine.
 	leastGather = 50 * time.Millisecond
 	gatherShare = 10
 
-	// The budget ends where it would make the manager slow to react: one NodeJob is looked at once a second if events
-	// call for it, and each of many once in two.
+	// These limits keep the manager responsive: if there are events, one NodeJob has a pass once a second, and each of
+	// many NodeJobs once in two seconds.
 	longestGather    = time.Second
 	longestGatherAll = 2 * time.Second
 
-	// activeFor is how long after its last look a NodeJob counts as active.
+	// activeFor is how long after its last pass a NodeJob counts as active.
 	activeFor = 2 * longestGatherAll
 )
 
-// looks remembers how long the last look at each NodeJob took. The zero value is ready to use.
+// looks remembers how long the last pass of each NodeJob took. The zero value is ready to use.
 type looks struct {
 	mu   sync.Mutex
 	last map[client.ObjectKey]look
-	// summed is when sum was added up: events come by the thousand.
+	// summed is when sum was computed. Events arrive by the thousand, so it is cached.
 	summed time.Time
 	sum    time.Duration
 }
@@ -41,11 +41,11 @@ type look struct {
 	took time.Duration
 }
 
-// sumFor is how long a sum is used before it is added up again.
+// sumFor is how long a sum is used before it is computed again.
 const sumFor = leastGather
 
-// looked notes a look that ended at a time. One that waited for an answer of the API server used no processor, so no look
-// counts for more than what longestGather allows.
+// looked records a pass that ended at a time. A pass that waited for the API server used no processor time, so no pass
+// counts for more than longestGather allows.
 func (l *looks) looked(job client.ObjectKey, at time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,8 +56,8 @@ func (l *looks) looked(job client.ObjectKey, at time.Time, took time.Duration) {
 	l.summed = time.Time{}
 }
 
-// gather returns how long events of a NodeJob are gathered before it is looked at. The time is the same for all: each
-// active NodeJob is looked at once in it.
+// gather returns how long events of a NodeJob are collected before its next pass. The time is the same for all
+// NodeJobs: each active NodeJob has one pass in it.
 func (l *looks) gather(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// CacheOptions keep in memory only what the plan reads: our own pods, and of all objects only the fields that it looks
-// at. What others can write is bounded before it is stored. Objects are shared, not copied: nothing may change them in
-// place.
+// CacheOptions limit the cache to what the plan reads: only our own pods, and of all objects only the fields that it
+// reads. Text that others can write is limited before it is stored. Objects are shared, not copied, so they must not be
+// modified.
 func CacheOptions() (cache.Options, error) {
 	ours, err := labels.NewRequirement(v1alpha1.NodeJobLabel, selection.Exists, nil)
 	if err != nil {
@@ -36,7 +36,7 @@ func CacheOptions() (cache.Options, error) {
 	}, nil
 }
 
-// strip drops what is never read. It changes its argument, which must not be in a cache yet.
+// strip removes what is never read. It modifies its argument, which must not be in a cache yet.
 func strip(o any) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -48,7 +48,7 @@ func strip(o any) any {
 	case *v1alpha1.NodeGuard:
 		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
 	case *metav1.PartialObjectMetadata:
-		// The cache holds the metadata of all the cluster's ConfigMaps, of which only the version is read.
+		// The cache holds the metadata of all ConfigMaps of the cluster. Only the version is read.
 		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
 	case metav1.Object:
 		o.SetManagedFields(nil)
@@ -56,7 +56,8 @@ func strip(o any) any {
 	return o
 }
 
-// ourKeys returns the entries whose keys belong to Everynode. Among the others is kubectl's copy of the whole object.
+// ourKeys returns the entries whose keys belong to Everynode. Other entries can be large, such as the copy of the whole
+// object that kubectl stores.
 func ourKeys(all map[string]string) map[string]string {
 	ours := map[string]string{}
 	for key, value := range all {
@@ -67,8 +68,8 @@ func ourKeys(all map[string]string) map[string]string {
 	return ours
 }
 
-// stripNode drops what the plan never reads, above all the list of images. It changes its argument,
-// which must not be in a cache yet.
+// stripNode removes what the plan never reads, above all the list of images. It modifies its argument, which must not
+// be in a cache yet.
 func stripNode(node *corev1.Node) *corev1.Node {
 	node.ManagedFields, node.OwnerReferences, node.Finalizers = nil, nil, nil
 	var ready []corev1.NodeCondition

@@ -14,12 +14,12 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// Bounds of what is cached of a pod. The kubelet writes its status, and a compromised one can write up to the limits of
-// the API server: 1.5 MiB.
+// Limits of what is cached of a pod. The kubelet writes the status, and a compromised one can write up to the limit of
+// the API server, 1.5 MiB.
 const (
-	// maxContainers is more than pods have.
+	// maxContainers is more containers than pods have.
 	maxContainers = 64
-	// maxTermination holds a termination message, which kubelets cut at outcome.MaxBytes.
+	// maxTermination fits a termination message, which kubelets truncate to outcome.MaxBytes.
 	maxTermination = outcome.MaxBytes
 	// maxText is more than is shown of any other text.
 	maxText = 1024
@@ -27,12 +27,12 @@ const (
 	maxAnnotation = 1024
 )
 
-// fromNodeJob reports whether a pod was made for a NodeJob, and is not only labeled so: anyone who can create a pod can
-// set the label. A kubelet can create pods that are owned by its own Node, and no others. Source: k8s.io/kubernetes
-// plugin/pkg/admission/noderestriction, admitPodCreate.
+// fromNodeJob reports whether a pod was created for a NodeJob, and does not merely have the label: anyone who can
+// create a pod can set the label. A kubelet can only create pods that are owned by its own Node. Source:
+// k8s.io/kubernetes plugin/pkg/admission/noderestriction, admitPodCreate.
 //
-// A pod with our finalizer and without an owner is one whose NodeJob was deleted with --cascade=orphan: its finalizer
-// still has to be removed.
+// A pod with our finalizer and without an owner belonged to a NodeJob that was deleted with --cascade=orphan. Its
+// finalizer still has to be removed.
 func fromNodeJob(pod *corev1.Pod) bool {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		group, _, _ := strings.Cut(owner.APIVersion, "/")
@@ -41,12 +41,12 @@ func fromNodeJob(pod *corev1.Pod) bool {
 	return len(pod.OwnerReferences) == 0 && controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer)
 }
 
-// nodeJobOf returns the name of the NodeJob that a cached pod was made for; "" when there is none.
+// nodeJobOf returns the name of the NodeJob that a cached pod was created for; "" if there is none.
 func nodeJobOf(pod *corev1.Pod) string { return pod.Labels[v1alpha1.NodeJobLabel] }
 
-// stripPod drops what the plan never reads, above all the script in the container's environment, and bounds the rest. Of
-// a pod that was not made for a NodeJob only its identity is left. It changes its argument, which must not be in a
-// cache yet.
+// stripPod removes what the plan never reads, above all the script in the container's environment, and limits the rest.
+// Of a pod that was not created for a NodeJob only its identity remains. It modifies its argument, which must not be in
+// a cache yet.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
 	if !fromNodeJob(pod) {
 		*pod = corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
@@ -113,7 +113,8 @@ func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus
 	return stripped
 }
 
-// cut returns at most limit bytes of a text, and a copy where that is shorter: a part would hold the whole.
+// cut returns at most limit bytes of a text. A shortened text is copied, because a substring would keep the whole text
+// in memory.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

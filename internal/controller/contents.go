@@ -26,13 +26,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// contents keeps hashes of the objects of rerun.onChangeOf. ConfigMaps are watched, by their metadata. Secrets
-// are not, since the right to watch some is the right to read all of a namespace: those that are listed are
-// fetched by name, now and then (poll.go).
+// contents stores hashes of the objects of rerun.onChangeOf. ConfigMaps are watched by their metadata. Secrets are not,
+// because the permission to watch some of them is the permission to read all of a namespace. The listed Secrets are
+// read by name at intervals (poll.go).
 type contents struct {
 	mu   sync.Mutex
 	seen map[contentKey]content
-	// turns are those of the polls.
+	// turns is the position of the polls in the list of Secrets.
 	turns secretTurns
 }
 
@@ -42,19 +42,19 @@ type contentKey struct {
 	name string
 }
 
-// content is what was found last.
+// content is what was read last.
 type content struct {
-	// uid and resourceVersion tell whether a ConfigMap has changed.
+	// uid and resourceVersion show whether a ConfigMap has changed.
 	uid             types.UID
 	resourceVersion string
 	hash            string
-	// obstacle is why there is none; nil when there is.
+	// obstacle is why there is no hash; nil if there is one.
 	obstacle *plan.Obstacle
 }
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
-// of returns the hashes of what a NodeJob names in rerun.onChangeOf, or what keeps one from being known.
+// of returns the hashes of the objects that a NodeJob lists in rerun.onChangeOf, or why one of them cannot be read.
 func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *plan.Obstacle, error) {
 	c.keep(job)
 	var hashes []string
@@ -72,7 +72,7 @@ func keyOf(job *v1alpha1.NodeJob, ref v1alpha1.ContentRef) contentKey {
 	return contentKey{client.ObjectKeyFromObject(job), ref.Kind, ref.Name}
 }
 
-// keep drops the contents that a NodeJob no longer names, so that they are not polled for ever.
+// keep deletes the contents that a NodeJob no longer lists, so that they are not polled forever.
 func (c *contents) keep(job *v1alpha1.NodeJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (cont
 	c.mu.Unlock()
 	if key.kind == v1alpha1.ContentSecret {
 		if ok {
-			return known, nil // the poll tells when it changes
+			return known, nil // the poll detects changes
 		}
 	} else if same, err := r.sameConfigMap(ctx, key, known); ok && (err != nil || same) {
 		return known, err
@@ -103,7 +103,7 @@ func (c *contents) get(ctx context.Context, r *Reconciler, key contentKey) (cont
 	return is, nil
 }
 
-// sameConfigMap reports whether the cache shows the version that was fetched.
+// sameConfigMap reports whether the cache shows the version that was read.
 func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known content) (bool, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
@@ -117,7 +117,7 @@ func (r *Reconciler) sameConfigMap(ctx context.Context, key contentKey, known co
 	return known.obstacle == nil && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion, nil
 }
 
-// fetchContent asks the API server.
+// fetchContent reads from the API server.
 func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content, error) {
 	if len(validation.IsDNS1123Subdomain(key.name)) > 0 {
 		return content{obstacle: unnamed(key)}, nil
@@ -136,7 +136,7 @@ func (r *Reconciler) fetchContent(ctx context.Context, key contentKey) (content,
 	if obstacle := missing(key, err, ""); obstacle != nil {
 		return content{obstacle: obstacle}, nil
 	}
-	// A ConfigMap is no secret: one that is recreated with the same content changes nothing.
+	// A ConfigMap is not secret: one that is recreated with the same content changes nothing.
 	return content{uid: configMap.UID, resourceVersion: configMap.ResourceVersion, hash: task.ContentHash("", observe.ConfigMapData(&configMap))}, wrapGet("ConfigMap", key.name, err)
 }
 
@@ -147,8 +147,8 @@ func wrapGet(kind, name string, err error) error {
 	return nil
 }
 
-// unnamed returns the obstacle of a name that no object can have. The object is not requested, and the name is not part
-// of a command that a user may copy.
+// unnamed returns the obstacle for a name that no object can have. The object is not requested, and the name is not
+// part of a command that a user may copy.
 func unnamed(key contentKey) *plan.Obstacle {
 	reason := v1alpha1.ReasonConfigMapNotFound
 	if key.kind == v1alpha1.ContentSecret {
@@ -157,8 +157,8 @@ func unnamed(key contentKey) *plan.Obstacle {
 	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
 }
 
-// missing returns the obstacle that the user has to remove; nil if there is none.
-// manager is the namespace of its ServiceAccount.
+// missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
+// manager's ServiceAccount.
 func missing(key contentKey, err error, manager string) *plan.Obstacle {
 	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
 	switch {
@@ -176,10 +176,10 @@ func missing(key contentKey, err error, manager string) *plan.Obstacle {
 	return nil
 }
 
-// ownNamespace is where config/default installs the manager, for one that does not know where it runs.
+// ownNamespace is where config/default installs the manager. It is used if the manager does not know its namespace.
 const ownNamespace = "everynode-system"
 
-// secrets are the Secrets that NodeJobs name, as they were found last.
+// secrets returns the Secrets that NodeJobs list, as they were last read.
 func (c *contents) secrets() map[contentKey]content {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *contents) set(key contentKey, is content) bool {
 	defer c.mu.Unlock()
 	was, ok := c.seen[key]
 	if !ok {
-		return false // forgotten meanwhile
+		return false // deleted meanwhile
 	}
 	c.seen[key] = is
 	return was.hash != is.hash || reasonOf(was.obstacle) != reasonOf(is.obstacle)
@@ -211,7 +211,7 @@ func reasonOf(o *plan.Obstacle) string {
 	return o.Reason
 }
 
-// forget drops what was kept for a NodeJob.
+// forget deletes what was stored for a NodeJob.
 func (c *contents) forget(job client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -90,7 +90,7 @@ func TestContents(t *testing.T) {
 		do   func(r *fakeReconciler)
 		// wantAtOnce and wantPolled are what a pass sees after the change, and after a poll.
 		wantAtOnce, wantPolled string
-		// wantWoken is true when the poll wakes the NodeJob.
+		// wantWoken is true if the poll triggers a pass of the NodeJob.
 		wantWoken bool
 	}{
 		"nothing happens to a ConfigMap": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"), do: func(*fakeReconciler) {}, wantAtOnce: same, wantPolled: same},
@@ -120,7 +120,7 @@ func TestContents(t *testing.T) {
 			o.Labels = map[string]string{"x": "y"}
 			r.update(o)
 		}, wantAtOnce: same, wantPolled: same},
-		// Whoever sees the revision must not be able to try out what is in it.
+		// A user who sees the revision must not be able to test guesses of the content.
 		"a Secret is made anew with the same content": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(r *fakeReconciler) { anew(r, secret("2", "a")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
 		"a Secret goes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
@@ -190,7 +190,7 @@ func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
 			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob goes on within 30 s"},
 		"no right for a manager that is installed elsewhere": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
 			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob goes on within 30 s"},
-		// Whoever copies the command must not run what the author of a NodeJob has put into a name.
+		// A user who copies the command must not run what the author of a NodeJob has put into a name.
 		"no such name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
 			want: `spec.rerun.onChangeOf: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
 		"no such name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
@@ -212,7 +212,7 @@ func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
 	}
 }
 
-// That the API server does not answer is nothing that a user has to mend.
+// An API server that does not respond is not a problem that a user has to fix.
 func TestAContentThatCannotBeReadIsAnErrorOfThePass(t *testing.T) {
 	away := apierrors.NewInternalError(errors.New("etcd is away"))
 	tests := map[string]struct {

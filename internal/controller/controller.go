@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is the shell around the plan: it watches, asks plan.Next what to do, does it,
-// and reports. It decides nothing itself.
+// Package controller is the shell around the plan: it watches, asks plan.Next what to do, does it, and reports. It
+// makes no decisions.
 //
 //	watches ──► observe ──► plan.Next ──► apply ──► report
 //	(cache)     (memory)     (pure)       (writes)  (status, events, metrics)
@@ -41,7 +41,7 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,verbs=get
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicybindings,verbs=list
 
-// Reconciler brings NodeJobs to their nodes.
+// Reconciler reconciles NodeJobs.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -49,19 +49,20 @@ type Reconciler struct {
 	Reader client.Reader
 	// Recorder writes events.
 	Recorder events.EventRecorder
-	// Metrics are the manager's own.
+	// Metrics are the metrics of the manager.
 	Metrics *Metrics
-	// Options are the installation's choices for the tasks' pods.
+	// Options are the settings of the installation for the tasks' pods.
 	Options task.Options
 	// Own is where the manager itself runs.
 	Own Own
 	// Now is the clock.
 	Now func() time.Time
-	// PollInterval is how often that is looked at which is not watched.
+	// PollInterval is how often the manager checks what it does not watch.
 	PollInterval time.Duration
 
 	written *writtenObjects
-	// refusals are of the task's pods, runnerRefusals of those of reboots, checks and rollbacks where the task is a template.
+	// refusals are those of the task's pods. runnerRefusals are those of reboots, checks and rollbacks if the task is a
+	// template.
 	refusals, runnerRefusals *loop.Refusals
 	problems                 nodeProblems
 	scripts                  scripts
@@ -72,14 +73,14 @@ type Reconciler struct {
 	contents                 contents
 	gates                    gates
 	uncachedNodes            uncachedNodes
-	// wake has NodeJobs looked at for what no watch tells.
+	// wake triggers passes of NodeJobs for changes that no watch reports.
 	wake chan event.GenericEvent
 
 	primed sync.Mutex
 	isWarm atomic.Bool
 }
 
-// refusalWords are how a pod is told of that the API server does not take.
+// refusalWords are the words of messages about a rejected pod.
 var refusalWords = loop.Words{
 	Kind:       "NodeJob",
 	Made:       "the task's pod",
@@ -87,7 +88,7 @@ var refusalWords = loop.Words{
 	Field:      "spec.task",
 }
 
-// runnerRefusalWords are the same for the pods that run scripts beside a task that is a template.
+// runnerRefusalWords are those for pods that run scripts if the task is a template.
 var runnerRefusalWords = loop.Words{
 	Kind:       "NodeJob",
 	Made:       "the pods of reboots, checks and rollbacks",
@@ -95,9 +96,9 @@ var runnerRefusalWords = loop.Words{
 	Field:      "spec.rollback or spec.verify",
 }
 
-// Own is where the manager itself runs: its drains leave its own pod alone, and its node comes last.
+// Own is where the manager itself runs: its drains do not evict its own pod, and its node comes last.
 type Own struct {
-	// Pod of the manager, and the node that it is on; empty outside of a cluster.
+	// Pod of the manager, and its node; empty outside of a cluster.
 	Pod  client.ObjectKey
 	Node string
 }
@@ -125,7 +126,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 	}
 }
 
-// Reconcile brings one NodeJob one step further.
+// Reconcile runs one pass for a NodeJob.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if err := r.warmUp(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -143,8 +144,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.pass(ctx, job)
 }
 
-// newest is the newest known version of a NodeJob; nil when it is gone. One that we remember may not be
-// in the cache yet, when we have just begun to lead: its pods must not be taken for a dead one's.
+// newest returns the newest known version of a NodeJob; nil if it does not exist. Directly after this manager becomes
+// the leader, the cache may not contain a remembered NodeJob yet. Its pods must not be treated as those of a deleted
+// one.
 func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alpha1.NodeJob, error) {
 	job := &v1alpha1.NodeJob{}
 	err := r.Client.Get(ctx, name, job)
@@ -160,7 +162,7 @@ func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alph
 	return r.written.job(job), nil
 }
 
-// pass is one look at a NodeJob, and what follows from it.
+// pass runs one pass: it observes, plans, applies and reports.
 func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Result, error) {
 	began := r.Now()
 	seen, err := r.observe(ctx, job)
@@ -176,12 +178,12 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	r.writeFailed(job, applyErr)
 	again := did.again
 	if did.refused {
-		// What was to start does not run: the status must not say so.
+		// The pods that were rejected do not run: the status must not count them.
 		if seen, err = r.observe(ctx, job); err != nil {
 			return ctrl.Result{}, errors.Join(applyErr, err)
 		}
 		p = plan.Next(seen.input)
-		// The refusal may be what lets the NodeJob go: no event tells that.
+		// The rejection may be what allows the NodeJob to be deleted: no event shows that.
 		again = again || len(p.Actions) > 0
 	}
 	wait, err := r.report(ctx, seen, p)
@@ -194,11 +196,11 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: wait}, err
 }
 
-// soon is when to look again at what has changed meanwhile.
+// soon is when to check for concurrent changes.
 const soon = 100 * time.Millisecond
 
-// ensureFinalizer puts our finalizer on a NodeJob before anything of it is on a node. It is false when there is
-// nothing to do: the NodeJob is being deleted and we have let it go already.
+// ensureFinalizer adds our finalizer to a NodeJob before anything is written to a node for it. It returns false if
+// there is nothing to do: the NodeJob is being deleted and we have already removed the finalizer.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, job *v1alpha1.NodeJob) (bool, error) {
 	if controllerutil.ContainsFinalizer(job, v1alpha1.NodeJobFinalizer) {
 		return true, nil
@@ -209,12 +211,12 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, job *v1alpha1.NodeJob)
 	if err := r.patchFinalizer(ctx, job, controllerutil.AddFinalizer); err != nil {
 		return false, fmt.Errorf("adding the finalizer: %w", err)
 	}
-	// The write wakes us again, with the finalizer in the cache.
+	// The write triggers another pass, with the finalizer in the cache.
 	return false, nil
 }
 
-// patchFinalizer puts our finalizer on a NodeJob or takes it off, under the resource version: the list
-// of finalizers has other writers.
+// patchFinalizer adds our finalizer to a NodeJob or removes it. It uses the resource version, because the list of
+// finalizers has other writers.
 func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, change func(client.Object, string) bool) error {
 	changed := job.DeepCopy()
 	change(changed, v1alpha1.NodeJobFinalizer)
@@ -226,8 +228,8 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 	return err
 }
 
-// cleanUpDeleted lets go of what a NodeJob left that vanished without us, as when somebody took its finalizer
-// off.
+// cleanUpDeleted releases what remains of a NodeJob that was deleted without us, for example because a user removed its
+// finalizer.
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
 	r.written.forgetJob(name)
 	r.Metrics.forget(name)
@@ -247,8 +249,8 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	return r.finalizeForeignPods(ctx, foreignPods)
 }
 
-// finalizeForeignPods lets go of pods whose NodeJob is not there any more, also when there is another
-// of the same name by now. Our finalizer would keep them in the API for ever.
+// finalizeForeignPods releases pods whose NodeJob no longer exists, even if there is a new one of the same name. Our
+// finalizer would keep them in the API forever.
 func (r *Reconciler) finalizeForeignPods(ctx context.Context, foreignPods []*corev1.Pod) error {
 	var errs []error
 	for _, pod := range foreignPods {

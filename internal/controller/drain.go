@@ -23,16 +23,15 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// drainLookInterval is the least time between two lists of a node's pods, but for one after evictions
-// of ours.
+// drainLookInterval is the minimum time between two lists of a node's pods, except after our own evictions.
 const drainLookInterval = time.Second
 
-// nodeNameField is what the API server selects the pods of a node by.
+// nodeNameField is the field by which the API server selects the pods of a node.
 const nodeNameField = "spec.nodeName"
 
-// observeDrains lists the pods that are still to leave the nodes that the last plan has asked for. The cache has
-// only our own. Nodes whose pods cannot be listed now are left out: the rest must not wait for them. asked are all
-// nodes that were to be looked at.
+// observeDrains lists the pods that must still be evicted from the nodes that the last plan has requested. The cache
+// contains only our own pods. Nodes whose pods cannot be listed now are omitted, so that the rest does not wait for
+// them. asked are all nodes that it tried to list.
 func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, in plan.Input) (drains map[types.UID][]plan.DrainPod, asked map[types.UID]bool) {
 	looks := r.drains.asked(client.ObjectKeyFromObject(job))
 	seen := make([]*[]plan.DrainPod, len(looks))
@@ -43,13 +42,13 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 			pods, err := r.podsToEvict(ctx, job, look, in.Now)
 			if err != nil {
 				logf.FromContext(ctx).Error(err, "looking at a drain", "node", look.Node)
-				return nil // the others are looked at all the same
+				return nil // the other nodes are read all the same
 			}
 			seen[i] = &pods
 			return nil
 		})
 	}
-	_ = group.Wait() // no error comes of it
+	_ = group.Wait() // the functions return no error
 	drains, asked = make(map[types.UID][]plan.DrainPod, len(looks)), make(map[types.UID]bool, len(looks))
 	for i, look := range looks {
 		asked[look.UID] = true
@@ -60,7 +59,7 @@ func (r *Reconciler) observeDrains(ctx context.Context, job *v1alpha1.NodeJob, i
 	return drains, asked
 }
 
-// maxParallelReads bounds the lists that one pass has under way.
+// maxParallelReads limits the concurrent lists of one pass.
 const maxParallelReads = 8
 
 func (r *Reconciler) podsToEvict(ctx context.Context, job *v1alpha1.NodeJob, look plan.DrainPodRequest, now time.Time) ([]plan.DrainPod, error) {
@@ -88,8 +87,8 @@ func (r *Reconciler) podsToEvict(ctx context.Context, job *v1alpha1.NodeJob, loo
 	return r.drains.looked(key, pods, now), nil
 }
 
-// drains remembers, for the nodes that are being drained, which pods were there, and how their
-// evictions went. It is lost with the process, and found out again by one try for each pod.
+// drains remembers, for the nodes that are being drained, their pods and the results of their evictions. After a
+// restart of the manager, this is found out again by one eviction request for each pod.
 type drains struct {
 	mu    sync.Mutex
 	looks map[client.ObjectKey][]plan.DrainPodRequest
@@ -102,7 +101,7 @@ type drainKey struct {
 }
 
 type drainView struct {
-	// looked is when; zero when it is time to look again.
+	// looked is when the pods were listed; zero if they must be listed again.
 	looked time.Time
 	pods   []plan.DrainPod
 	tries  map[types.UID]eviction
@@ -110,7 +109,7 @@ type drainView struct {
 
 type eviction struct {
 	at time.Time
-	// blocked is why it was not granted; "" when it was.
+	// blocked is why the eviction was denied; "" if it was granted.
 	blocked string
 }
 
@@ -118,7 +117,7 @@ func newDrains() drains {
 	return drains{looks: map[client.ObjectKey][]plan.DrainPodRequest{}, seen: map[drainKey]*drainView{}}
 }
 
-// fresh is what was seen, if that was lately.
+// fresh returns what was listed, if that was recently.
 func (d *drains) fresh(key drainKey, now time.Time) ([]plan.DrainPod, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +128,7 @@ func (d *drains) fresh(key drainKey, now time.Time) ([]plan.DrainPod, bool) {
 	return view.told(), true
 }
 
-// looked keeps what was seen, and returns it with what is remembered of each pod.
+// looked stores the listed pods, and returns them with what is remembered about each.
 func (d *drains) looked(key drainKey, pods []plan.DrainPod, now time.Time) []plan.DrainPod {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +153,7 @@ func (v *drainView) told() []plan.DrainPod {
 	return pods
 }
 
-// tried keeps how an eviction went. Granted or not, the node is not as it was seen.
+// tried stores the result of an eviction. After it, the list of pods is outdated in any case.
 func (d *drains) tried(key drainKey, pod types.UID, try eviction) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,7 +163,7 @@ func (d *drains) tried(key drainKey, pod types.UID, try eviction) {
 	}
 }
 
-// ask keeps which nodes the next pass is to look at, and drops what is remembered of others.
+// ask stores the nodes whose pods the next pass lists, and deletes what is remembered about others.
 func (d *drains) ask(job client.ObjectKey, looks []plan.DrainPodRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,5 +183,5 @@ func (d *drains) asked(job client.ObjectKey) []plan.DrainPodRequest {
 	return d.looks[job]
 }
 
-// forget drops what is remembered for a NodeJob.
+// forget deletes what is remembered for a NodeJob.
 func (d *drains) forget(job client.ObjectKey) { d.ask(job, nil) }

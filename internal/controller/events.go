@@ -25,7 +25,7 @@ const (
 	actionQuarantine = "SetAside"
 )
 
-// recorded says that an attempt's end is on record. A success has no event: the label is the news.
+// recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.
 func (r *Reconciler) recorded(seen observation, a plan.Record) {
 	if a.Pod.Runs == task.Rollback {
 		r.rolledBack(seen, a)
@@ -56,8 +56,8 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 	}
 }
 
-// rolledBack says that the end of a rollback's attempt is on record. Its success has an event, unlike
-// the task's: nothing else shows on the node that it is as it was before.
+// rolledBack sends an event after the end of an attempt of the rollback is recorded. Unlike a success of the task, a
+// successful rollback has an event: nothing else on the node shows it.
 func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 	rb := a.Record.Rollback
 	r.Metrics.attempt(task.Rollback, rb.Outcome)
@@ -87,13 +87,13 @@ func failed(reason string, code *int32) string {
 	return fmt.Sprintf("failed (%s, exit code %d)", reason, *code)
 }
 
-// said is as much of what the attempt printed last as an event has room for.
+// said returns as much of the last output of the attempt as an event can contain.
 func said(message string) string { return outcome.Clean(message, 512) }
 
-// quiet are the marks that belong to a run which goes as it should: they have no events, as a success has none.
+// quiet are the marks of a normal run. Like a success, they have no events.
 var quiet = []string{v1alpha1.ReasonPreparing, v1alpha1.ReasonSettling, v1alpha1.ReasonGateClosed, v1alpha1.ReasonGateOpened, v1alpha1.ReasonPublished}
 
-// nodePatched says what became of a failed node.
+// nodePatched sends an event about a write to a failed node.
 func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 	kind, note := corev1.EventTypeNormal, a.Message
 	switch {
@@ -107,14 +107,14 @@ func (r *Reconciler) nodePatched(job *v1alpha1.NodeJob, a plan.PatchNode) {
 	r.tell(job, a.Node, a.UID, kind, a.Reason, actionQuarantine, note)
 }
 
-// uncordoned says that what takes a record along has opened a node, if it has.
+// uncordoned sends an event if the removal of a record has also uncordoned the node.
 func (r *Reconciler) uncordoned(job *v1alpha1.NodeJob, name string, uid types.UID, cordon *record.Cordon) {
 	if cordon != nil && len(cordon.By) == 0 {
 		r.tell(job, name, uid, corev1.EventTypeNormal, v1alpha1.ReasonUncordoned, actionQuarantine, "the cordon is no longer needed")
 	}
 }
 
-// tell sends an event about the NodeJob and one about the node.
+// tell sends one event about the NodeJob and one about the node.
 func (r *Reconciler) tell(job *v1alpha1.NodeJob, name string, uid types.UID, kind, reason, action, what string) {
 	loop.RecordEvent(r.Recorder, job, loop.Node(name, uid), kind, reason, action, fmt.Sprintf("NodeJob %s/%s on node %s: %s", job.Namespace, job.Name, name, what))
 }

@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// evictionsTimeout bounds the evictions of one pass. The client obeys an answer that asks it to
-	// wait, which for a PodDisruptionBudget that is not processed yet is 10 s, ten times over: the rest
-	// of the NodeJob must not wait for that.
+	// evictionsTimeout limits the evictions of one pass. The client obeys a response that asks it to wait: 10 s for a
+	// PodDisruptionBudget that is not processed yet, up to ten times. The rest of the NodeJob must not wait for that.
 	evictionsTimeout = 3 * time.Second
 
-	// maxBlockedBytes bounds what the API server says of an eviction that it does not grant.
+	// maxBlockedBytes limits the message of the API server about a denied eviction.
 	maxBlockedBytes = 256
 )
 
@@ -33,7 +32,7 @@ const (
 // it, and it is retried.
 func (r *Reconciler) evict(ctx context.Context, seen observation, a plan.Evict, pod plan.DrainPod) {
 	if ctx.Err() != nil {
-		return // those that come first have taken all the time: this one is for the next pass
+		return // earlier evictions have used all the time: this one is for the next pass
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	request := &policyv1.Eviction{
@@ -46,12 +45,12 @@ func (r *Reconciler) evict(ctx context.Context, seen observation, a plan.Evict, 
 	err := r.Metrics.writes.Do(verbCreate, resourceEvictions, func() error {
 		return r.Client.SubResource("eviction").Create(ctx, target, request)
 	})
-	// By the time of the pass, since the plan counts the wait from one pass to the next.
+	// The time of the pass is used, because the plan computes the wait from one pass to the next.
 	r.drains.tried(drainKey{client.ObjectKeyFromObject(seen.job), a.Node}, pod.UID, eviction{seen.input.Now, blockedBy(err)})
 }
 
-// blockedBy says why an eviction was not granted; "" when it was, or when the pod is gone. The API
-// server's message does not name the PodDisruptionBudget, but its cause does. Source: k8s.io/kubernetes
+// blockedBy says why an eviction was denied; "" if it was granted, or if the pod no longer exists. The API server's
+// message does not name the PodDisruptionBudget, but its cause does. Source: k8s.io/kubernetes
 // pkg/registry/core/pod/storage/eviction.go.
 func blockedBy(err error) string {
 	switch {

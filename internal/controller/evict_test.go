@@ -95,7 +95,7 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// What there was no time for is not blamed on the pod, and has not waited in vain.
+// If there was no time for an eviction, the pod is not blocked, and its wait does not start.
 func TestAnEvictionThatThereIsNoTimeForIsNoTry(t *testing.T) {
 	r := newReconciler(t)
 	ctx, cancel := context.WithCancel(t.Context())

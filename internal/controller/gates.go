@@ -15,25 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The MutatingAdmissionPolicies of config/gate: one taints nodes, the other lets the manager onto them. Without the
-// second, a manager that loses its node could find all others closed.
+// The MutatingAdmissionPolicies of config/gate: one taints nodes, the other lets the manager tolerate the taints.
+// Without the second, a manager that loses its node could find all other nodes gated.
 const (
 	gatePolicy    = "everynode-gate"
 	managerPolicy = "everynode-manager"
 )
 
-// gates knows whether the API server puts the gates' taints on nodes, by what the poll has seen.
+// gates stores whether the API server adds the gates' taints to nodes, according to the last poll.
 type gates struct {
 	mu sync.Mutex
-	// known is true once it was looked.
+	// known is true after the first poll.
 	known bool
-	// missing is why there is no gate at all from the API server; "" when there is a policy.
+	// missing is why the API server enforces no gate at all; "" if there is a policy.
 	missing string
-	// bound are the policies with the namespaces whose NodeJobs they know: "POLICY/NAMESPACE".
+	// bound are the policies with the namespaces of the NodeJobs that they cover: "POLICY/NAMESPACE".
 	bound []string
 }
 
-// gap is why a node is not tainted in the request that creates it, and what to do; "" when it is.
+// gap says why a node is not tainted in the request that creates it, and what to do; "" if it is.
 func (g *gates) gap(namespace string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +52,7 @@ func (g *gates) gap(namespace string) string {
 	return ""
 }
 
-// set keeps what was seen, and is true when it is not what was seen before.
+// set stores the result of a poll, and reports whether it differs from the previous one.
 func (g *gates) set(missing string, bound []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +62,7 @@ func (g *gates) set(missing string, bound []string) bool {
 	return !same
 }
 
-// lookAtGates asks the API server what taints nodes.
+// lookAtGates asks the API server which admission policies taint nodes.
 func (r *Reconciler) lookAtGates(ctx context.Context) (missing string, bound []string, err error) {
 	err = r.Reader.Get(ctx, client.ObjectKey{Name: gatePolicy}, &admissionv1.MutatingAdmissionPolicy{})
 	switch {

@@ -59,7 +59,7 @@ func TestGaps(t *testing.T) {
 	tests := map[string]struct {
 		objects   []client.Object
 		get, list error
-		// want is the beginning of the gap, and what it says how to mend; "" for no gap.
+		// want is the start of the gap, and wantRemedy how to fix it; "" if there is no gap.
 		want, wantRemedy string
 	}{
 		"an API server that knows no such policies": {
@@ -153,7 +153,7 @@ func TestAChangeOfThePolicyWakesTheGatedNodeJobsAlone(t *testing.T) {
 	}
 }
 
-// Without a gate nobody needs to know what taints nodes.
+// Without a gate, the manager need not know which policies taint nodes.
 func TestWithoutAGateThePolicyIsLookedAtOnce(t *testing.T) {
 	gets := 0
 	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -50,12 +50,12 @@ func counted(writes *[]string) interceptor.Funcs {
 	}
 }
 
-// A NodeJob that is done costs nothing, whatever it asks for: nothing is written, and it wakes by itself only when
-// it is due.
+// A NodeJob that is done causes no load, whatever its spec is: nothing is written, and it has a pass only when it is
+// due.
 func TestADoneNodeJobIsAtRest(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.NodeJob)
-		// due is true for one that wakes by itself, when its interval is over.
+		// due is true for a NodeJob that has a pass when its interval has passed.
 		due bool
 	}{
 		"nothing":        {change: func(*v1alpha1.NodeJob) {}},

@@ -31,8 +31,8 @@ const (
 	resourceNodeJobsStatus = "nodejobs/status"
 )
 
-// Metrics are the manager's own. No label holds a node's name: their number is bounded by the number
-// of NodeJobs, whatever the size of the cluster. docs/metrics.md explains each.
+// Metrics are the metrics of the manager. No label contains the name of a node, so the number of series is limited by
+// the number of NodeJobs, regardless of the size of the cluster. docs/metrics.md explains each metric.
 type Metrics struct {
 	nodeCount   *prometheus.GaugeVec
 	stopped     *prometheus.GaugeVec
@@ -75,7 +75,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// status sets what a status says.
+// status sets the metrics of a status.
 func (m *Metrics) status(name client.ObjectKey, status *v1alpha1.NodeJobStatus) {
 	n := status.Nodes
 	for state, count := range map[string]int32{
@@ -91,7 +91,7 @@ func (m *Metrics) status(name client.ObjectKey, status *v1alpha1.NodeJobStatus) 
 	m.stopped.WithLabelValues(name.Namespace, name.Name).Set(stopped)
 }
 
-// forget drops the series of a NodeJob that is gone.
+// forget deletes the series of a NodeJob that no longer exists.
 func (m *Metrics) forget(name client.ObjectKey) {
 	match := prometheus.Labels{"namespace": name.Namespace, "nodejob": name.Name}
 	m.nodeCount.DeletePartialMatch(match)
@@ -104,10 +104,10 @@ func (m *Metrics) attempt(phase task.Phase, outcome record.Outcome) {
 	m.attempts.WithLabelValues(string(phase), string(outcome)).Inc()
 }
 
-// succeeded observes a success of the task. Only a node that joined after the NodeJob was made, and has no
-// earlier record, says how long a new node is not usable.
+// succeeded observes a success of the task. Only a node that joined after the NodeJob was created, and has no earlier
+// record, shows how long a new node is not usable.
 func (m *Metrics) succeeded(seen observation, a plan.Record) {
-	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // a clock may have gone back
+	took := max(a.Record.FinishedAt.Sub(a.Record.StartedAt), 0) // the clock may have been set back
 	m.run.WithLabelValues(seen.job.Namespace, seen.job.Name).Observe(took.Seconds())
 	joined, ok := seen.joining[a.Node]
 	if !ok || joined.created.Before(seen.job.CreationTimestamp.Time) {

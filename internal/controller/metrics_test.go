@@ -129,7 +129,7 @@ everynode_nodejob_stalled{namespace="ns",nodejob="job"} 1
 	}
 }
 
-// An alert rests on it: it must fall when somebody has helped.
+// An alert depends on it: it must be reset when a user has fixed the problem.
 func TestRolloutStoppedFollowsTheCondition(t *testing.T) {
 	_, m, _ := measure(t)
 	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &v1alpha1.NodeJobStatus{

@@ -18,25 +18,25 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// nodeProblems remembers what did not work on single nodes, by NodeJob. Nothing of it has to outlive the process: a new leader
-// meets it again.
+// nodeProblems remembers failures on single nodes, by NodeJob. It need not survive a restart: a new leader encounters
+// them again.
 type nodeProblems struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]*nodeTroubles
 }
 
-// nodeTroubles are those of one NodeJob, by the node's UID.
+// nodeTroubles are the problems of one NodeJob, by the node's UID.
 type nodeTroubles struct {
 	met map[types.UID]*trouble
-	// recorded is the run whose end was recorded last, and removals counts how often in a row the node's record was gone
-	// right after that.
+	// recorded is the run whose end was recorded last, and removals counts how often in a row the node's record was
+	// missing right after that.
 	recorded map[types.UID]run
 	removals map[types.UID]int
-	// fresh is true once something was noted that no plan has seen.
+	// fresh is true after something was recorded that no plan has seen.
 	fresh bool
-	// refusedSince is since when the API server refuses pods and has taken none; zero while it takes them.
+	// refusedSince is since when the API server rejects all pods; zero while it accepts them.
 	refusedSince time.Time
-	// retry is task.RetryToken of the NodeJob as it was last seen.
+	// retry is task.RetryToken of the NodeJob as last observed.
 	retry string
 }
 
@@ -56,12 +56,13 @@ type run struct {
 const (
 	firstTroubleWait   = time.Second
 	longestTroubleWait = 15 * time.Second
-	// firstVanishedWait and longestVanishedWait are as the defaults of spec.retry.
+	// firstVanishedWait and longestVanishedWait equal the defaults of spec.retry.
 	firstVanishedWait   = 10 * time.Second
 	longestVanishedWait = 300 * time.Second
-	// freeRemovals is how often in a row a record may be removed, to run the task again, before the next run waits.
+	// freeRemovals is how often in a row a record may be removed, to run the task again, before the next run is
+	// delayed.
 	freeRemovals = 3
-	// removalMemory is how long after an end a removal still counts as one in a row.
+	// removalMemory is how long after the end of a run a removal still counts as one in a row.
 	removalMemory = time.Hour
 	maxTrouble    = 512
 )
@@ -77,7 +78,7 @@ func (t *nodeProblems) entry(job client.ObjectKey) *nodeTroubles {
 	return known
 }
 
-// note remembers a trouble, of which each time makes the wait twice as long.
+// note remembers a problem. Each occurrence doubles the wait.
 func (t *nodeProblems) note(job client.ObjectKey, node types.UID, reason, message string, now time.Time, first, longest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,14 +92,14 @@ func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Tim
 		n.met[node] = met
 	}
 	if met.Reason != reason {
-		met.Reason, met.reasonSince = reason, now // nothing has worked since the trouble before
+		met.Reason, met.reasonSince = reason, now // nothing has succeeded since the previous problem
 	}
 	met.wait = max(first, min(2*met.wait, longest))
 	met.Message, met.RetryAt = outcome.CleanHead(message, maxTrouble), now.Add(met.wait)
 	n.fresh = true
 }
 
-// clear forgets troubles with these reasons on a node, since what failed has worked.
+// clear forgets problems with these reasons on a node, because the operation has succeeded.
 func (t *nodeProblems) clear(job client.ObjectKey, node types.UID, reasons ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +114,7 @@ func (n *nodeTroubles) drop(node types.UID, reasons []string) {
 	}
 }
 
-// refusing notes that the API server refuses pods of a NodeJob from now on.
+// refusing records that the API server rejects pods of a NodeJob from now on.
 func (t *nodeProblems) refusing(job client.ObjectKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +123,7 @@ func (t *nodeProblems) refusing(job client.ObjectKey, now time.Time) {
 	}
 }
 
-// accepting notes that the API server takes pods again. What it has refused while it took none counts from now.
+// accepting records that the API server accepts pods again. Rejections that happened before count from now.
 func (t *nodeProblems) accepting(job client.ObjectKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,12 +139,12 @@ func (t *nodeProblems) accepting(job client.ObjectKey, now time.Time) {
 	known.refusedSince = time.Time{}
 }
 
-// isGeneral reports whether a pod was refused when no others were taken either.
+// isGeneral reports whether a pod was rejected while other pods were rejected too.
 func (n *nodeTroubles) isGeneral(met *trouble) bool {
 	return slices.Contains(refusalReasons, met.Reason) && !n.refusedSince.IsZero() && !met.reasonSince.Before(n.refusedSince)
 }
 
-// ended notes the end of an attempt that is on record now.
+// ended records the end of an attempt after it is written to the node.
 func (t *nodeProblems) ended(job client.ObjectKey, node types.UID, revision, retry string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,8 +153,8 @@ func (t *nodeProblems) ended(job client.ObjectKey, node types.UID, revision, ret
 	known.drop(node, []string{v1alpha1.ReasonRecordRejected, v1alpha1.ReasonPodForceDeleted})
 }
 
-// begins notes a first attempt on a node that lacks the end of the run before. When that was removed again and again right after
-// it was written, the next run waits.
+// begins records a first attempt on a node that lacks the end of the previous run. If that was removed repeatedly right
+// after it was written, the next run is delayed.
 func (t *nodeProblems) begins(job client.ObjectKey, node types.UID, revision, retry string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,8 +172,8 @@ func (t *nodeProblems) begins(job client.ObjectKey, node types.UID, revision, re
 	known.note(node, v1alpha1.ReasonRecordRemoved, message, now, firstVanishedWait, longestVanishedWait)
 }
 
-// on are the troubles of a NodeJob on the nodes that are there. Those of others are forgotten, and all when the user asks
-// for another try.
+// on returns the problems of a NodeJob on the existing nodes. Those of other nodes are forgotten, and all if the user
+// requests a retry.
 func (t *nodeProblems) on(job client.ObjectKey, retry string, nodes []plan.Node) map[types.UID]plan.NodeProblem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +208,7 @@ func (t *nodeProblems) on(job client.ObjectKey, retry string, nodes []plan.Node)
 	return found
 }
 
-// isFresh reports whether something was noted since the last call of on.
+// isFresh reports whether something was recorded since the last call of on.
 func (t *nodeProblems) isFresh(job client.ObjectKey) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,8 +222,8 @@ func (t *nodeProblems) forget(job client.ObjectKey) {
 	delete(t.of, job)
 }
 
-// refusedWrite reports whether the API server refuses a write to a Node for what the Node is, or is to be: it would refuse
-// it again.
+// refusedWrite reports whether the API server rejects a write because of the content of the Node, before or after it.
+// It would reject a repeated write too.
 func refusedWrite(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

@@ -182,7 +182,7 @@ func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
 	}
 }
 
-// A first attempt after the end of a run is on record means that somebody has removed the record, or the label of the success.
+// A first attempt after the end of a run was recorded means that the record, or the label of the success, was removed.
 func TestWhatCountsAsARemovedRecord(t *testing.T) {
 	rec := func(outcome record.Outcome, label string) record.NodeRecord {
 		return record.NodeRecord{Label: label, Record: &record.Record{Revision: "rev", Outcome: outcome}}

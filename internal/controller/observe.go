@@ -20,16 +20,16 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// observation is what one pass sees.
+// observation is what one pass observes.
 type observation struct {
 	job    *v1alpha1.NodeJob
 	source task.Source
 	input  plan.Input
-	// unseen is true when a pod is remembered that the cache does not show.
+	// unseen is true if a pod is remembered that the cache does not show.
 	unseen bool
-	// foreignPods are pods under the NodeJob's name that are not its own.
+	// foreignPods are pods with the NodeJob's name in their label that have another owner.
 	foreignPods []*corev1.Pod
-	// asked are the nodes whose pods this pass has looked at, or has tried to, by their UIDs.
+	// asked are the UIDs of the nodes whose pods this pass has listed, or tried to list.
 	asked map[types.UID]bool
 	// joining are the nodes that are not done yet, for the metric.
 	joining map[string]joiningNode
@@ -40,8 +40,7 @@ type joiningNode struct {
 	readySince time.Time // zero while it is not Ready
 }
 
-// observe gathers everything that the plan reads. It copies nothing out of the cache and changes
-// nothing in it.
+// observe collects everything that the plan reads. It does not copy objects of the cache, and does not modify them.
 func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observation, error) {
 	now := r.Now()
 	seen := observation{job: job, joining: map[string]joiningNode{}}
@@ -111,8 +110,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	return nil
 }
 
-// podsOf returns the pods that the NodeJob with that UID owns, those included that the cache does not
-// show yet; and the strangers, which have its name on their label and another owner.
+// podsOf returns the pods that the NodeJob with that UID owns, including those that the cache does not show yet, and
+// the foreign pods, which have its name in their label and another owner.
 func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, foreignPods []*corev1.Pod, err error) {
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{nodeJobIndex: name.Name}); err != nil {
@@ -153,8 +152,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// warmUp begins leadership from a consistent list: the cache of a process that was a standby may be
-// behind what the last leader wrote.
+// warmUp starts leadership with a consistent list. The cache of a standby may be behind the writes of the last leader.
 func (r *Reconciler) warmUp(ctx context.Context) error {
 	r.primed.Lock()
 	defer r.primed.Unlock()
@@ -188,7 +186,7 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// eachPage lists in pages: whole nodes with their images are large, and only a little of them is kept.
+// eachPage lists in pages, because whole nodes with their images are large, and only little of them is kept.
 func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
 	opts = append(opts, client.Limit(pageSize))
 	for next := ""; ; {
@@ -202,5 +200,5 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 	}
 }
 
-// pageSize bounds what is in memory at once: a node with records of a hundred NodeJobs has 50 kB, and may have 256.
+// pageSize limits what is in memory at once: a node with records of a hundred NodeJobs has 50 kB, and can have 256 kB.
 const pageSize = 200

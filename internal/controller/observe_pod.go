@@ -8,7 +8,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// viewPod is the pod as the plan reads it, with what we have done to it that the cache may not show yet.
+// viewPod returns the pod as the plan reads it, including our own writes that the cache may not show yet.
 func viewPod(pod seenPod) plan.Pod {
 	view := observe.Pod(pod.Pod)
 	view.Finalized = view.Finalized && !pod.released

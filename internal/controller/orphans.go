@@ -27,8 +27,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// orphanCollector takes off nodes what NodeJobs have left there that are gone. It has next to nothing to do: a NodeJob
-// that goes takes its own away. But a node that is created in the same moment may still be tainted for it.
+// orphanCollector removes what deleted NodeJobs have left on nodes. It rarely has anything to do: a NodeJob that is
+// deleted cleans up its own nodes. But a node that is created at the same moment may still be tainted for it.
 type orphanCollector struct{ *Reconciler }
 
 func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager) error {
@@ -76,12 +76,12 @@ func orphaned(node *corev1.Node, jobs []*v1alpha1.NodeJob) *record.Change {
 	return plan.Orphaned(&view, jobs)
 }
 
-// jobChanged looks at all nodes: the NodeJob may have been what something on them was for.
+// jobChanged enqueues all nodes, because something on them may have belonged to the NodeJob.
 func (s orphanCollector) jobChanged(ctx context.Context, _ client.Object) []reconcile.Request {
 	var nodes corev1.NodeList
 	var jobs v1alpha1.NodeJobList
 	if err := errors.Join(s.Client.List(ctx, &nodes), s.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy)); err != nil {
-		return nil // only a cache that is not started answers with an error
+		return nil // only a cache that is not started returns an error
 	}
 	claims := pointers(jobs.Items)
 	var requests []reconcile.Request
@@ -93,8 +93,8 @@ func (s orphanCollector) jobChanged(ctx context.Context, _ client.Object) []reco
 	return requests
 }
 
-// Reconcile asks the API server itself: the cache may not show a NodeJob yet for which the API server has
-// tainted a node already.
+// Reconcile asks the API server. The cache may not show a NodeJob yet for which the API server has already tainted a
+// node.
 func (s orphanCollector) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var node corev1.Node
 	if err := s.Reader.Get(ctx, req.NamespacedName, &node); err != nil {

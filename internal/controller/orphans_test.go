@@ -38,7 +38,7 @@ func cordonedFor(keys string) *corev1.Node {
 	return node
 }
 
-// sweep looks at the node n once, if the cache shows anything that is nobody's.
+// sweep checks the node n once, if the cache shows anything orphaned.
 func (r *fakeReconciler) sweep() (ctrl.Result, error) {
 	s := orphanCollector{r.Reconciler}
 	if !s.mayHaveOrphans(r.t.Context(), r.node("n")) {

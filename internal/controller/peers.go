@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/observe"
 )
 
-// observePeers gathers what of other NodeJobs matters to this one.
+// observePeers collects what this NodeJob needs to know about other NodeJobs.
 func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {

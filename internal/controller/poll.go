@@ -15,15 +15,15 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// pollSeconds is how often the manager looks at what it does not watch: Secrets that NodeJobs name, and the admission
-// policy of the gate.
+// pollSeconds is how often the manager reads what it does not watch: Secrets that NodeJobs list, and the admission
+// policies of gates.
 const pollSeconds = 30
 
-// wakeRoom is how many NodeJobs can wait to be looked at for what a poll has found.
+// wakeRoom is how many NodeJobs can wait for a pass after a poll.
 const wakeRoom = 1024
 
-// poll looks until the manager ends, a little more often than every PollInterval. It wakes a NodeJob only when something
-// has changed.
+// poll runs until the manager ends, at intervals slightly shorter than PollInterval. It only triggers a pass of a
+// NodeJob if something has changed.
 func (r *Reconciler) poll(ctx context.Context) error {
 	wait.JitterUntilWithContext(ctx, r.pollOnce, r.PollInterval*9/10, 0.1, true)
 	return nil
@@ -68,7 +68,7 @@ func (g *gates) isKnown() bool {
 	return g.known
 }
 
-// wakeUp has a NodeJob looked at.
+// wakeUp triggers a pass of a NodeJob.
 func (r *Reconciler) wakeUp(ctx context.Context, name client.ObjectKey) {
 	job := &v1alpha1.NodeJob{}
 	job.Namespace, job.Name = name.Namespace, name.Name

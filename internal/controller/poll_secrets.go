@@ -12,15 +12,15 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Budgets of one poll. An author of NodeJobs can list 16 Secrets in each, readable or not. Where there are more
-// Secrets than the budget allows, they take turns, and a change is seen later.
+// Limits of one poll. An author of NodeJobs can list 16 Secrets in each, readable or not. If there are more Secrets
+// than the limits allow, they are polled in turn, and changes are detected later.
 const (
 	maxSecretReads = 300
 	// maxSecretTries is for Secrets that could not be read last time.
 	maxSecretTries = 30
 )
 
-// secretTurns says which Secrets were read last, so that the next poll continues after them.
+// secretTurns stores which Secrets were read last, so that the next poll continues after them.
 type secretTurns struct{ readable, unreadable types.NamespacedName }
 
 // pollSecrets reads each Secret once, however many NodeJobs list it, and one after the other.
@@ -39,7 +39,7 @@ func (r *Reconciler) pollSecrets(ctx context.Context) {
 	}
 }
 
-// turn returns the Secrets that this poll reads: for each, what lists it.
+// turn returns the Secrets that this poll reads, each with the fields that list it.
 func (c *contents) turn() [][]contentKey {
 	keys, readable := map[types.NamespacedName][]contentKey{}, map[types.NamespacedName]bool{}
 	for key, is := range c.secrets() {
@@ -66,7 +66,8 @@ func (c *contents) turn() [][]contentKey {
 	return turn
 }
 
-// next returns at most limit of the names, beginning after the last one of the turn before, and the last one of this turn.
+// next returns at most limit of the names, starting after the last one of the previous turn, and the last one of this
+// turn.
 func next(names []types.NamespacedName, after types.NamespacedName, limit int) (turn []types.NamespacedName, last types.NamespacedName) {
 	slices.SortFunc(names, compareNames)
 	first, found := slices.BinarySearchFunc(names, after, compareNames)

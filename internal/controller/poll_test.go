@@ -63,7 +63,7 @@ func TestAnErrorOfOneSecretHidesNoOther(t *testing.T) {
 	}
 }
 
-// Nobody may take what is waked while the manager ends.
+// There may be no receiver for a NodeJob while the manager ends.
 func TestAPollWithoutAnybodyToWakeEndsWithTheManager(t *testing.T) {
 	r := newReconciler(t)
 	for range wakeRoom {

@@ -12,18 +12,18 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// records keeps what was decoded from the nodes' annotations. A pass looks at every node, and nearly
-// all of them are as they were: decoding them again would be most of what a pass over thousands costs.
+// records caches what was decoded from the nodes' annotations. A pass reads every node, and nearly all of them are
+// unchanged: decoding them again would be most of the cost of a pass over thousands of nodes.
 //
-// Each event of a node brings a copy of all its annotations. The strings that are kept here are those of the newest
-// copy, so that older ones can be freed.
+// Each event of a node contains a copy of all its annotations. The cached strings are those of the newest copy, so that
+// older copies can be freed.
 type records struct {
 	mu sync.Mutex
-	// seen holds by the record's key what was decoded.
+	// seen holds what was decoded, by the record's key.
 	seen map[string]*decodedRecords
-	// facts holds, by the node's name, who has published what there.
+	// facts holds the publishers of labels and annotations, by the node's name.
 	facts map[string]*decodedFacts
-	// ids are the boot and machine that the last record of a node named: most of its records name the same.
+	// ids are the boot ID and machine ID of the last record of a node: most of its records have the same.
 	ids map[string]*machineIDs
 }
 
@@ -32,13 +32,13 @@ type machineIDs struct{ boot, machine string }
 // decodedRecords are the records under one key.
 type decodedRecords struct {
 	sealKey string
-	// revision is that of the record that was decoded last. Most have the same.
+	// revision is that of the last decoded record. Most records have the same.
 	revision string
-	// on holds, by the node's name, what a value was decoded to.
+	// on holds the decoded values, by the node's name.
 	on map[string]*decoded
 }
 
-// decodedFacts is shared by all passes, and only read.
+// decodedFacts is shared by all passes and read-only.
 type decodedFacts struct {
 	value     string
 	published record.Published
@@ -46,7 +46,7 @@ type decodedFacts struct {
 
 type decoded struct {
 	value, seal string
-	// record is nil when the value is none. It is shared by all passes, and only read.
+	// record is nil if the value is not a record. It is shared by all passes and read-only.
 	record  *record.Record
 	altered bool
 }
@@ -55,7 +55,7 @@ func newRecords() records {
 	return records{seen: map[string]*decodedRecords{}, facts: map[string]*decodedFacts{}, ids: map[string]*machineIDs{}}
 }
 
-// read is record.Read with a memory.
+// read is record.Read with a cache.
 func (r *records) read(node string, labels, annotations map[string]string, key string) record.NodeRecord {
 	value, annotated := annotations[key]
 	if !annotated {
@@ -81,8 +81,8 @@ func (r *records) read(node string, labels, annotations map[string]string, key s
 	return record.NodeRecord{Label: labels[key], Record: known.record, Altered: known.altered, Present: true}
 }
 
-// share has a record that was just decoded use the strings of others. A hundred thousand records are a large part of what
-// the manager has in memory.
+// share replaces strings of a newly decoded record with those of others. A hundred thousand records are a large part of
+// the manager's memory.
 func (r *records) share(node string, seen *decodedRecords, rec *record.Record) {
 	if rec == nil {
 		return
@@ -115,7 +115,7 @@ func (r *records) drop(node, key string) {
 	}
 }
 
-// published is record.ReadPublished with a memory.
+// published is record.ReadPublished with a cache.
 func (r *records) published(node *corev1.Node) record.Published {
 	value := node.Annotations[v1alpha1.PublishedAnnotation]
 	if value == "" {
@@ -132,14 +132,14 @@ func (r *records) published(node *corev1.Node) record.Published {
 	return known.published
 }
 
-// forget drops what was kept for a NodeJob.
+// forget deletes what was stored for a NodeJob.
 func (r *records) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.seen, key)
 }
 
-// forgetNode drops what was kept for a node.
+// forgetNode deletes what was stored for a node.
 func (r *records) forgetNode(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

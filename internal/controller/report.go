@@ -23,14 +23,14 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// report writes the status if it changed and says what changed by events and metrics. It returns
-// when to look again; zero means when something happens.
+// report writes the status if it changed, and reports changes by events and metrics. It returns when to check again;
+// zero means only after an event.
 func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) (time.Duration, error) {
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.Now()
 	next := loop.Until(p.WakeAt, now)
 	if seen.unseen {
-		// Should the cache never show the pod, no event will wake us to look for it.
+		// If the cache never shows the pod, no event triggers a pass that looks for it.
 		next = loop.Soonest(next, doubtAfter+time.Second)
 	}
 	if finishes(p) {
@@ -45,12 +45,12 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	}
 	changed := seen.job.DeepCopy()
 	changed.Status = p.Status
-	// The whole status, under its resource version: a patch against a cached status that is behind
-	// would leave out what only seems unchanged.
+	// The whole status is written under its resource version: a patch based on a stale cached status would omit what
+	// only seems unchanged.
 	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
 	switch {
 	case apierrors.IsConflict(err):
-		// Somebody has changed the NodeJob: a moment later the cache shows it.
+		// The NodeJob has changed meanwhile. The cache shows the change a moment later.
 		return loop.Soonest(next, soon), nil
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
@@ -61,13 +61,13 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	return next, nil
 }
 
-// finishes is true when the NodeJob was let go: there is no status of it any more.
+// finishes reports whether our finalizer was removed from the NodeJob: then it no longer has a status.
 func finishes(p plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.RemoveFinalizer); return ok })
 }
 
-// announce sends an event for each condition that changed its answer, for a new revision and for a step
-// of it. Failed rollbacks have one each already, on their nodes.
+// announce sends an event for each condition that changed its status, for a new revision and for each step of it.
+// Failed rollbacks already have an event on their nodes.
 func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) {
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
@@ -100,7 +100,7 @@ func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJ
 	}
 }
 
-// stepStarted says which step has begun; "" when none has since the revision began.
+// stepStarted returns the message for a step that has started; "" if none has since the revision started.
 func stepStarted(before, after *v1alpha1.NodeJobStatus) string {
 	if before.Revision != after.Revision || before.Rollout == nil || after.Rollout == nil || before.Rollout.Step == after.Rollout.Step {
 		return ""
@@ -114,8 +114,8 @@ func stepStarted(before, after *v1alpha1.NodeJobStatus) string {
 	return fmt.Sprintf("step %s of revision %s begins; nodes in it: %d", after.Rollout.Step, after.Revision, nodes)
 }
 
-// writeFailed tells of a write that somebody has to look at, such as one that a webhook denies. The pass
-// is repeated; equal events are counted, not repeated.
+// writeFailed sends an event about a write that needs attention, such as one that a webhook denies. The pass is
+// retried; equal events are counted, not repeated.
 func (r *Reconciler) writeFailed(job *v1alpha1.NodeJob, err error) {
 	if err != nil && !apierrors.IsConflict(err) {
 		r.event(job, nil, corev1.EventTypeWarning, v1alpha1.ReasonWriteFailed, "Write", err.Error())

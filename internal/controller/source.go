@@ -21,8 +21,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// source resolves the NodeJob's scripts. What the user has to mend comes back as an obstacle, which
-// needs no retry: the ConfigMap's change wakes the NodeJob.
+// source resolves the NodeJob's scripts. A problem that the user has to fix is returned as an obstacle. It needs no
+// retry, because the change of the ConfigMap triggers a pass.
 func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *plan.Obstacle, error) {
 	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
 		return task.Source{}, obstacle, err
@@ -35,8 +35,8 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 	})
 }
 
-// namespaceGoes is the obstacle of a NodeJob that is to be rolled back in a namespace that is being
-// deleted: no pod can be made there, and what the rollback's script is in may be gone.
+// namespaceGoes returns the obstacle of a NodeJob that must be rolled back in a namespace that is terminating: no pod
+// can be created there, and the ConfigMap of the rollback script may be deleted.
 func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*plan.Obstacle, error) {
 	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack {
 		return nil, nil
@@ -55,15 +55,14 @@ func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (
 	}, nil
 }
 
-// scripts keeps the scripts that NodeJobs take from ConfigMaps. All ConfigMaps of the cluster are
-// watched by their metadata only; the few that are referred to are fetched when their resource version
-// changes, and of those only the key that is asked for is kept.
+// scripts caches the scripts that NodeJobs reference in ConfigMaps. Only the metadata of ConfigMaps is watched. The few
+// that are referenced are read when their resource version changes, and only the referenced key is stored.
 type scripts struct {
 	mu   sync.Mutex
 	seen map[scriptField]fetchedScript
 }
 
-// scriptField is a field of a NodeJob: there is one script for it, whatever it referred to before.
+// scriptField is a field of a NodeJob. At most one script is stored for it, even if the reference changes.
 type scriptField struct {
 	job   client.ObjectKey
 	field string
@@ -79,8 +78,8 @@ type fetchedScript struct {
 
 func newScripts() scripts { return scripts{seen: map[scriptField]fetchedScript{}} }
 
-// get returns the content of a key, or false when the ConfigMap has no such key. It returns the API
-// server's NotFound when there is no such ConfigMap.
+// get returns the content of a key, or false if the ConfigMap does not have the key. If the ConfigMap does not exist,
+// it returns the API server's NotFound error.
 func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 	name := client.ObjectKey{Namespace: field.job.Namespace, Name: ref.Name}
 	meta := &metav1.PartialObjectMetadata{}
@@ -98,7 +97,7 @@ func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref
 	if err := r.Reader.Get(ctx, name, &live); err != nil {
 		return "", false, err
 	}
-	// Kept under the version that was fetched: when the cache is behind, the next pass fetches again.
+	// It is stored under the version that was read: if the cache is stale, the next pass reads it again.
 	fetched := fetchedScript{ref: ref, uid: live.UID, resourceVersion: live.ResourceVersion}
 	fetched.content, fetched.found = live.Data[ref.Key]
 	c.mu.Lock()
@@ -107,7 +106,7 @@ func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref
 	return fetched.content, fetched.found, nil
 }
 
-// forget drops what was kept for a NodeJob.
+// forget deletes what was stored for a NodeJob.
 func (c *scripts) forget(job client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,17 +24,17 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// errSkipped is for a pod that was not tried, since one of its sort was refused.
+// errSkipped is for a pod that was not tried, because another of the same kind was rejected.
 var errSkipped = errors.New("not tried")
 
-// isRunner reports whether a pod runs a script beside a task that is a template: the API server may take the one and
-// refuse the other.
+// isRunner reports whether a pod runs a script although the task is a template. The API server may accept one kind of
+// pod and reject the other.
 func isRunner(job *v1alpha1.NodeJob, start *plan.Start) bool {
 	return job.Spec.Task.Template != nil && start.Attempt.Phase != task.Task
 }
 
-// startAll makes pods. If one is refused, others of its sort would be refused too: so the first of each sort is made alone,
-// and the others after it.
+// startAll creates pods. If one is rejected, others of its kind would be rejected too. So the first pod of each kind is
+// created alone, and the others after it.
 func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
 	results := make([]error, len(starts))
 	tried, stopped := map[bool]bool{}, map[bool]bool{}
@@ -54,25 +54,27 @@ func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []pl
 	return results
 }
 
-// probed are the pods that the API server was asked about before their nodes are prepared.
+// probed are the pods for which a dry run was made before their nodes are cordoned or drained.
 type probed struct {
 	mu      sync.Mutex
 	starts  []plan.Start
 	results []error
 }
 
-// with adds what was refused to the starts of a pass. What was accepted is not known to be so when it is made.
+// with adds the rejected pods to the starts of a pass. An accepted dry run does not guarantee that the creation
+// succeeds.
 func (p *probed) with(starts []plan.Start, results []error) ([]plan.Start, []error) {
 	return append(starts, p.starts...), append(results, p.results...)
 }
 
-// mayPrepare reports whether an action may be done: it prepares no node, or one for a pod that the API server would take.
+// mayPrepare reports whether an action may run: it is not the cordon or drain for an attempt, or the API server would
+// accept the pod of that attempt.
 func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action plan.Action, p *probed) bool {
 	mark, ok := action.(plan.PatchNode)
 	return !ok || mark.Before == nil || r.probe(ctx, seen, mark.Before, p)
 }
 
-// probe reports whether the API server would take the pod of an attempt: before a node is cordoned or drained for it.
+// probe reports whether the API server would accept the pod of an attempt, before a node is cordoned or drained for it.
 func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
 	pod := task.Pod(seen.job, seen.source, *attempt, r.Options)
 	err := r.Client.Create(ctx, pod, client.DryRunAll)
@@ -86,10 +88,10 @@ func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.
 		p.starts, p.results = append(p.starts, plan.Start{Attempt: *attempt}), append(p.results, refused)
 		return false
 	}
-	return true // any other error will be met again when the pod is made
+	return true // any other error occurs again when the pod is created
 }
 
-// judgeStarts notes what was refused, by sort and by node, and returns what failed otherwise.
+// judgeStarts records what was rejected, by kind and by node, and returns all other errors.
 func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results []error) (refused bool, err error) {
 	name, now := client.ObjectKeyFromObject(seen.job), r.Now()
 	for sort, refusals := range map[bool]*loop.Refusals{false: r.refusals, true: r.runnerRefusals} {
@@ -111,7 +113,7 @@ func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results 
 	return refused, err
 }
 
-// judgeSort notes what came of the pods of one sort, and when the API server begins or ends to refuse them.
+// judgeSort records the results for the pods of one kind, and when the API server starts or stops rejecting them.
 func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, errs []error) (refused bool, err error) {
 	name, now, was := client.ObjectKeyFromObject(job), r.Now(), refusals.Of(job)
 	refused, err = refusals.Judge(job, errs, now)
@@ -124,7 +126,7 @@ func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, e
 	return refused, err
 }
 
-// refusalOf is why pods of that sort are refused.
+// refusalOf returns why pods of that kind are rejected.
 func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) loop.Obstacle {
 	refusals := r.refusals
 	if isRunner(job, start) {
@@ -136,7 +138,8 @@ func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) loop.Obs
 	return loop.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
 }
 
-// start makes the pod of an attempt. That it exists already is as good, if it is ours: the name says which attempt it is.
+// start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the
+// attempt.
 func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
 	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
 	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
@@ -155,15 +158,15 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
 }
 
-// refusalReasons are those of pods that the API server refuses.
+// refusalReasons are the reasons of pods that the API server rejects.
 var refusalReasons = []string{
 	v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid, v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonNamespaceTerminating,
 }
 
-// podTroubles are those that a pod ends which could be made.
+// podTroubles are the problems that end when a pod could be created.
 var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons...)
 
-// started notes that a pod could be made on a node.
+// started records that a pod could be created on a node.
 func (r *Reconciler) started(seen observation, start plan.Start) {
 	name := client.ObjectKeyFromObject(seen.job)
 	r.problems.clear(name, start.Attempt.NodeUID, podTroubles...)
@@ -177,8 +180,8 @@ func (r *Reconciler) started(seen observation, start plan.Start) {
 	}
 }
 
-// lacksEnd reports whether the end of a run of the revision, if one was recorded, is not on the node anymore: the record is
-// gone, or the label of its success.
+// lacksEnd reports whether the recorded end of a run of the revision, if any, is missing on the node: the record was
+// removed, or the label of its success.
 func lacksEnd(on record.NodeRecord, revision string) bool {
 	if on.Label == revision {
 		return false
@@ -186,12 +189,12 @@ func lacksEnd(on record.NodeRecord, revision string) bool {
 	return on.Record == nil || on.Record.Revision != revision || on.Record.Outcome == record.Succeeded
 }
 
-// adopt remembers an existing pod that the cache does not show yet. One that is not ours is trouble on its node only: other
-// nodes go on.
+// adopt remembers an existing pod that the cache does not show yet. A pod that is not ours is a problem of its node
+// only: other nodes continue.
 func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *corev1.Pod, node types.UID) (ours bool, err error) {
 	var live corev1.Pod
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
-		// Not found: it went in between, and the next pass makes it.
+		// Not found: it was deleted in between, and the next pass creates it.
 		return false, fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
 	}
 	if !ownedBy(&live, job.UID) {
@@ -204,8 +207,9 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 	return true, nil
 }
 
-// writeTrouble notes that the API server refuses a write to a Node, as when its annotations are full. It would refuse the
-// next one as well, so that is no error of the pass: other nodes go on. It returns any other error.
+// writeTrouble records that the API server rejects a write to a Node, for example because its annotations are full. It
+// would reject the next one as well, so that is not an error of the pass: other nodes continue. It returns any other
+// error.
 func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err error) error {
 	if !refusedWrite(err) {
 		return err
@@ -216,8 +220,8 @@ func (r *Reconciler) writeTrouble(job *v1alpha1.NodeJob, node types.UID, err err
 	return nil
 }
 
-// podGone forgets a pod that is not there anymore. One that was removed before its end was recorded is trouble: an
-// attempt of unknown outcome must not be repeated without a wait.
+// podGone forgets a pod that no longer exists. A pod that was removed before its end was recorded is a problem: an
+// attempt with an unknown outcome must not be repeated without a wait.
 func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 	released := r.written.wasFinalized(pod.UID) || r.written.wasRetained(pod.UID)
 	r.written.forgetPod(pod.UID)

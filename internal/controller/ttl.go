@@ -19,8 +19,8 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// keep takes our finalizer off a pod whose end is on record, and leaves it there for its logs. In the same write it
-// is marked: nobody may take its end for one that is still to be recorded.
+// keep removes our finalizer from a pod whose end is recorded, and retains the pod for its logs. The same write marks
+// the pod, so that its end is not recorded a second time.
 func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.Pod) error {
 	live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: pod.Name}}
 	err := r.Metrics.writes.Do(verbPatch, resourcePods, func() error {
@@ -55,7 +55,8 @@ func keepPatch(uid types.UID) []byte {
 	return b
 }
 
-// expire deletes a NodeJob whose time is over, as it was seen: one that was changed meanwhile is looked at again.
+// expire deletes a NodeJob whose time to live has passed, in the observed version. If it was changed meanwhile, the
+// next pass checks it again.
 func (r *Reconciler) expire(ctx context.Context, job *v1alpha1.NodeJob) error {
 	err := r.Metrics.writes.Do(verbDelete, resourceNodeJobs, func() error {
 		return r.Client.Delete(ctx, job.DeepCopy(), client.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion})

@@ -22,7 +22,8 @@ type uncachedNodes struct {
 	seen map[string]time.Time
 }
 
-// warmUpNodes remembers the nodes of which the cache shows no version, or an older one. The others would be in memory twice.
+// warmUpNodes remembers the nodes that the cache does not show, or shows in an older version. Other nodes would be in
+// memory twice.
 func (r *Reconciler) warmUpNodes(ctx context.Context) error {
 	var cached corev1.NodeList
 	if err := r.Client.List(ctx, &cached); err != nil {
@@ -43,8 +44,8 @@ func (r *Reconciler) warmUpNodes(ctx context.Context) error {
 }
 
 // unseenNodes returns the remembered nodes that the cache does not show. The cache of a new leader may lack nodes on
-// which the last leader has started tasks; without them, their pods would look like orphans. A node that the cache has
-// not shown for doubtAfter may be gone, so the API server is asked.
+// which the last leader has started tasks. Without them, their pods would be treated as orphans. A node that the cache
+// has not shown for doubtAfter may be deleted, so the API server is asked.
 func (r *Reconciler) unseenNodes(ctx context.Context, cached []corev1.Node, now time.Time) ([]*corev1.Node, error) {
 	remembered := r.written.nodesBut(cached)
 	doubtful := r.uncachedNodes.doubtful(remembered, now)
@@ -63,7 +64,7 @@ func (r *Reconciler) unseenNodes(ctx context.Context, cached []corev1.Node, now 
 	return nodes, nil
 }
 
-// liveNode asks the API server for a node that the cache does not show. It returns nil when there is none.
+// liveNode reads a node that the cache does not show from the API server. It returns nil if it does not exist.
 func (r *Reconciler) liveNode(ctx context.Context, name string, now time.Time) (*corev1.Node, error) {
 	var live corev1.Node
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &live)

@@ -28,16 +28,15 @@ const (
 	nodeJobIndex   = ".metadata.labels.nodejob"
 	configMapIndex = ".spec.configMaps"
 
-	// parallelNodeJobs is how many NodeJobs are looked at at once, so that one with much to do, or one
-	// whose writes hang, delays no other.
+	// parallelNodeJobs is how many NodeJobs are reconciled concurrently, so that one with much to do, or whose writes
+	// hang, does not delay others.
 	parallelNodeJobs = 8
 
-	// passTimeout ends a pass whose requests are left unanswered. The longest pass that makes progress
-	// takes seconds.
+	// passTimeout ends a pass whose requests get no response. The longest pass that makes progress takes seconds.
 	passTimeout = 2 * time.Minute
 
-	// A pass that failed is retried after these waits. The stock limit of a quarter of an hour is
-	// too long for something that holds nodes.
+	// A failed pass is retried after these waits. The default limit of a quarter of an hour is too long for something
+	// that blocks nodes.
 	firstErrorWait   = 20 * time.Millisecond
 	longestErrorWait = 30 * time.Second
 )
@@ -109,22 +108,22 @@ func errorWaits() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait)
 }
 
-// jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they change
-// no generation.
+// jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they do not change the
+// generation.
 var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryRequested{})
 
-// finalizersChanged passes the update with which we put our finalizer on.
+// finalizersChanged passes the update in which we add our finalizer.
 type finalizersChanged struct{ predicate.Funcs }
 
-// Update is true when the number of finalizers changed.
+// Update reports whether the number of finalizers changed.
 func (finalizersChanged) Update(e event.UpdateEvent) bool {
 	return len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 }
 
-// retryRequested passes the update with which a user asks for another try.
+// retryRequested passes the update in which a user requests a retry.
 type retryRequested struct{ predicate.Funcs }
 
-// Update is true when the annotation changed.
+// Update reports whether the annotation changed.
 func (retryRequested) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
 }
@@ -140,7 +139,7 @@ func (r *Reconciler) podChanged(o client.Object, q queue) {
 func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.InNamespace(o.GetNamespace()), client.MatchingFields{configMapIndex: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only a cache that is not started answers with an error
+		return nil // only a cache that is not started returns an error
 	}
 	requests := make([]reconcile.Request, 0, len(jobs.Items))
 	for i := range jobs.Items {

@@ -15,18 +15,18 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// ignores reports whether a NodeJob may stay asleep though a node was cordoned or tainted, turned Ready or not, rebooted,
-// was created or deleted. With a hundred NodeJobs, each such change would otherwise cost a hundred plans, nearly all of
-// which come out as they were. Changes of the labels and annotations that the NodeJob reads are looked at elsewhere, and
-// wake it in any case.
+// ignores reports whether a NodeJob needs no pass after a node was cordoned or tainted, became Ready or NotReady,
+// rebooted, or was created or deleted. With a hundred NodeJobs, each such change would otherwise cost a hundred plans,
+// nearly all of them without changes. Changes of labels and annotations that the NodeJob reads are checked elsewhere,
+// and always trigger a pass.
 //
-// A wake-up may be skipped in two cases, and only while nothing on the node is the NodeJob's to remove (held):
+// A pass can be skipped in two cases, and only while the NodeJob has nothing to remove from the node:
 //
-//   - The NodeJob is not for the node, neither before nor after. The plan excludes such a node before it looks at
-//     anything else, and counts it nowhere.
-//   - The NodeJob is at rest, and the node is done with its revision. The plan asks whether a node is done before it
-//     asks what keeps a task from it; only attempts that could start, soaks and risks of an unproven revision look at
-//     taints, cordons and readiness, and a NodeJob at rest has none.
+//   - The NodeJob does not match the node, neither before nor after the change. The plan excludes such a node before
+//     it reads anything else, and does not count it.
+//   - The NodeJob is at rest, and the node is done with its revision. The plan checks whether a node is done before
+//     it checks what prevents a task there. Only attempts that could start, soaks, and nodes at risk before the
+//     revision is stable depend on taints, cordons and readiness, and a NodeJob at rest has none of these.
 //
 // TestWhatANodeJobIgnoresDoesNotChangeItsPlan compares plans.
 func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
@@ -45,8 +45,8 @@ func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
 	return isFinished(job) && isDone(job, c.after)
 }
 
-// hasOwnMetadata reports whether a node has something that the plan of the NodeJob may have to remove: a gate, or a cordon of it. A
-// gate that others share depends on them, too, so any taint of that key counts.
+// hasOwnMetadata reports whether a node has a gate or a cordon that the plan of the NodeJob may have to remove. A
+// shared gate also depends on other NodeJobs, so any taint of that key counts.
 func hasOwnMetadata(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	return slices.Contains(record.CordonedBy(node.Annotations), key) || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
@@ -54,7 +54,7 @@ func hasOwnMetadata(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	})
 }
 
-// isFor reports whether a NodeJob may be for a node, or has left anything on it.
+// isFor reports whether a node may match a NodeJob, or has anything of it.
 func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	_, annotated := node.Annotations[key]
@@ -73,20 +73,20 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	return err != nil || selector.Matches(labels.Set(node.Labels))
 }
 
-// isFinished reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed all
-// steps.
+// isFinished reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed
+// all steps.
 func isFinished(job *v1alpha1.NodeJob) bool {
 	status := &job.Status
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.StableAt.IsZero() &&
 		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.UnrecordedFailures) == 0
 }
 
-// dependsOnBoot reports whether a node on which the NodeJob is done has something to do after a reboot.
+// dependsOnBoot reports whether the NodeJob has something to do after a reboot of a node that is done.
 func dependsOnBoot(job *v1alpha1.NodeJob) bool {
 	return job.Spec.Rerun.OnReboot || (job.Spec.Gate != nil && job.Spec.Gate.OnReboot)
 }
 
-// isDone reports whether a node is done with the NodeJob's revision, by a success that left nothing to do.
+// isDone reports whether a node is done with the NodeJob's revision and nothing is left to do.
 func isDone(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	on := record.Read(node.Labels, node.Annotations, key)

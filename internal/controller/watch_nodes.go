@@ -19,8 +19,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// nodeChanged wakes the NodeJobs to which the change matters. A heartbeat matters to none, and a
-// record only to the NodeJob whose it is and to those that select on its label.
+// nodeChanged triggers passes of the NodeJobs that are affected by the change. A heartbeat affects none. A record only
+// affects its own NodeJob and those that select nodes by its label.
 func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Object, q queue) {
 	var was *corev1.Node
 	if before != nil {
@@ -32,7 +32,7 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 	}
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
-		return // only a cache that is not started answers with an error
+		return // only a cache that is not started returns an error
 	}
 	wait := r.looks.gather(r.Now())
 	for i := range jobs.Items {
@@ -42,22 +42,22 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 	}
 }
 
-// hasPodOn reports whether pods of the NodeJob are on a node: what becomes of them depends on the node.
+// hasPodOn reports whether pods of the NodeJob are on a node, because the node affects them.
 func (r *Reconciler) hasPodOn(ctx context.Context, job *v1alpha1.NodeJob, node string) bool {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{nodeJobIndex: job.Name}); err != nil {
-		return true // only a cache that is not started answers with an error
+		return true // only a cache that is not started returns an error
 	}
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node })
 }
 
-// nodeChange is what of a node's change a plan would read.
+// nodeChange is the part of a node's change that a plan reads.
 type nodeChange struct {
 	before, after *corev1.Node
-	// toAll is true for a change that any NodeJob may act on, unless it may ignore it.
+	// toAll is true for a change that may affect any NodeJob, unless that NodeJob can ignore it.
 	toAll bool
-	// replaced is true when the Node or its machine is another one, or it is being deleted; rebooted when it runs another
-	// boot.
+	// replaced is true if the Node or its machine is a different one, or the Node is being deleted. rebooted is true if
+	// its boot ID has changed.
 	replaced, rebooted bool
 	labels             bool
 	annotations        bool
@@ -114,7 +114,7 @@ func (c nodeChange) ofRecord(key string) bool {
 		differs(c.before.Labels, c.after.Labels, record.SealKey(key))
 }
 
-// mattersOtherwise is true for a change of what a NodeJob publishes, removes, or waits for.
+// mattersOtherwise reports whether the change is of something that a NodeJob publishes, removes, or waits for.
 func (c nodeChange) mattersOtherwise(job *v1alpha1.NodeJob) bool {
 	spec := &job.Spec
 	labelChanged := func(key string) bool { return differs(c.before.Labels, c.after.Labels, key) }
@@ -130,15 +130,15 @@ func (c nodeChange) mattersOtherwise(job *v1alpha1.NodeJob) bool {
 	return c.mattersToPeers(job)
 }
 
-// mattersToPeers is true for a change by which what a NodeJob waits for may be over.
+// mattersToPeers reports whether the change may end the wait of a NodeJob for another one.
 func (c nodeChange) mattersToPeers(job *v1alpha1.NodeJob) bool {
 	spec := &job.Spec
-	// By its labels another NodeJob is for a node, or not, and done there, or not. Which labels these are is in
-	// the other one, and labels change seldom.
+	// The labels of a node determine whether it matches another NodeJob and whether it is done there. Which labels
+	// these are is only known to that NodeJob, and labels rarely change.
 	if waits := len(spec.DependsOn) > 0 || (spec.Gate != nil && spec.Gate.Key != ""); waits && c.labels {
 		return true
 	}
-	// In its record is what no label tells.
+	// The record has details that no label shows.
 	return slices.ContainsFunc(spec.DependsOn, func(name string) bool {
 		key := v1alpha1.RecordKey(job.Namespace, name)
 		return differs(c.before.Annotations, c.after.Annotations, key) || differs(c.before.Labels, c.after.Labels, record.SealKey(key))
@@ -151,7 +151,7 @@ func differs(a, b map[string]string, key string) bool {
 	return had != has || was != is
 }
 
-// selectionChanged is true when the node has come under a selector, or left it.
+// selectionChanged reports whether the node newly matches a selector, or no longer matches it.
 func (c nodeChange) selectionChanged(spec *metav1.LabelSelector) bool {
 	if spec == nil {
 		return false

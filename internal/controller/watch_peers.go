@@ -15,9 +15,9 @@ import (
 
 func asJob(o client.Object) *v1alpha1.NodeJob { return o.(*v1alpha1.NodeJob) }
 
-// peerChanged wakes the NodeJobs to which the change of another one matters. An editor of one NodeJob can cause as many
-// changes as the API server accepts, so they are gathered as those of nodes are. before is nil for a NodeJob that is new,
-// and after for one that is gone.
+// peerChanged triggers passes of the NodeJobs that are affected by the change of another one. An editor of one NodeJob
+// can cause as many changes as the API server accepts, so they are collected like those of nodes. before is nil for a
+// new NodeJob, and after is nil for a deleted one.
 func (r *Reconciler) peerChanged(ctx context.Context, before, after *v1alpha1.NodeJob, q queue) {
 	change := comparePeers(before, after)
 	if change == nil {
@@ -25,7 +25,7 @@ func (r *Reconciler) peerChanged(ctx context.Context, before, after *v1alpha1.No
 	}
 	var jobs v1alpha1.NodeJobList
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
-		return // only a cache that is not started answers with an error
+		return // only a cache that is not started returns an error
 	}
 	wait := r.looks.gather(r.Now())
 	for i := range jobs.Items {
@@ -35,16 +35,16 @@ func (r *Reconciler) peerChanged(ctx context.Context, before, after *v1alpha1.No
 	}
 }
 
-// peerChange is what of a NodeJob's change the plans of others would read.
+// peerChange is the part of a NodeJob's change that the plans of others read.
 type peerChange struct {
-	// is has the versions that there are: before, after, or both.
+	// is contains the existing versions: before, after, or both.
 	is []*v1alpha1.NodeJob
-	// keyChanged is true when its gate has another key than before, or there is or was none. The keys of all gates are
-	// tolerated by all tasks, so this matters to every NodeJob.
+	// keyChanged is true if its gate has another key than before, or was added or removed. All tasks tolerate the keys
+	// of all gates, so this affects every NodeJob.
 	keyChanged bool
 }
 
-// comparePeers returns nil for a change that matters to no other NodeJob.
+// comparePeers returns nil for a change that affects no other NodeJob.
 func comparePeers(before, after *v1alpha1.NodeJob) *peerChange {
 	switch {
 	case before == nil:
@@ -58,7 +58,7 @@ func comparePeers(before, after *v1alpha1.NodeJob) *peerChange {
 	return &peerChange{is: []*v1alpha1.NodeJob{before, after}, keyChanged: gateKeyOf(before) != gateKeyOf(after)}
 }
 
-// gateKeyOf returns the key of a NodeJob's gate; "" when it has none.
+// gateKeyOf returns the key of a NodeJob's gate; "" if it has none.
 func gateKeyOf(job *v1alpha1.NodeJob) string {
 	if job.Spec.Gate == nil {
 		return ""
@@ -66,7 +66,7 @@ func gateKeyOf(job *v1alpha1.NodeJob) string {
 	return v1alpha1.GateKey(job)
 }
 
-// matters reports whether another NodeJob depends on the changed one, may be in a circle with it, or shares its gate.
+// matters reports whether another NodeJob depends on the changed one, may be in a cycle with it, or shares its gate.
 func (c *peerChange) matters(job *v1alpha1.NodeJob) bool {
 	return slices.ContainsFunc(c.is, func(changed *v1alpha1.NodeJob) bool {
 		switch {

@@ -175,7 +175,7 @@ func TestAConfigMapWakesTheNodeJobsThatMindIt(t *testing.T) {
 	}
 }
 
-// Our own status writes must wake nobody, and what a user says on the NodeJob must.
+// Our own status writes must not trigger a pass, and the annotations of a user must.
 func TestNodeJobChanges(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.NodeJob)

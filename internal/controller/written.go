@@ -16,13 +16,12 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// writtenObjects holds what we wrote until the cache shows it.
+// writtenObjects holds what we have written until the cache shows it.
 //
-// The cache is behind our own writes. Pod names are derived, so a second create is harmless; but a
-// count of running nodes must include those that were just started, and a node whose success was
-// just recorded must not look like one that never ran; and a step that was begun must not be begun again.
-// Nothing here has to outlive the process: a new leader begins from a consistent list
-// (Reconciler.prime).
+// The cache is behind our own writes. Pod names are deterministic, so a second create does no harm. But the count of
+// running nodes must include those that were just started, a node whose success was just recorded must not look like
+// one that never ran, and a step must not start twice. It need not survive a restart: a new leader starts with a
+// consistent list (Reconciler.prime).
 type writtenObjects struct {
 	mu    sync.Mutex
 	jobs  loop.WrittenObjects[*v1alpha1.NodeJob]
@@ -31,17 +30,17 @@ type writtenObjects struct {
 }
 
 type writtenPod struct {
-	// pod is the newest version that we know; nil when only a deletion is remembered.
+	// pod is the newest version that we know; nil if only a deletion is remembered.
 	pod *corev1.Pod
-	// seen is when it was last known to exist, or written to.
+	// seen is when it was last known to exist, or last written.
 	seen time.Time
-	// finalized is true once nothing of ours keeps the pod in the API.
+	// finalized is true after nothing of ours keeps the pod in the API.
 	finalized bool
-	// retained is true once we have left the pod there for its logs.
+	// retained is true after we have retained the pod for its logs.
 	retained bool
-	// stopped is when we asked for its deletion.
+	// stopped is when we deleted it.
 	stopped time.Time
-	// waiting is why it did not start, when it was last seen: a pod that has ended no longer says.
+	// waiting is why it did not start, when it was last observed. A pod that has ended no longer contains this.
 	waiting string
 }
 
@@ -68,7 +67,7 @@ func (m *writtenObjects) forgetNode(name string) {
 	delete(m.nodes, client.ObjectKey{Name: name})
 }
 
-// rememberJob keeps a NodeJob: how far its rollout is, is in its status, which we write.
+// rememberJob stores a NodeJob, because the progress of its rollout is in its status, which we write.
 func (m *writtenObjects) rememberJob(job *v1alpha1.NodeJob) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +81,7 @@ func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	return m.jobs.Of(cached)
 }
 
-// knowsJob is true when a NodeJob is remembered, which the cache may not show yet.
+// knowsJob reports whether a NodeJob is remembered that the cache may not show yet.
 func (m *writtenObjects) knowsJob(name client.ObjectKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +122,7 @@ func (m *writtenObjects) rememberReleased(uid types.UID, now time.Time) {
 	}
 }
 
-// waiting returns why a pod does not or did not start, given what it says now.
+// waiting returns why a pod does not or did not start, given its current status.
 func (m *writtenObjects) waiting(uid types.UID, says string, now time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,14 +146,14 @@ func (m *writtenObjects) podEntry(uid types.UID) *writtenPod {
 	return known
 }
 
-// rememberKept notes that a pod is left there for its logs, since its end is on record.
+// rememberKept records that a pod is retained for its logs, because its end is recorded.
 func (m *writtenObjects) rememberKept(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.podEntry(uid).retained = true
 }
 
-// wasRetained reports whether we have left a pod there for its logs.
+// wasRetained reports whether we have retained a pod for its logs.
 func (m *writtenObjects) wasRetained(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +169,7 @@ func (m *writtenObjects) wasFinalized(uid types.UID) bool {
 	return ok && known.finalized
 }
 
-// forgetPod is called when the cache has seen the pod go, and nothing about it matters any more.
+// forgetPod is called when the cache shows that the pod is deleted, and nothing about it is needed any more.
 func (m *writtenObjects) forgetPod(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,12 +181,12 @@ type seenPod struct {
 	*corev1.Pod
 	released bool
 	stopped  time.Time
-	// unseen is true when the cache does not show it.
+	// unseen is true if the cache does not show it.
 	unseen bool
 }
 
-// podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the
-// cache should show by now but does not: only the API server can tell whether they are gone.
+// podsOf merges the cached pods of an owner with the remembered ones. doubtful are pods that the cache should show by
+// now but does not: only the API server knows whether they still exist.
 func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.Time) (pods []seenPod, doubtful []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,20 +218,19 @@ func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.
 	return pods, doubtful
 }
 
-// dropOld drops deletions of long ago, with the lock held.
+// dropOld deletes old deletions. The caller must hold the lock.
 func (m *writtenObjects) dropOld(now time.Time) {
 	maps.DeleteFunc(m.pods, func(_ types.UID, known *writtenPod) bool {
 		return known.pod == nil && now.Sub(known.seen) > forgetAfter
 	})
 }
 
-// doubtAfter is how long the cache may take to show a pod that we made. It is far longer than it
-// ever takes, except when the pod came and went while a watch was broken.
+// doubtAfter is how long the cache may take to show a pod that we created. It is far longer than normal, unless the pod
+// was created and deleted while a watch was interrupted.
 const doubtAfter = 15 * time.Second
 
-// forgetAfter is when nothing of a deletion needs to be remembered any more: the cache has long shown
-// it. Most are forgotten when it shows the end of the pod, but that may come before the answer to the
-// write that we remember.
+// forgetAfter is when a deletion need not be remembered any more, because the cache has shown it long ago. Most are
+// forgotten when the cache shows the deletion, but that may come before the response to the write that we remember.
 const forgetAfter = time.Hour
 
 func ownedBy(pod *corev1.Pod, uid types.UID) bool {

@@ -5,7 +5,8 @@ package guard
 
 import "github.com/everynode/everynode/api/v1alpha1"
 
-// reconcileBudgets has one budget for each guarded node, closed but for the nodes that are in status.going, as the API has it.
+// reconcileBudgets ensures that each guarded node has one budget, closed except for the nodes in the stored
+// status.released.
 func (s *planner) reconcileBudgets() {
 	for _, w := range s.nodes {
 		want := s.wanted(w)
@@ -13,7 +14,7 @@ func (s *planner) reconcileBudgets() {
 		case b == nil:
 			s.plan.do(MakeBudget{w.Name, want})
 		case w.releasing && s.in.Live && !b.Drifted:
-			// The next write opens it: that it asks needs none of its own.
+			// The next write opens it. The release request alone needs no separate write.
 		case b.Drifted || b.Open != want.Open || b.Locked != want.Locked || b.Ended != want.Ended || !b.RequestedAt.Equal(want.RequestedAt):
 			s.plan.do(SetBudget{*b, want})
 		}
@@ -27,20 +28,21 @@ func (s *planner) wanted(w *nodePlan) BudgetState {
 	case let && w.mayOpen(g):
 		want.Open = true
 		if !w.requestsRelease() && w.budget != nil {
-			want.RequestedAt = w.budget.RequestedAt // the write that closes it takes it off
+			want.RequestedAt = w.budget.RequestedAt // the write that closes it removes this
 		}
-	case let && !w.releasing: // it returns, or the release was for an earlier Node of the same name
+	case let && !w.releasing: // it is returning, or the release was for an earlier Node of the same name
 		want.Ended = releaseID(g)
 	case w.budget != nil:
-		want.Ended = w.budget.Ended // it does no harm, and to take it off is a write
+		want.Ended = w.budget.Ended // it does no harm, and removing it needs a write
 	}
-	// While the node asks, drains try all the time: a pod with these labels that appears now must find the budget locked.
+	// While the node requests release, drains retry continuously: a new pod with these labels must find the budget
+	// locked.
 	want.Locked = !want.Open && (w.requestsRelease() || w.crowded)
 	return want
 }
 
-// mayOpen reports whether a node's budget may be open for its entry in status.going. If the budget says that it was closed after
-// this release, the entry is older than the budget.
+// mayOpen reports whether a node's budget may be open for its entry in status.released. If the budget says that it was
+// closed after this release, the entry is older than the budget.
 func (w *nodePlan) mayOpen(g v1alpha1.ReleasedNode) bool {
 	return w.active() && (w.budget == nil || w.budget.Ended != releaseID(g))
 }

@@ -20,22 +20,23 @@ const (
 	// DefaultCheckIntervalSeconds is release.check.intervalSeconds when omitted.
 	DefaultCheckIntervalSeconds = 30
 
-	// checkSlack is how long after its time limit a check that has not ended is taken away: the kubelet should have.
+	// checkSlack is how long after its timeout an unfinished check is deleted. The kubelet should have ended it by
+	// then.
 	checkSlack = 60 * time.Second
 
-	// leastFresh is how long a check that said yes counts at least: with an interval of a second, it would be over
-	// before a pass sees it.
+	// leastFresh is the minimum time for which a successful check counts. Otherwise, with an interval of one second,
+	// its result would expire before a pass sees it.
 	leastFresh = 30 * time.Second
 
-	// maxMessageBytes bounds what others say, in the status.
+	// maxMessageBytes limits text from other sources in the status.
 	maxMessageBytes = 512
 )
 
-// deadlinePassed is in the message of a node that is held past its deadline.
+// deadlinePassed is part of the message for a node that is held past its deadline.
 const deadlinePassed = "; its deadline has passed"
 
-// unchecked holds a node until its check has said yes, not long ago. On a node that is not Ready no check can run, and
-// an unhealthy node may be repaired: there is none.
+// unchecked holds a node until its check has succeeded recently. A node that is not Ready needs no check: no pod can
+// run there, and an unhealthy node may be repaired.
 func (s *planner) unchecked(w *nodePlan) *hold {
 	if !w.Ready {
 		return nil
@@ -54,7 +55,7 @@ func (s *planner) unchecked(w *nodePlan) *hold {
 	}
 }
 
-// unstarted holds a node whose check the API server refuses.
+// unstarted holds a node if the API server rejects the pod of its check.
 func (s *planner) unstarted(w *nodePlan, o *Obstacle) *hold {
 	w.reserved = !s.in.Now.Before(o.RetryAt) // one more may be tried: nothing else tells that the API server accepts it now
 	if !w.reserved {
@@ -63,7 +64,7 @@ func (s *planner) unstarted(w *nodePlan, o *Obstacle) *hold {
 	return &hold{reason: v1alpha1.ReasonCheckNotStarting, message: "release.check cannot be started: " + o.Message, release: "the API server accepts the pod of the check"}
 }
 
-// answer is what the check of a node says, or that it has said nothing yet; nil when it says yes.
+// answer returns why the check holds a node: it failed or has not ended. It returns nil if the check succeeded.
 func (s *planner) answer(w *nodePlan, pod *Pod) *hold {
 	switch {
 	case w.reserved && pod.ended():
@@ -92,7 +93,7 @@ func checkRunning() *hold {
 	return &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
 }
 
-// saidBefore keeps what the last check said until the next has ended: that is what people wait for.
+// saidBefore keeps the message of the last check until the next one has ended, because users need that message.
 func (s *planner) saidBefore(w *nodePlan) *hold { return s.orBefore(w, checkRunning()) }
 
 func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
@@ -106,8 +107,8 @@ func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
 	return running
 }
 
-// checking is true while the check of a node runs, or has said yes not long ago. It keeps its place then, so that one that
-// asked before, whose check says no again and again, does not come between.
+// checking reports whether the check of a node is running or has succeeded recently. The node then keeps its position,
+// so that a node with an earlier request, whose check fails repeatedly, does not overtake it.
 func (s *planner) checking(w *nodePlan) bool {
 	pod := w.check
 	switch {
@@ -120,32 +121,33 @@ func (s *planner) checking(w *nodePlan) bool {
 	}
 }
 
-// latestEnd is when a check has ended, unless its kubelet does not stop it.
+// latestEnd is the time by which a check has ended, unless its kubelet does not stop it.
 func (s *planner) latestEnd(pod *Pod) time.Time {
 	return pod.Created.Add(s.checkTimeout() + checkSlack)
 }
 
-// overdue reports whether a check runs past its end. As one that says no, it does not keep others from being checked for a
-// while: a kubelet that never ends a check holds its own node only.
+// overdue reports whether a check runs past its end. Like a failed check, it does not prevent the checks of other nodes
+// for a while, so a kubelet that never ends a check holds only its own node.
 func (s *planner) overdue(w *nodePlan) bool {
 	pod := w.check
 	return pod != nil && !pod.Leaving && !pod.ended() && pod.RequestedAt == token(w.requestedAt) &&
 		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
 }
 
-// retainsTurn is true for a node that is being checked, or goes by what its check has said. One that waits for another
-// NodeGuard keeps no other waiting.
+// retainsTurn reports whether a node is being checked, or is released according to its check. A node that waits for
+// another NodeGuard does not make other nodes wait.
 func (s *planner) retainsTurn(w *nodePlan) bool {
 	return s.checking(w) && (!w.check.ended() || s.heldByPeer(w) == nil)
 }
 
-// isAnswering is true while the check of a node runs, or has said no not long ago: that is what holds the node, also when
-// another NodeGuard does.
+// isAnswering reports whether the check of a node is running or has failed recently. That is then the reason that the
+// node is held, even if another NodeGuard holds it too.
 func (s *planner) isAnswering(w *nodePlan) bool {
 	return s.refusing(w) || s.overdue(w) || (s.checking(w) && !w.check.ended())
 }
 
-// endOf is when a check ended: not later than it may have run, whatever a node's clock says.
+// endOf is when a check ended. It is limited to the maximum duration of a check, because the clock of a node can be
+// wrong.
 func (s *planner) endOf(pod *Pod) time.Time {
 	if latest := s.latestEnd(pod); pod.Ended.After(latest) {
 		return latest
@@ -153,14 +155,14 @@ func (s *planner) endOf(pod *Pod) time.Time {
 	return pod.Ended
 }
 
-// refusing is true while the check of a node has said no not long ago.
+// refusing reports whether the check of a node has failed recently.
 func (s *planner) refusing(w *nodePlan) bool {
 	pod := w.check
 	return pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
 		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
 }
 
-// reconcileChecks makes the pods of checks that are to run, and takes away those that are over.
+// reconcileChecks creates the pods of checks, and deletes those that are no longer needed.
 func (s *planner) reconcileChecks() {
 	for _, w := range s.nodes {
 		wanted := s.isChecked(w)
@@ -170,7 +172,7 @@ func (s *planner) reconcileChecks() {
 				s.makeCheck(w)
 			}
 		case pod.Leaving || w.releasing:
-		case !wanted, w.reserved && !s.checking(w): // it counts no more, and another is to run in its place
+		case !wanted, w.reserved && !s.checking(w): // its result no longer counts, and a new check replaces it
 			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
 		}
 	}
@@ -207,7 +209,7 @@ func checkSeconds(check *v1alpha1.ReleaseCheck, of func(*v1alpha1.ReleaseCheck) 
 	return time.Duration(seconds) * time.Second
 }
 
-// token is a time as an annotation has it.
+// token is the format of a time in an annotation.
 func token(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -14,12 +14,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// failedWait is the least time between a companion and its successor, when the kubelet ended it: one that it refuses
-// would be made again without end.
+// failedWait is the minimum age of a companion that the kubelet ended before it is replaced. Without it, a companion
+// that the kubelet rejects would be recreated in an endless loop.
 const failedWait = 30 * time.Second
 
-// reconcileCompanions has exactly one companion on each guarded node, but on those that are going: what leaves must not come
-// back. One that died on a node that is held comes back at once, since without it nothing holds the node.
+// reconcileCompanions ensures that each guarded node has exactly one companion, except released nodes: an evicted
+// companion must not be recreated there. On a held node, a companion that ended is recreated at once, because the node
+// is not protected without it.
 func (s *planner) reconcileCompanions() {
 	missing := 0
 	var absent, outdated []*nodePlan
@@ -36,7 +37,7 @@ func (s *planner) reconcileCompanions() {
 		case c.ended() && !c.Leaving:
 			s.recreateEnded(c)
 		}
-		if w.Ready && !isReady(w.companion) { // where the node is not Ready, its companion cannot be
+		if w.Ready && !isReady(w.companion) { // on a node that is not Ready, the companion cannot be ready
 			missing++
 		}
 	}
@@ -44,8 +45,9 @@ func (s *planner) reconcileCompanions() {
 	s.replace(outdated, missing)
 }
 
-// makeCompanions makes those that are missing. When the API server has refused one, it makes one at a time: that of the node
-// that was refused the longest time ago, or never. So what is refused for one node keeps no other from having its own.
+// makeCompanions creates the missing companions. After the API server has rejected one, it creates one at a time: for
+// the node that was rejected the longest time ago, or never. So a rejection for one node does not prevent companions on
+// other nodes.
 func (s *planner) makeCompanions(absent []*nodePlan) {
 	absent = slices.DeleteFunc(absent, func(w *nodePlan) bool { return !s.canRunCompanion(w) })
 	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
@@ -57,8 +59,8 @@ func (s *planner) makeCompanions(absent []*nodePlan) {
 	}
 }
 
-// freeName is the first name of a pod that no pod of another owner has; "" before status.nameSalt is written: until
-// then two managers can have different salts in mind, and make two pods.
+// freeName returns the first pod name that no pod of another owner has. It returns "" until status.nameSalt is written:
+// before that, two managers can have different salts and would create two pods.
 func (s *planner) freeName(role, node string) string {
 	g := s.in.Guard
 	if g.Status.NameSalt == "" {
@@ -72,8 +74,8 @@ func (s *planner) freeName(role, node string) string {
 	}
 }
 
-// deleteSurplus deletes all companions of a node but one. There are several only if a name that was taken became free again, while
-// the cache did not show the companion with the other name. Only what the API server itself says is good enough for that.
+// deleteSurplus deletes all companions of a node except one. There are several only if a taken name became free again
+// while the cache did not show the companion with the other name. It requires a live read of the API server.
 func (s *planner) deleteSurplus(w *nodePlan) {
 	for _, pod := range w.surplus {
 		switch {
@@ -86,8 +88,8 @@ func (s *planner) deleteSurplus(w *nodePlan) {
 	}
 }
 
-// isOutdated is true for a companion that is to be replaced. Not on a node that asks to go: what holds it must not go
-// away in that moment.
+// isOutdated reports whether a companion has to be replaced. On a node that requests release it is not replaced,
+// because without a companion nothing holds the node at that moment.
 func (s *planner) isOutdated(w *nodePlan) bool {
 	c := w.companion
 	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
@@ -102,8 +104,8 @@ func (s *planner) recreateEnded(c *Pod) {
 	s.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady})
 }
 
-// replace deletes companions that are out of date, so many at once: the next pass recreates them under the same name,
-// so that there are never two on a node. Those that are not ready come first, and cost nothing.
+// replace deletes outdated companions, as many as the update strategy allows. The next pass recreates them under the
+// same name, so that a node never has two. Companions that are not ready are replaced first, and do not count.
 func (s *planner) replace(outdated []*nodePlan, missing int) {
 	slices.SortStableFunc(outdated, func(a, b *nodePlan) int {
 		if ra, rb := isReady(a.companion), isReady(b.companion); ra != rb {
@@ -126,7 +128,7 @@ func (s *planner) replace(outdated []*nodePlan, missing int) {
 	}
 }
 
-// mayMake is how many pods may be made: one to try, where the API server has refused the last.
+// mayMake returns how many pods may be created: only one, as a test, if the API server rejected the last one.
 func (s *planner) mayMake() int {
 	switch o := s.in.Obstacle; {
 	case o == nil:
@@ -139,13 +141,14 @@ func (s *planner) mayMake() int {
 	}
 }
 
-// canRunCompanion is true for a node on which a companion can run: elsewhere it would be stuck Pending, or thrown off again. It waits
-// for the companion of an earlier NodeGuard of the same name to leave.
+// canRunCompanion reports whether a companion can run on a node: elsewhere it would remain Pending or be evicted. It
+// waits until the companion of an earlier NodeGuard of the same name has terminated.
 func (s *planner) canRunCompanion(w *nodePlan) bool {
 	return w.Ready && !w.Deleting && !w.succeeds && s.untoleratedTaint(w) == nil
 }
 
-// untoleratedTaint is the taint that would throw the companion off the node. Others mean nothing to a pod that no scheduler places.
+// untoleratedTaint returns the taint that would evict the companion from the node. Other taints do not affect a pod
+// that is not scheduled.
 func (s *planner) untoleratedTaint(w *nodePlan) *corev1.Taint {
 	var taints []corev1.Taint
 	for _, taint := range w.Taints {

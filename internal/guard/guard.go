@@ -1,14 +1,14 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard decides what a NodeGuard needs next. As package plan, it is a pure function of what is seen: no
-// client, no context, no logger, no clock (a linter keeps it so).
+// Package guard decides what a NodeGuard needs next. Like package plan, it is a pure function of the observed state: no
+// client, no context, no logger, no clock (a linter enforces this).
 //
-//	Input ──► which nodes ──► who asks ──► who is away ──► who may go ──► companions, budgets, checks ──► Plan
-//	          (select)        (ask)                        (release,      (companion, budget)              (summary)
-//	                                                        peers, check)
+//	Input ──► nodes ──► requests ──► unavailable nodes ──► releases ──► companions, budgets, checks ──► Plan
+//	         (select)  (request)    (release)             (release,    (companion, budget, check)      (summary)
+//	                                                       peers)
 //
-// One pass is linear in nodes and pods, but for the sorting of those that ask.
+// One pass is linear in nodes and pods, except for sorting the release requests.
 //
 // A node is released in three writes, each of which survives a restart of the manager:
 //
@@ -30,67 +30,68 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Input is everything that Next looks at. It is only read.
+// Input is everything that Next reads. Next does not modify it.
 type Input struct {
 	Guard  *v1alpha1.NodeGuard
 	Target Target
-	// Revision of the companion as it should be, and the tolerations that it has.
+	// Revision and Tolerations of the current companion template.
 	Revision    string
 	Tolerations []corev1.Toleration
-	// Labels of a companion, by which budgets of others select it.
+	// Labels of a companion. Budgets of other owners may select it by them.
 	Labels labels.Set
 	Nodes  []Node
-	// Companions, Checks and Budgets are all that are labelled as this NodeGuard's and that it has made, also in an
-	// earlier life under the same name.
+	// Companions, Checks and Budgets are all objects that have the labels of this NodeGuard and that a NodeGuard of
+	// this name created, including an earlier one.
 	Companions []Pod
 	Checks     []Pod
 	Budgets    []Budget
-	// ForeignPods are pods of other owners that have the labels of companions. A kubelet can make pods with any labels.
+	// ForeignPods are pods of other owners that have the labels of companions. A kubelet can create pods with any
+	// labels.
 	ForeignPods []Stranger
-	// TakenNames are the pods of other owners that have names that companions or checks were to have, by name.
+	// TakenNames are pods of other owners that have the names of companions or checks, by name.
 	TakenNames map[string]NameHolder
 	// NewSalt is random. It becomes status.nameSalt if there is none yet.
 	NewSalt string
-	// Foreign are PodDisruptionBudgets of others in the namespace.
+	// Foreign are the PodDisruptionBudgets of other owners in the namespace.
 	Foreign []ForeignBudget
-	// Peers are the other NodeGuards of the cluster, in the order of their names.
+	// Peers are the other NodeGuards of the cluster, sorted by name.
 	Peers []Peer
-	// PeersUnknown is true when a node breaks its glass (BreaksGlass) and the peers were not asked: then no other node is
-	// released.
+	// PeersUnknown is true if a node has the break-glass annotation (BreaksGlass) and the peers were not asked. Then no
+	// other node is released.
 	PeersUnknown bool
-	// Obstacle keeps companions from being made; nil when nothing does.
+	// Obstacle is why companions cannot be created; nil if there is none.
 	Obstacle *Obstacle
-	// RefusedAt is when the API server last refused the companion of a node, by node.
+	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
-	// CheckObstacles keep the checks of nodes from being made, by node.
+	// CheckObstacles are why the checks of nodes cannot be created, by node.
 	CheckObstacles map[string]*Obstacle
-	// BudgetRefused is why the API server takes no PodDisruptionBudget; "" when it does.
+	// BudgetRefused is why the API server rejects PodDisruptionBudgets; "" if it does not.
 	BudgetRefused string
-	// Live is true when all this was read from the API server itself. What must not be decided on a view that is
-	// behind is decided only then.
+	// Live is true if all this was read from the API server, not from a cache. Decisions that must not be based on a
+	// stale view are only made then.
 	Live bool
 	Now  time.Time
 }
 
-// Target is what is guarded, as it was seen.
+// Target is what is guarded, as it was observed.
 type Target struct {
-	// Name is how messages call it, such as "DaemonSet storage".
+	// Name is the target in messages, such as "DaemonSet storage".
 	Name string
-	// Missing is true when the DaemonSet does not exist.
+	// Missing is true if the DaemonSet does not exist.
 	Missing bool
-	// Invalid is why the pod selector cannot be used; "" when it can.
+	// Invalid is why the pod selector cannot be used; "" if it can.
 	Invalid string
-	// Template of the DaemonSet, by which it selects nodes; nil when pods alone say where the target is.
+	// Template of the DaemonSet, by which it selects nodes; nil if only the pods show where the target is.
 	Template *corev1.PodSpec
 	Pods     []TargetPod
 }
 
 // TargetPod is a pod of the target that has not ended.
 type TargetPod struct {
-	// Node is "" for a pod that is on none yet.
+	// Node is "" for a pod that is not bound yet.
 	Node  string
 	Ready bool
-	// OwnerKind is the kind of its controller; "" when it has none.
+	// OwnerKind is the kind of its controller; "" if it has none.
 	OwnerKind string
 }
 
@@ -109,24 +110,24 @@ type Node struct {
 	BreakGlass string
 }
 
-// Pod is a pod that the NodeGuard has made.
+// Pod is a pod that the NodeGuard has created.
 type Pod struct {
 	Name string
 	UID  types.UID
 	Node string
-	// Owner is the UID of the NodeGuard that made it.
+	// Owner is the UID of the NodeGuard that created it.
 	Owner    types.UID
 	Revision string
 	Created  time.Time
 	Phase    corev1.PodPhase
 	Ready    bool
 	Leaving  bool
-	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" when it does.
+	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
-	// RequestedAt, of a check, is which release request it is for.
+	// RequestedAt identifies the release request that a check is for.
 	RequestedAt string
-	// Ended and Message, of a check, are when and how its container ended, by the clock of the API server; zero while it
-	// has not.
+	// Ended and Message are when and how the container of a check ended, by the clock of the API server. Ended is zero
+	// until then.
 	Ended    time.Time
 	ExitCode int32
 	Message  string
@@ -134,7 +135,7 @@ type Pod struct {
 
 func (p *Pod) ended() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
 
-// Budget is a PodDisruptionBudget that the NodeGuard has made.
+// Budget is a PodDisruptionBudget that the NodeGuard has created.
 type Budget struct {
 	Name            string
 	UID             types.UID
@@ -146,7 +147,7 @@ type Budget struct {
 	Drifted bool
 }
 
-// Stranger is a pod that has the labels of a companion and that no NodeGuard has made.
+// Stranger is a pod that has the labels of a companion and that no NodeGuard has created.
 type Stranger struct {
 	Name string
 	// Node that it is bound to, and the value of its label everynode.dev/guarded-node.
@@ -154,22 +155,22 @@ type Stranger struct {
 	GuardedID string
 }
 
-// NameHolder is a pod of another owner that has the name that a companion or a check was to have.
+// NameHolder is a pod of another owner that has the name of a companion or a check.
 type NameHolder struct {
 	// Node that it is bound to, and the guarded node that the pod was for.
 	Node string
 	For  string
 }
 
-// BudgetState is what a budget says.
+// BudgetState is the state of a budget.
 type BudgetState struct {
-	// Open lets the companion be evicted.
+	// Open allows the eviction of the companion.
 	Open bool
-	// Locked keeps it closed whatever other pods with the labels of the companion are ready.
+	// Locked keeps it closed, regardless of other ready pods that have the labels of the companion.
 	Locked bool
-	// RequestedAt is when the node was first seen to ask to go; zero while it does not.
+	// RequestedAt is when the release request of the node was first observed; zero if there is none.
 	RequestedAt time.Time
-	// Ended is the release after which it was closed.
+	// Ended is the ID of the release after which it was closed.
 	Ended string
 }
 
@@ -185,69 +186,69 @@ type Peer struct {
 	Name       string
 	SameTarget bool
 	Released   []v1alpha1.ReleasedNode
-	// Stances are what it says of the nodes that ask to go, where that matters (Asking).
+	// Stances are its decisions on the nodes with a release request, where they matter (Asking).
 	Stances map[string]PeerView
 }
 
-// Obstacle is why no pod can be made, as the Stalled condition shows it.
+// Obstacle is why no pod can be created, as the Stalled condition shows it.
 type Obstacle struct {
 	Reason  string
 	Message string
-	// RetryAt is when one more may be tried.
+	// RetryAt is when the creation of one pod may be retried.
 	RetryAt time.Time
 }
 
-// Plan is what to do, what to say, and when to look again.
+// Plan is what to do, what to report, and when to check again.
 type Plan struct {
-	// Actions are independent of each other and may run in parallel. They come after the status, where Moves says that
-	// status.going changes: a budget opens only for what is written.
+	// Actions are independent of each other and may run in parallel. They run after the status is written if Moves
+	// contains changes of status.released: a budget opens only for a stored entry.
 	Actions []Action
 	Status  v1alpha1.NodeGuardStatus
-	// Moves are what is new in status.going.
+	// Moves are the changes of status.released.
 	Moves []Move
-	// Confirm asks for another plan with Input.Live: something is to be decided that a view that is behind must not.
+	// Confirm requests another plan with Input.Live, for a decision that must not be based on a stale view.
 	Confirm bool
 	// Nodes explains each guarded node. It is never stored.
 	Nodes []NodeState
-	// WakeAt is when time alone changes the plan; zero when only an event can.
+	// WakeAt is when the plan changes without an event; zero if only an event can change it.
 	WakeAt time.Time
 }
 
-// State of a guarded node.
+// State is the state of a guarded node.
 type State string
 
 const (
-	// Guarded nodes stay where they are.
+	// Guarded nodes have no release request.
 	Guarded State = "Guarded"
-	// Held nodes ask to go and may not yet.
+	// Held nodes request release and are not released yet.
 	Held State = "Held"
 	// Released nodes are not available again yet.
 	Released State = "Going"
 )
 
-// NodeState is why a node is where it is.
+// NodeState explains the state of a node.
 type NodeState struct {
 	Name  string
 	State State
-	// Unavailable is true for a node that is going, not Ready, or without a ready pod of the target.
+	// Unavailable is true for a node that is released, not Ready, or without a ready pod of the target.
 	Unavailable bool
 	Reason      string
 	Message     string
 }
 
-// MoveKind is what happens to a node in status.going.
+// MoveKind is what happens to a node in status.released.
 type MoveKind string
 
 const (
-	// MoveReleased : it comes in.
+	// MoveReleased : the node is added.
 	MoveReleased MoveKind = "LetGo"
-	// MoveReturning : it asks no more, and is not back yet.
+	// MoveReturning : its release request has ended, and it is not available yet.
 	MoveReturning MoveKind = "Returns"
-	// MoveAvailable : it goes out, since it is back or gone.
+	// MoveAvailable : the node is removed, because it is available again or deleted.
 	MoveAvailable MoveKind = "Back"
 )
 
-// Move is a change of status.going.
+// Move is a change of status.released.
 type Move struct {
 	Node string
 	UID  types.UID
@@ -264,20 +265,20 @@ type Move struct {
 //sumtype:decl
 type Action interface{ action() }
 
-// MakeCompanion makes the companion of a node.
+// MakeCompanion creates the companion of a node.
 type MakeCompanion struct {
 	Node string
 	Name string
 }
 
-// MakeCheck makes the pod that checks whether a node may go.
+// MakeCheck creates the pod that checks whether a node may be released.
 type MakeCheck struct {
 	Node        string
 	Name        string
 	RequestedAt string
 }
 
-// MakeBudget makes the budget of a node.
+// MakeBudget creates the budget of a node.
 type MakeBudget struct {
 	Node string
 	BudgetState
@@ -289,20 +290,20 @@ type SetBudget struct {
 	BudgetState
 }
 
-// DeletePod deletes a pod that the NodeGuard has made.
+// DeletePod deletes a pod that the NodeGuard has created.
 type DeletePod struct {
 	Pod    Pod
 	Reason string
 }
 
-// DeleteBudget deletes a budget that the NodeGuard has made.
+// DeleteBudget deletes a budget that the NodeGuard has created.
 type DeleteBudget struct{ Budget Budget }
 
 // RemoveApproval removes from a node the annotations that were set for a release that has ended.
 type RemoveApproval struct {
 	Node            string
 	ResourceVersion string
-	// Approved is what stays of the annotation, and BreakGlass whether that one goes.
+	// Approved is what remains of the annotation, and BreakGlass whether that annotation is removed.
 	Approved   string
 	BreakGlass bool
 }
@@ -315,7 +316,7 @@ func (DeletePod) action()      {}
 func (DeleteBudget) action()   {}
 func (RemoveApproval) action() {}
 
-// Next returns the plan for what is seen.
+// Next returns the plan for the observed state.
 func Next(in Input) Plan {
 	s := newSurvey(in)
 	if !in.Guard.DeletionTimestamp.IsZero() {

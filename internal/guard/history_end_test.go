@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// settle is the end: no fault happens any more, drains that have begun go on.
+// settle is the end: there are no more faults, and drains that have started continue.
 func (h *history) settle() {
 	h.calm = true
 	h.say("the faults end")
@@ -29,7 +29,7 @@ func (h *history) settle() {
 	h.heal()
 	for range 150 {
 		h.round()
-		for name, n := range h.nodes { // somebody approves what asks
+		for name, n := range h.nodes { // a user approves the release requests
 			if all := "ns/g1,ns/g2,ns/g3"; n.Approved != all && (n.Unschedulable || len(n.Taints) > 0) {
 				n.Approved = all
 				h.nodes[name] = n
@@ -98,7 +98,7 @@ func (h *history) round() {
 	h.now = h.now.Add(7 * time.Second)
 }
 
-// allNamed : each node that asks is let go, or held for a reason that is true.
+// allNamed : each node with a release request is released, or held for a correct reason.
 func (h *history) allNamed() {
 	for _, name := range sorted(h.guards) {
 		in, _ := h.view(&h.cluster, name, true)
@@ -150,7 +150,7 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	return false
 }
 
-// heal mends all that drains may wait for.
+// heal fixes everything that drains may wait for.
 func (h *history) heal() {
 	h.say("all is mended")
 	if n, there := h.nodes[h.evil]; there && !slices.ContainsFunc(h.tools, func(t *tool) bool { return t.phase != idle && t.node == n.Name }) {

@@ -44,8 +44,8 @@ func (h *history) pass(name string) {
 	if len(p.Moves) > 0 || (h.chance(50) && !equality.Semantic.DeepEqual(&seen.Status, &p.Status)) {
 		decided, decision := h.now, h.decisions
 		writes = append(writes, func() {
-			// The shell writes a decision soon or not at all, and nobody else leads and decides sooner. With one NodeGuard its
-			// resource version is enough: that is played as well.
+			// The shell writes a decision soon or not at all, and no other manager leads and decides before that. With
+			// one NodeGuard, its resource version is sufficient: this is tested as well.
 			if len(h.guards) == 1 || (h.now.Sub(decided) < 10*time.Second && h.decisions == decision) {
 				written = h.writeStatus(name, seen, limit, &p)
 			}
@@ -146,7 +146,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 		if g, there := h.guards[name]; there {
 			for _, o := range g.Status.Released {
 				if o.Node == b.Node {
-					b.openFor = o.UID // a Node that was made anew meanwhile is for the next pass
+					b.openFor = o.UID // a Node that was recreated meanwhile is for the next pass
 				}
 			}
 		}
@@ -357,7 +357,7 @@ func (h *history) toolStep(t *tool) {
 		t.phase = evict
 	case evict:
 		if !node.Unschedulable && len(node.Taints) == 0 {
-			t.phase = idle // somebody has opened it: it asks no more, and nothing lets it go
+			t.phase = idle // a user has uncordoned it: its release request has ended, and nothing releases it
 			return
 		}
 		h.evictAll(t)

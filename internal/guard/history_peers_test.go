@@ -13,14 +13,14 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Two NodeGuards, or three, over the same nodes: what each of them says by itself, found in another way than the planner does.
+// Two or three NodeGuards for the same nodes: the decision of each, computed in a different way than in the planner.
 
 func (h *history) isGoingFor(guard, node string) bool {
 	g, n := h.guards[guard], h.nodes[node]
 	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
 }
 
-// isFor is true when a guard has to let a node go.
+// isFor reports whether a guard has to release a node.
 func (h *history) isFor(guard, node string) bool {
 	g := h.guards[guard]
 	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
@@ -30,7 +30,8 @@ func (h *history) isFor(guard, node string) bool {
 	return slices.Contains(all, node)
 }
 
-// hasRoom is true when the documented rules leave room for a node to go. released is true when its deadline may have passed.
+// hasRoom reports whether the documented rules allow the release of another node. released is true if its deadline may
+// have passed.
 func (h *history) hasRoom(guard, node string, released bool) bool {
 	g := h.guards[guard]
 	all, sound := h.guarded(&h.cluster, g)
@@ -80,7 +81,7 @@ func (h *history) othersAgree(name, node string) {
 	}
 }
 
-// mayHold is true when a guard has a reason of its own to hold a node.
+// mayHold reports whether a guard has its own reason to hold a node.
 func (h *history) mayHold(guard, node string) bool {
 	g := h.guards[guard]
 	released := h.mayRelease(guard) // at the end all deadlines have passed
@@ -103,8 +104,8 @@ func (h *history) mayHold(guard, node string) bool {
 	return false
 }
 
-// goOnWhileSick : what is sick stays so, and no drain waits for another one in vain. Each node that asks and that no guard has a
-// reason of its own to hold goes.
+// goOnWhileSick : an unhealthy node remains so, and no drain waits for another one forever. Each node with a release
+// request that no guard has its own reason to hold is released.
 func (h *history) goOnWhileSick() {
 	stuck := h.heldForNothing()
 	rounds := 15
@@ -151,13 +152,13 @@ func (h *history) heldInVain(node string, uid types.UID) []string {
 	case len(held) == 0:
 		return nil
 	case len(let) == 0 && h.releasedByPeers():
-		return nil // it waits for what was begun, which is looked at by itself
+		return nil // it waits for a release that has started, which is checked separately
 	}
 	return []string{node + "/" + string(uid) + " of " + strings.Join(held, ", ")}
 }
 
-// waitsInOrder is true when nodes that another guard has released before this one have all the places of a guard, and that one has
-// reasons of its own to hold them: all NodeGuards keep the same order.
+// waitsInOrder reports whether nodes that another guard has released earlier use all of maxUnavailable of a guard, and
+// that guard has its own reasons to hold them: all NodeGuards use the same order.
 func (h *history) waitsInOrder(guard, node string) bool {
 	since := h.releasedSince(guard, node)
 	if since.IsZero() {
@@ -174,7 +175,8 @@ func (h *history) waitsInOrder(guard, node string) bool {
 	return waits && places >= h.limit(h.guards[guard])
 }
 
-// keepsPlaces is true while a guard has a place for a node, other than one, that another guard has released and that it has not.
+// keepsPlaces reports whether a guard could release a node, other than one, that another guard has released and that it
+// has not.
 func (h *history) keepsPlaces(guard, but string) bool {
 	return slices.ContainsFunc(sorted(h.nodes), func(node string) bool {
 		return node != but && h.isFor(guard, node) && !h.isGoingFor(guard, node) && !h.releasedSince(guard, node).IsZero()
@@ -193,7 +195,7 @@ func (h *history) releasedSince(guard, node string) (since time.Time) {
 	return since
 }
 
-// releasedByPeers is true while a guard has let a node go and another one has not.
+// releasedByPeers reports whether a guard has released a node and another one has not.
 func (h *history) releasedByPeers() bool {
 	for node := range h.nodes {
 		let, held := false, false

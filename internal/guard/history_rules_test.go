@@ -28,12 +28,12 @@ func sorted[V any](m map[string]V) []string {
 
 func typesUID(s string) types.UID { return types.UID(s) }
 
-// oracle is what the test knows by itself.
+// oracle is what the test knows independently.
 type oracle struct {
 	lines  []string
 	broken string
 	met    map[string]int
-	// asked counts how often a node began to ask, by its UID; lets which of these a guard has let go.
+	// asked counts the release requests of a node, by its UID. lets counts those after which a guard released it.
 	asked map[string]int
 	lets  map[string]bool
 	// unguardedOnce are those that ended since the guard was for the node no more.
@@ -42,7 +42,7 @@ type oracle struct {
 	sick map[string]bool
 	// wasTaken are guards and nodes for whose companion a name was taken: these may have two for a moment.
 	wasTaken map[string]bool
-	// calm is true when the faults have ended, healed when all is well that was not.
+	// calm is true after the faults have ended, healed after everything is fixed.
 	calm, healed bool
 	// still, wake and happened are about the last round of the end.
 	still    bool
@@ -208,7 +208,8 @@ func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []strin
 	return all, sound
 }
 
-// limit is what maxUnavailable comes to. A node that was let go counts as one of the target's, whatever its labels are.
+// limit is the number of nodes for maxUnavailable. A released node counts as one of the target's, whatever its labels
+// are.
 func (h *history) limit(g *v1alpha1.NodeGuard) int {
 	all, _ := h.guarded(&h.cluster, g)
 	for _, o := range g.Status.Released {
@@ -296,7 +297,7 @@ func (h *history) conditionMet(name string, g *v1alpha1.NodeGuard, node string) 
 	}
 }
 
-// moved checks a letting-go when it is written.
+// moved checks a release when it is written.
 func (h *history) moved(name string, limit int, p *Plan) {
 	g := h.guards[name]
 	in, free := 0, 0
@@ -347,7 +348,7 @@ func (h *history) moved(name string, limit int, p *Plan) {
 	}
 }
 
-// deleting : what protects a held node is not taken away.
+// deleting : what protects a held node is not deleted.
 func (h *history) deleting(guard string, p *simPod, reason string) {
 	g, there := h.guards[guard]
 	if p.role != "companion" || !there || p.Owner != g.UID {
@@ -367,7 +368,7 @@ func (h *history) companionOn(p *simPod) {
 	}
 }
 
-// explained : each guarded node that asks is going, or held for a reason.
+// explained : each guarded node with a release request is released, or held for a reason.
 func (h *history) explained(in *Input, p *Plan) {
 	if !in.Guard.DeletionTimestamp.IsZero() {
 		return

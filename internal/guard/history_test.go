@@ -34,9 +34,9 @@ var (
 	seed      = flag.Int64("seed", 0, "play only the history of this seed, and print its story")
 )
 
-// TestRandomHistories plays seeded histories of a cluster in which two tools drain nodes and everything goes wrong,
-// and checks the rules (docs/rules.md) after every step. When the faults end, every node that asked is let go, or held
-// for a reason that names what is missing; when that is there, all drains end.
+// TestRandomHistories plays seeded histories of a cluster in which two tools drain nodes and everything goes wrong, and
+// checks the rules (docs/rules.md) after every step. When the faults end, every node with a release request is
+// released, or held for a reason that says what is missing. After that is fixed, all drains end.
 //
 // To see one: go test ./internal/guard -run TestRandomHistories -seed N -v
 func TestRandomHistories(t *testing.T) {
@@ -127,7 +127,7 @@ type cluster struct {
 	pods    map[string]simPod
 	budgets map[string]simBudget
 	guards  map[string]*v1alpha1.NodeGuard
-	foreign bool // somebody else's budget selects the companions
+	foreign bool // a budget that Everynode did not create selects the companions
 }
 
 type simPod struct {
@@ -142,7 +142,7 @@ type simPod struct {
 type simBudget struct {
 	Budget
 	guard string
-	// counted is true when the disruption controller has seen it as it is.
+	// counted is true after the disruption controller has observed its current state.
 	counted bool
 	// openFor is the machine that it was opened for; loose is true once the guard was not for the node in between.
 	openFor types.UID

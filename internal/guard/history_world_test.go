@@ -184,7 +184,7 @@ func pickFree(h *history) string {
 	return free[h.rng.Intn(len(free))]
 }
 
-// comeAndGo is people who add a NodeGuard, or delete one that somebody's finalizer keeps.
+// comeAndGo simulates users who create a NodeGuard, or delete one on which another tool has a finalizer.
 func (h *history) comeAndGo(guard string) {
 	if _, there := h.guards["g3"]; !there && h.chance(40) {
 		h.met["guard added"]++
@@ -202,7 +202,8 @@ func (h *history) comeAndGo(guard string) {
 	h.guards[guard] = g
 }
 
-// evicted : a node that asks, as its budget says, loses its companion only when it was released, whatever pods there are.
+// evicted : a node whose budget records a release request loses its companion only if it was released, whatever pods
+// there are.
 func (h *history) evicted(p *simPod) {
 	b, there := h.budgets[BudgetName(p.guard, p.Node)]
 	g, living := h.guards[p.guard]

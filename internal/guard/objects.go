@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// ContainerName is the container of the built-in companion, and of a check.
+	// ContainerName is the container of the built-in companion and of a check.
 	ContainerName = "guard"
 
-	// safeToEvict has cluster-autoscaler evict a pod whose controller it does not know, within its budget.
+	// safeToEvict allows cluster-autoscaler to evict a pod whose controller it does not know, within its budget.
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "everynode"
 )
 
-// Template is the companion as it should be: the user's, with the target's tolerations and priority class where it has
-// none, or the built-in one.
+// Template returns the current companion template: that of the user, with the target's tolerations and priority class
+// as defaults, or the built-in one.
 func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: builtIn(opts)}
 	if g.Spec.Template != nil {
@@ -56,8 +56,8 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 	return t
 }
 
-// withoutPlacement are the tolerations that keep a running pod on its node. Those for the scheduler mean nothing to a pod that is bound to its
-// node, and one that tolerates the taint by which Karpenter says that a node goes is not waited for.
+// withoutPlacement returns the tolerations that allow a running pod to stay on its node. Tolerations for the scheduler
+// do not affect a pod that is already bound. Karpenter does not wait for a pod that tolerates its disruption taint.
 func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
 	kept := make([]corev1.Toleration, 0, len(tolerations))
 	for _, t := range tolerations {
@@ -73,7 +73,7 @@ func withoutPlacement(tolerations []corev1.Toleration) []corev1.Toleration {
 	return kept
 }
 
-// builtIn holds, and ends at SIGTERM. It passes the strictest Pod Security.
+// builtIn returns the built-in companion, which only waits for SIGTERM. It passes the strictest Pod Security Standard.
 func builtIn(opts task.Options) corev1.PodSpec {
 	yes, no, user, grace := true, false, int64(65532), int64(5)
 	return corev1.PodSpec{
@@ -94,20 +94,20 @@ func builtIn(opts task.Options) corev1.PodSpec {
 	}
 }
 
-// Revision is a short hash of the companion as it should be.
+// Revision is a short hash of the companion template.
 func Revision(t *corev1.PodTemplateSpec) string {
 	b, err := json.Marshal(t)
 	if err != nil {
-		panic(fmt.Sprintf("encoding a companion: %v", err)) // only API types, which came from JSON
+		panic(fmt.Sprintf("encoding a companion: %v", err)) // only API types, which were decoded from JSON
 	}
 	return task.ShortHash(string(b))
 }
 
-// BudgetName is the only name that the budget of a node can have, so there are never two.
+// BudgetName is the only name that the budget of a node can have, so there is never more than one.
 func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
 
-// PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) keeps kubelets from
-// guessing it. nth is how many names before it are taken by pods of other owners.
+// PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) prevents kubelets from
+// guessing it. nth is how many earlier names are taken by pods of other owners.
 func PodName(guard, salt, role, node string, nth int) string {
 	name := prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth))
 	if role == v1alpha1.GuardRoleCheck {
@@ -118,21 +118,21 @@ func PodName(guard, salt, role, node string, nth int) string {
 
 func prefix(guard string) string {
 	if len(guard) > 46 {
-		guard = strings.TrimRight(guard[:35], "-.") + "-" + task.ShortHash(guard) // others may begin alike
+		guard = strings.TrimRight(guard[:35], "-.") + "-" + task.ShortHash(guard) // other names may have the same beginning
 	}
 	return guard + "-"
 }
 
-// NodeID stands for a node in labels, whose values may be shorter than names of nodes.
+// NodeID represents a node in labels, because label values must be shorter than node names can be.
 func NodeID(node string) string { return task.ShortHash(node) }
 
-// MatchLabels are by what a budget selects its companion.
+// MatchLabels are the labels by which a budget selects its companion.
 func MatchLabels(guard, node string) map[string]string {
 	return map[string]string{v1alpha1.NodeGuardLabel: guard, v1alpha1.GuardedNodeLabel: NodeID(node), v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
 }
 
-// Companion is the pod beside the target's on a node, bound to it: no scheduler stands between, so it is never
-// Pending for want of a place, and it comes back to a node that is cordoned and held.
+// Companion returns the pod that runs next to the target's pod. It is bound to its node without a scheduler, so it is
+// never Pending for lack of capacity, and it is recreated on a node that is cordoned and held.
 func Companion(g *v1alpha1.NodeGuard, t *corev1.PodTemplateSpec, node, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: made(g, name), Spec: *t.Spec.DeepCopy()}
 	maps.Copy(pod.Labels, t.Labels)
@@ -144,8 +144,8 @@ func Companion(g *v1alpha1.NodeGuard, t *corev1.PodTemplateSpec, node, name stri
 	return pod
 }
 
-// made is the metadata of what a NodeGuard makes. It owns it, so that a drain needs no --force, and nothing is left of it
-// when it is deleted, also while no manager runs.
+// made returns the metadata of objects that a NodeGuard creates. The NodeGuard owns them, so that a drain needs no
+// --force, and the garbage collector deletes them with the NodeGuard, even if no manager is running.
 func made(g *v1alpha1.NodeGuard, name string) metav1.ObjectMeta {
 	yes := true
 	return metav1.ObjectMeta{
@@ -158,7 +158,7 @@ func made(g *v1alpha1.NodeGuard, name string) metav1.ObjectMeta {
 	}
 }
 
-// Check is the pod that says by its exit code whether a node may go.
+// Check returns the pod whose exit code says whether a node may be released.
 func Check(g *v1alpha1.NodeGuard, node, name, requestedAt string, opts task.Options) *corev1.Pod {
 	spec := g.Spec.Release.Check
 	seconds := int32(DefaultCheckTimeoutSeconds)
@@ -167,7 +167,7 @@ func Check(g *v1alpha1.NodeGuard, node, name, requestedAt string, opts task.Opti
 	}
 	pod := &corev1.Pod{Spec: containerCheck(spec, node)}
 	if spec.Script != "" {
-		// As the script of a NodeJob runs.
+		// It runs like the script of a NodeJob.
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID}}
 		job.Spec.Task = v1alpha1.TaskSpec{Script: spec.Script, TimeoutSeconds: &seconds}
 		pod = task.Pod(job, task.Source{Script: spec.Script}, task.Attempt{Phase: task.Task, Revision: "check", Number: 1, NodeName: node}, opts)
@@ -208,17 +208,17 @@ func NewBudget(g *v1alpha1.NodeGuard, node string, state BudgetState) *policyv1.
 	return b
 }
 
-// lockedAvailable is more pods than a node can have: no disruption is ever allowed.
+// lockedAvailable is more pods than a node can have, so that no disruption is ever allowed.
 const lockedAvailable = 1_000_000
 
-// WriteBudget brings a budget to a state.
+// WriteBudget sets the fields of a budget for a state.
 //
-// A locked budget wants more ready pods than there can be, so pods of other owners with the same labels open nothing. Not
-// all closed budgets are locked, because monitoring reports budgets with fewer ready pods than they want.
+// A locked budget requires more ready pods than there can be, so pods of other owners with the same labels cannot open
+// it. Not all closed budgets are locked, because monitoring reports budgets with fewer ready pods than required.
 //
-// The companion's owner has no scale that the disruption controller could look up, so only a whole number of minAvailable
-// works: 1 of 1 closes it, 0 opens it. A companion that is not ready needs the policy as well: under IfHealthyBudget it is
-// held while 1 is wanted, and also when 0 are, since then no disruption is counted as allowed.
+// The companion's owner has no scale subresource for the disruption controller, so minAvailable must be a whole number:
+// 1 of 1 closes the budget, 0 opens it. Evicting a companion that is not ready also needs the policy: with
+// IfHealthyBudget its eviction is denied if 1 is required, and also if 0 are, because then no disruption is allowed.
 func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state BudgetState) {
 	available, policy := intstr.FromInt32(1), policyv1.IfHealthyBudget
 	switch {
@@ -254,7 +254,7 @@ func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state Budg
 	set(v1alpha1.EndedReleaseAnnotation, state.Ended)
 }
 
-// ReadBudget is what a budget of a NodeGuard says.
+// ReadBudget returns what the plan reads of a budget.
 func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 	budget := Budget{
 		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,

@@ -88,7 +88,7 @@ func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
 	}
 }
 
-// What is written is read again as it was, and what somebody changes is seen.
+// What was written is read back unchanged, and changes by other clients are detected.
 func TestBudgetsSayWhatTheyAre(t *testing.T) {
 	g := guardOf("disks")
 	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, RequestedAt: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}, {Locked: true}, {Locked: true, RequestedAt: t0}} {
@@ -188,7 +188,8 @@ func TestTheCompanionToleratesOnlyWhatKeepsItOnItsNode(t *testing.T) {
 	}
 }
 
-// A drain lists pods a moment after it has cordoned, and stops at one that has an emptyDir, unless it is told to go on.
+// A drain lists pods a moment after it has cordoned, and stops at a pod with an emptyDir, unless it is told to
+// continue.
 func TestADrainDoesNotStopAtACheck(t *testing.T) {
 	for name, check := range map[string]*v1alpha1.ReleaseCheck{"a script": {Script: "true"}, "a container": {Container: &v1alpha1.CheckContainer{Image: "i"}}} {
 		g := guardOf("disks")

@@ -19,21 +19,21 @@ import (
 // nodes wait for each other at different NodeGuards, no NodeGuard releases a node before all of them would, and a release
 // that one of them has started takes precedence at the others.
 
-// peerWait is when to look again at a node whose check waits for another NodeGuard: no event tells when that one would
-// release it.
+// peerWait is when to check a node again whose check waits for another NodeGuard. No event shows when that NodeGuard
+// would release the node.
 const peerWait = 5 * time.Second
 
 // PeerView is the decision of one NodeGuard, regardless of others, on a node with a release request that it has not released.
 type PeerView struct {
-	// Reason why it holds the node, and more of it; "" when it would release it.
+	// Reason and Message are why it holds the node; Reason is "" if it would release it.
 	Reason  string
 	Message string
 	// Checks is true if only the check holds the node, because it has not succeeded.
 	Checks bool
 }
 
-// BreaksGlass reports whether a node is to be released because its glass is broken. That waits for no other NodeGuard, so
-// they need not be asked, however many there are.
+// BreaksGlass reports whether a node is released because it has the break-glass annotation. Such a release does not
+// wait for other NodeGuards, so they need not be asked, however many there are.
 func BreaksGlass(in Input) bool {
 	s := newSurvey(in)
 	return len(s.released) < maxReleased && slices.ContainsFunc(s.nodes, func(w *nodePlan) bool {
@@ -41,9 +41,9 @@ func BreaksGlass(in Input) bool {
 	})
 }
 
-// CanGuard reports whether a NodeGuard can have a say in one of the nodes, as far as a cheap look tells: it has released the
-// node, or has a budget for it, or its DaemonSet (nil if it has none) chooses the node. A NodeGuard with none
-// of these holds nothing yet. When it makes its first budget for the node, it sees who has released it, and follows.
+// CanGuard reports whether a NodeGuard may decide on one of the nodes, based on a cheap check: it has released the
+// node, or has a budget for it, or its DaemonSet (nil if it has none) selects the node. Any other NodeGuard does not
+// hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same.
 func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
 	return slices.ContainsFunc(nodes, func(n *Node) bool {
 		return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
@@ -52,7 +52,7 @@ func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, h
 	})
 }
 
-// RequestingNodes is the nodes for which other NodeGuards are asked: they ask to go and were not released.
+// RequestingNodes returns the nodes for which other NodeGuards are asked: they request release and are not released.
 func RequestingNodes(in Input) []*Node {
 	s := newSurvey(in)
 	var nodes []*Node
@@ -64,8 +64,8 @@ func RequestingNodes(in Input) []*Node {
 	return nodes
 }
 
-// Stances is the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards. Nodes that
-// another NodeGuard has released count as released here too.
+// Stances returns the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards.
+// Nodes that another NodeGuard has released count as released here too.
 func Stances(in Input) map[string]PeerView {
 	s := newSurvey(in)
 	since, _ := s.releasedByPeers()
@@ -92,7 +92,7 @@ func (s *planner) stance(w *nodePlan) PeerView {
 	case s.isChecked(w) && !s.saidYes(w):
 		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not succeeded", Checks: true}
 	case s.isChecked(w):
-		return PeerView{} // how long ago does not matter: when another has let the node go, it runs again
+		return PeerView{} // its age does not matter: after another NodeGuard has released the node, the check runs again
 	}
 	if h = s.unmet(w); h != nil {
 		return PeerView{Reason: h.reason, Message: h.message}
@@ -137,7 +137,8 @@ func (s *planner) isShared(w *nodePlan) bool {
 // peerRelease is a node that another NodeGuard has released, and this one has not.
 type peerRelease struct{ node, guard string }
 
-// queue is the nodes with a release request, oldest first, and the first of those that another NodeGuard has released.
+// queue returns the nodes with a release request, oldest first, and the first of those that another NodeGuard has
+// released.
 func (s *planner) queue() ([]*nodePlan, *peerRelease) {
 	var queue []*nodePlan
 	for _, w := range s.nodes {
@@ -156,12 +157,12 @@ func (s *planner) queue() ([]*nodePlan, *peerRelease) {
 			}
 			return 1
 		}
-		if begunA { // in an order that all NodeGuards see alike
+		if begunA { // an order that is the same for all NodeGuards
 			return cmp.Or(sinceA.Compare(sinceB), strings.Compare(a.Name, b.Name))
 		}
 		return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.Name, b.Name))
 	})
-	// One that asks no more is first, too, until the other has noted that.
+	// A node whose request has ended also comes first, until the other NodeGuard has recorded that.
 	for _, w := range slices.Concat(queue, s.nodes) {
 		if _, other := since[w.Name]; other && !w.active() {
 			return queue, &peerRelease{w.Name, by[w.Name]}
@@ -171,9 +172,9 @@ func (s *planner) queue() ([]*nodePlan, *peerRelease) {
 }
 
 // mayFollow reports whether a node need not wait for the first of those that other NodeGuards have released: they have
-// released this one too, and it is unavailable already. So one before it that waits for unavailable nodes loses nothing,
-// and one that does not keeps its place. Without that, the first can wait for this node to be repaired, and this node for
-// the first.
+// released this node too, and it is already unavailable. So a node before it that waits for unavailable nodes loses
+// nothing, and any other keeps its position. Otherwise a deadlock is possible, in which the first node waits for the
+// repair of this one, and this one for the first.
 func (s *planner) mayFollow(w *nodePlan) bool {
 	since, started := s.peerReleases[w.Name]
 	if !started || !w.isUnhealthy() {
@@ -189,7 +190,7 @@ func (s *planner) mayFollow(w *nodePlan) bool {
 	return places < min(s.max, maxReleased)
 }
 
-// releasedByPeers is since when, and by which other NodeGuard, guarded nodes are released.
+// releasedByPeers returns since when, and by which other NodeGuard, guarded nodes are released.
 func (s *planner) releasedByPeers() (since map[string]time.Time, by map[string]string) {
 	since, by = map[string]time.Time{}, map[string]string{}
 	for _, peer := range s.in.Peers {

@@ -30,7 +30,7 @@ func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 	}
 }
 
-// What other NodeGuards say of a node is heeded before it is let go anywhere.
+// A node is released only after the other NodeGuards are asked about it.
 func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 	saying := func(node string, stance PeerView) func(*Input) {
 		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{node: stance}}} }
@@ -41,7 +41,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		in   Input
 		node string
 		want string
-		// does are the checks that are made and taken away.
+		// does are the checks that are created and deleted.
 		does []string
 	}{
 		"the other would":                 {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Going ConditionMet", nil},
@@ -154,8 +154,8 @@ func TestWhatANodeGuardSaysByItself(t *testing.T) {
 	}
 }
 
-// Two NodeGuards with different targets, of which one is sick on n3. A drain of n1 that one of them has begun and the other one
-// holds would keep n3 from being drained and mended, for which n1 waits.
+// Two NodeGuards with different targets, of which one is unhealthy on n3. If one of them has started the drain of n1
+// and the other one holds n1, then n3 could not be drained and repaired, and n1 waits for n3.
 func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
 	sound, sick := scene(cordoned(0, 2)), scene(cordoned(0, 2), func(in *Input) {
 		in.Guard.Name, in.Guard.UID, in.Target.Pods[2].Ready = "other", "other", false
@@ -176,7 +176,7 @@ func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
 			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, released)
 		}
 	}
-	// n3 is mended, and back.
+	// n3 is repaired and available again.
 	for _, in := range []*Input{&sound, &sick} {
 		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Released = false, true, nil
 		in.Budgets[2].RequestedAt = time.Time{}

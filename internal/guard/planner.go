@@ -16,49 +16,50 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// planner is one look at a NodeGuard: the input, joined by node.
+// planner is one pass for a NodeGuard: the input, joined by node.
 type planner struct {
 	in   Input
 	plan Plan
-	// nodes are the guarded ones, by name order.
+	// nodes are the guarded nodes, sorted by name.
 	nodes  []*nodePlan
 	byName map[string]*nodePlan
-	// all are the nodes that are not guarded, too.
+	// all also contains the nodes that are not guarded.
 	all map[string]*nodePlan
-	// released is status.going as it will be, by node.
+	// released is the future status.released, by node.
 	released map[string]v1alpha1.ReleasedNode
-	// unbound counts pods of the target that are on no node: they are away.
+	// unbound counts pods of the target that are not on a node. They count as unavailable.
 	unbound int
 	max     int
 	// blocked is the name of a budget that Everynode did not create and that selects the companions; "" when none does.
 	blocked string
-	// first is what another NodeGuard has begun, and begins the node that this pass lets go and another one guards, too.
+	// first is the first release that another NodeGuard has started. releasingShared is a node that this pass releases
+	// and that another NodeGuard guards too.
 	first           *peerRelease
 	releasingShared string
 	// peerReleases is when other NodeGuards have released nodes, by name.
 	peerReleases map[string]time.Time
 }
 
-// nodePlan is what is known of one guarded node.
+// nodePlan is what is known about one guarded node.
 type nodePlan struct {
 	*Node
-	// targets and readyTargets count the target's pods on it.
+	// targets and readyTargets count the target's pods on the node.
 	targets, readyTargets int
 	companion             *Pod
 	check                 *Pod
 	budget                *Budget
-	// surplus are further companions. crowded is true while other pods than the companion have its labels.
-	// succeeds is true while one of them is the companion of an earlier NodeGuard of the same name, which leaves first.
+	// surplus are further companions. crowded is true while other pods have the labels of the companion. succeeds is
+	// true while one of these is the companion of an earlier NodeGuard of the same name, which must terminate first.
 	surplus           []*Pod
 	crowded, succeeds bool
-	// requestedBy is what it asks to go by; "" when it does not.
+	// requestedBy is the source of the release request; "" if there is none.
 	requestedBy string
-	// requestedAt is when it was first seen to.
+	// requestedAt is when the request was first observed.
 	requestedAt time.Time
-	// released is true while it is in status.going as the API has it, and returning once it asks no more; letNow when it comes
-	// into it in this pass.
+	// released is true while the node is in the stored status.released, and returning after its request has ended.
+	// releasing is true if this pass adds it to status.released.
 	released, returning, releasing bool
-	// held is why it may not go; nil when it does not ask, or goes.
+	// held is why the node is not released; nil if it has no request or is released.
 	held *hold
 	// reserved is true while its check may still lead to its release; position is its position in the queue.
 	reserved bool
@@ -75,10 +76,10 @@ type hold struct {
 // isUnhealthy reports whether the node is unavailable without a release.
 func (w *nodePlan) isUnhealthy() bool { return !w.Ready || w.readyTargets == 0 }
 
-// isUnavailable counts against maxUnavailable.
+// isUnavailable reports whether the node counts against maxUnavailable.
 func (w *nodePlan) isUnavailable() bool { return w.released || w.releasing || w.isUnhealthy() }
 
-// active is true while its budget is to be open.
+// active reports whether the budget of the node should be open.
 func (w *nodePlan) active() bool { return w.released && !w.returning }
 
 func (w *nodePlan) requestsRelease() bool { return w.requestedBy != "" }
@@ -106,7 +107,7 @@ func newSurvey(in Input) *planner {
 	return s
 }
 
-// join puts what was seen on a node together.
+// join combines what was observed on each node.
 func (s *planner) join() map[string]*nodePlan {
 	all := make(map[string]*nodePlan, len(s.in.Nodes))
 	for i := range s.in.Nodes {
@@ -128,8 +129,8 @@ func (s *planner) join() map[string]*nodePlan {
 	return all
 }
 
-// joinCompanions takes the oldest companion of a node for its companion, on which all views that have it agree, and notes
-// which other pods have the same labels.
+// joinCompanions selects the oldest companion of a node as its companion, so that all views that contain it agree, and
+// notes which other pods have the same labels.
 func (s *planner) joinCompanions(all map[string]*nodePlan) {
 	for i := range s.in.Companions {
 		pod := &s.in.Companions[i]
@@ -176,12 +177,12 @@ func (s *planner) joinTargets(all map[string]*nodePlan) {
 		case w != nil:
 			w.targets++
 		case pod.Node == "" && s.in.Target.Template == nil:
-			s.unbound++ // one of a DaemonSet is missing on the node that it is for, which counts already
+			s.unbound++ // a missing pod of a DaemonSet already counts on the node that it belongs to
 		}
 	}
 }
 
-// eachPod calls for each pod that this NodeGuard has made, and not an earlier one of the same name.
+// eachPod calls do for each pod that this NodeGuard created, but not an earlier one of the same name.
 func (s *planner) eachPod(pods []Pod, do func(*Pod)) {
 	for i := range pods {
 		if s.ours(pods[i].Owner) {
@@ -190,10 +191,10 @@ func (s *planner) eachPod(pods []Pod, do func(*Pod)) {
 	}
 }
 
-// ours is true for what this NodeGuard has made, and not an earlier one of the same name.
+// ours reports whether this NodeGuard created an object, and not an earlier one of the same name.
 func (s *planner) ours(owner types.UID) bool { return owner == s.in.Guard.UID }
 
-// overlapping names a budget that Everynode did not create and that selects the companions.
+// overlapping returns the name of a budget that Everynode did not create and that selects the companions.
 func (s *planner) overlapping() string {
 	for _, f := range s.in.Foreign {
 		if f.Selector != nil && f.Selector.Matches(s.in.Labels) {
@@ -203,7 +204,8 @@ func (s *planner) overlapping() string {
 	return ""
 }
 
-// planDeletion takes away all that the NodeGuard has made: budgets first to be gone, since they are what holds.
+// planDeletion deletes everything that the NodeGuard has created. Budgets are deleted first, because they hold the
+// nodes.
 func (s *planner) planDeletion() Plan {
 	for i := range s.in.Budgets {
 		s.plan.do(DeleteBudget{s.in.Budgets[i]})
@@ -222,7 +224,7 @@ func (s *planner) planDeletion() Plan {
 	return s.plan
 }
 
-// deletionMessage says what keeps a NodeGuard that is being deleted. Everynode has no finalizer on it.
+// deletionMessage says what delays the deletion of a NodeGuard. Everynode has no finalizer on it.
 func (s *planner) deletionMessage() string {
 	message := "it is being deleted and holds no node"
 	var left []string
@@ -244,7 +246,7 @@ func (s *planner) deletionMessage() string {
 	return message
 }
 
-// deleteUnneeded deletes what is on no guarded node, or was made by an earlier NodeGuard of the same name.
+// deleteUnneeded deletes objects that are on no guarded node, or that an earlier NodeGuard of the same name created.
 func (s *planner) deleteUnneeded() {
 	kept := func(owner types.UID, node string) bool { return s.ours(owner) && s.byName[node] != nil }
 	for i := range s.in.Budgets {

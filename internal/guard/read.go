@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// ViewNode is what the plan reads of a node.
+// ViewNode returns what the plan reads of a node.
 func ViewNode(n *corev1.Node) Node {
 	return Node{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, Taints: n.Spec.Taints,
@@ -34,7 +34,8 @@ func nodeReady(n *corev1.Node) bool {
 	return false
 }
 
-// ViewTarget is what the plan reads of a pod of the target; false when it has ended or leaves, and is none.
+// ViewTarget returns what the plan reads of a pod of the target. It returns false if the pod has ended or is
+// terminating.
 func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return TargetPod{}, false
@@ -46,7 +47,7 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 	return pod, true
 }
 
-// ViewPod is what the plan reads of a companion or a check.
+// ViewPod returns what the plan reads of a companion or a check.
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
@@ -76,8 +77,8 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// ended is how a check ended. One that the kubelet ended has no time of its own: then it is as if it had ended when it
-// was made, and the next comes the sooner.
+// ended returns how a check ended. A check that the kubelet ended has no end time: then its creation time is used, so
+// that the next check starts sooner.
 func ended(p *corev1.Pod) (at time.Time, code int32, message string) {
 	at, code, message = p.CreationTimestamp.Time, -1, p.Status.Reason
 	for i := range p.Status.ContainerStatuses {
@@ -91,8 +92,8 @@ func ended(p *corev1.Pod) (at time.Time, code int32, message string) {
 	return at, code, message
 }
 
-// took is how long a pod has run until some time of its node. The clock of a node can be wrong, so only a duration that it
-// measured is used, together with the time at which the API server created the pod.
+// took returns how long a pod ran until a time of its node. The clock of a node can be wrong, so only a duration that
+// the node measured is used, together with the time at which the API server created the pod.
 func took(p *corev1.Pod, until metav1.Time) time.Duration {
 	if p.Status.StartTime == nil {
 		return 0

@@ -44,7 +44,7 @@ func (s *planner) releaseNodes() {
 	}
 }
 
-// holdReason is why a node is not released now; nil if it is.
+// holdReason returns why a node is not released now; nil if it is.
 func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	switch h := s.ruledOut(); {
 	case h != nil:
@@ -63,7 +63,7 @@ func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	other := s.heldByPeer(w)
 	if other != nil && s.isChecked(w) && !s.isAnswering(w) {
 		w.reserved = false
-		return other // its check runs when that one would release it
+		return other // its check runs when that NodeGuard would release the node
 	}
 	if h := s.unmet(w); h != nil {
 		return h
@@ -71,7 +71,7 @@ func (s *planner) holdReason(w *nodePlan, first *peerRelease) *hold {
 	return other
 }
 
-// ruledOut is a reason to release no node at all, regardless of which nodes are unavailable.
+// ruledOut returns a reason to release no node at all, regardless of which nodes are unavailable.
 func (s *planner) ruledOut() *hold {
 	switch {
 	case s.blocked != "":
@@ -87,7 +87,7 @@ func (s *planner) ruledOut() *hold {
 	return nil
 }
 
-// unmet is the condition of spec.release, as long as it does not hold; nil past a deadline that waits no longer for it.
+// unmet returns the condition of spec.release while it is not met; nil after a deadline that ends the wait for it.
 func (s *planner) unmet(w *nodePlan) *hold {
 	if s.pastReleaseDeadline(w) {
 		return nil
@@ -127,7 +127,8 @@ func (s *planner) maxUnavailableReached(w *nodePlan) *hold {
 	return nil
 }
 
-// unavailableCount counts nodes that are released, unavailable without a release, and about to be released if their check succeeds.
+// unavailableCount counts nodes that are released, unavailable without a release, or about to be released if their
+// check succeeds.
 type unavailableCount struct{ released, unhealthy, reserved int }
 
 // others counts all nodes except one.
@@ -144,7 +145,7 @@ func (s *planner) others(w *nodePlan) unavailableCount {
 			n.unhealthy++
 		}
 	}
-	for name := range s.released { // what is not guarded any more counts until that is certain
+	for name := range s.released { // a node that is no longer guarded counts until that is certain
 		if s.byName[name] == nil {
 			n.released++
 		}
@@ -204,7 +205,8 @@ func (s *planner) unavailableReason(w *nodePlan) string {
 	}
 }
 
-// releasedAtText says since when a node is released: one that never becomes available again holds all others, and the user needs to find it.
+// releasedAtText says since when a node is released. A node that never becomes available again holds all others, so the
+// user needs to find it.
 func (s *planner) releasedAtText(name string) string {
 	g, here := s.released[name]
 	switch {
@@ -243,7 +245,7 @@ func withoutApproval(list, key string) (rest string, approved bool) {
 	return strings.Join(others, ","), approved
 }
 
-// deadline is when the release deadline of a held node passes; zero if there is none.
+// deadline returns when the release deadline of a held node passes; zero if there is none.
 func (s *planner) deadline(w *nodePlan) time.Time {
 	seconds := s.in.Guard.Spec.Release.DeadlineSeconds
 	if seconds == nil {
@@ -264,7 +266,8 @@ func (s *planner) onDeadline() v1alpha1.DeadlineAction {
 	return s.in.Guard.Spec.Release.OnDeadline
 }
 
-// pastReleaseDeadline reports whether the deadline has passed after which a node no longer waits for its condition, nor for nodes that are unavailable without a release.
+// pastReleaseDeadline reports whether the deadline has passed. After it, a node no longer waits for its condition, nor
+// for nodes that are unavailable without a release.
 func (s *planner) pastReleaseDeadline(w *nodePlan) bool {
 	return s.late(w) && s.onDeadline() == v1alpha1.OnDeadlineRelease
 }

@@ -71,7 +71,7 @@ func (s *planner) unopenable(g v1alpha1.ReleasedNode) bool {
 	return true
 }
 
-// approvalToRemove is what to remove from a returning node; nil if there is nothing to remove.
+// approvalToRemove returns what to remove from a returning node; nil if there is nothing to remove.
 func (s *planner) approvalToRemove(w *nodePlan) *RemoveApproval {
 	rest, approved := withoutApproval(w.Approved, s.key())
 	if !approved && w.BreakGlass == "" {
@@ -116,7 +116,7 @@ func (s *planner) release(w *nodePlan, reason, note string) {
 	}
 	since := s.in.Now.Truncate(time.Second)
 	if before, let := s.released[w.Name]; let && !since.After(before.Since.Time) {
-		since = before.Since.Add(time.Second) // the two must not be taken for one
+		since = before.Since.Add(time.Second) // the IDs of the two releases must differ
 	}
 	s.released[w.Name] = v1alpha1.ReleasedNode{
 		Node: w.Name, UID: w.UID, Since: metav1.NewTime(since),
@@ -125,7 +125,7 @@ func (s *planner) release(w *nodePlan, reason, note string) {
 	s.plan.Moves = append(s.plan.Moves, Move{Node: w.Name, UID: w.UID, Kind: MoveReleased, Reason: reason, Note: note, Held: s.in.Now.Sub(w.requestedAt)})
 }
 
-// releaseID tells one release of a node from the next.
+// releaseID identifies one release of a node.
 func releaseID(g v1alpha1.ReleasedNode) string {
 	return string(g.UID) + "/" + g.Since.UTC().Format(time.RFC3339)
 }

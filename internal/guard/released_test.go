@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A node that was let go is away until all of it is back.
+// A released node is unavailable until all of it is ready again.
 func TestWhenANodeIsBack(t *testing.T) {
 	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	tests := map[string]struct {
@@ -56,7 +56,7 @@ func TestWhenANodeIsBack(t *testing.T) {
 	}
 }
 
-// What somebody wrote for one letting-go is no word for the next.
+// Annotations that a user set for one release do not apply to the next one.
 func TestApprovalsAreUsedUp(t *testing.T) {
 	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	for name, tt := range map[string]struct {

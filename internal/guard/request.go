@@ -9,16 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// releaseRequestTaints are how tools say that a node is about to go. A candidate (DeletionCandidateOfClusterAutoscaler) is not:
-// no drain waits for it yet.
+// releaseRequestTaints are the taints by which tools announce that a node will be drained or removed. The candidate
+// taint (DeletionCandidateOfClusterAutoscaler) is not one of them: no drain waits for the node yet.
 var releaseRequestTaints = map[string]string{
 	"ToBeDeletedByClusterAutoscaler": "tainted by cluster-autoscaler",
 	"karpenter.sh/disrupted":         "tainted by Karpenter",
 	"karpenter.sh/disruption":        "tainted by Karpenter",
 }
 
-// releaseRequest says by what a node asks to go, and since when. What is on its budget counts; before, the time of the taint,
-// which tells apart nodes that were cordoned one after another while no manager ran.
+// releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes
+// precedence. Before that is written, the time of the taint is used, which distinguishes nodes that were cordoned one
+// after another while no manager was running.
 func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since time.Time) {
 	by, since = tainted(node, now)
 	if node.Unschedulable {

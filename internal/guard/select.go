@@ -14,14 +14,15 @@ import (
 
 // guards reports whether the node has a pod of the target, or should have one.
 //
-// A released node that has not returned stays guarded, whatever is left of the target there: it counts as unavailable until
-// it is available again or deleted. Otherwise a node whose pods were evicted would make room for the next one.
+// A released node stays guarded until it is available again or deleted, regardless of which pods of the target remain
+// there. Otherwise a node whose pods were evicted would no longer count as unavailable, and the next node would be
+// released.
 func (s *planner) guards(w *nodePlan) bool {
 	switch {
 	case w.active():
 		return true
 	case s.in.Target.Missing || s.in.Target.Invalid != "":
-		// The target may be recreated soon: what is guarded stays guarded.
+		// The target may be recreated soon, so guarded nodes stay guarded.
 		return w.companion != nil || w.budget != nil || w.released
 	case w.targets > 0:
 		return true
@@ -30,14 +31,14 @@ func (s *planner) guards(w *nodePlan) bool {
 	}
 }
 
-// isFor reports whether the node should have a pod of a DaemonSet. A released node stays, whatever taints it returns with:
-// they keep the target off the node, which is no reason to count it as available.
+// isFor reports whether the node should have a pod of a DaemonSet. A released node stays guarded even if it returns
+// with taints: they exclude the target, so the node must not count as available.
 func (s *planner) isFor(w *nodePlan) bool {
 	template := s.in.Target.Template
 	return template != nil && targetSelects(template, w.Node) && (w.released || !excludesTarget(template, w.Node))
 }
 
-// targetSelects is true for a node that a DaemonSet chooses by its name, selector and affinity.
+// targetSelects reports whether a DaemonSet selects a node by its name, selector and affinity.
 // Source: k8s.io/kubernetes pkg/controller/daemon, NodeShouldRunDaemonPod.
 func targetSelects(template *corev1.PodSpec, node *Node) bool {
 	if template.NodeName != "" && template.NodeName != node.Name {
@@ -49,8 +50,8 @@ func targetSelects(template *corev1.PodSpec, node *Node) bool {
 	return err == nil && matches
 }
 
-// excludesTarget is true for a node whose taints keep a DaemonSet's pod off. Those by which a node asks to go do not: what they
-// announce has not happened yet.
+// excludesTarget reports whether the taints of a node exclude a DaemonSet's pod. Taints that are release requests do
+// not count: what they announce has not happened yet.
 func excludesTarget(template *corev1.PodSpec, node *Node) bool {
 	var taints []corev1.Taint
 	for _, taint := range node.Taints {
@@ -61,14 +62,14 @@ func excludesTarget(template *corev1.PodSpec, node *Node) bool {
 	return task.Untolerated(taints, task.Tolerations(template.Tolerations)) != nil
 }
 
-// scaled is a number of nodes: rounded down, but never below one unless it is 0.
+// scaled returns a number of nodes: percentages are rounded down, but to at least one unless the value is 0.
 func scaled(value *intstr.IntOrString, nodes int) int {
 	if value == nil {
 		return 1
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, false)
 	if err != nil {
-		return 0 // the API's rules have let nothing else in: hold
+		return 0 // the API validation rejects everything else: hold
 	}
 	if n == 0 && value.Type == intstr.String && value.StrVal != "0%" {
 		return 1

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxHeld bounds status.held.
+	// maxHeld limits the length of status.held.
 	maxHeld = 10
-	// maxNames bounds how many nodes a message names.
+	// maxNames limits how many nodes a message names.
 	maxNames = 3
-	// takenAgain is when to look again whether a name is still taken: the pod may have no label that is watched.
+	// takenAgain is when to check again whether a name is still taken. The pod may have no label that is watched.
 	takenAgain = 30 * time.Second
 )
 
-// summarize is the status.
+// summarize sets the status.
 func (s *planner) summarize() {
 	st := s.in.Guard.Status.DeepCopy()
 	st.ObservedGeneration = s.in.Guard.Generation
@@ -98,18 +98,18 @@ func (s *planner) heldList() []v1alpha1.HeldNode {
 	return held
 }
 
-// Sentence is a held node in one sentence, the same in the event, and on the command line.
+// Sentence describes a held node in one sentence. Events and the command line use the same text.
 func Sentence(guard string, h *v1alpha1.HeldNode) string {
 	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; released when: %s", guard, h.Node, h.RequestedBy, h.Message, h.ReleasedWhen)
 }
 
-// conditions are Ready, Reconciling and Stalled, of which one is True.
+// conditions sets Ready, Reconciling and Stalled, of which exactly one is True.
 func (s *planner) conditions(st *v1alpha1.NodeGuardStatus) {
 	kind, reason, message := s.readyCondition()
 	s.conditionsAs(st, kind, reason, message)
 }
 
-// conditionsAs makes one of the conditions True.
+// conditionsAs sets one of the conditions to True.
 func (s *planner) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, message string) {
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		status := metav1.ConditionFalse
@@ -123,7 +123,7 @@ func (s *planner) conditionsAs(st *v1alpha1.NodeGuardStatus, kind, reason, messa
 	}
 }
 
-// readyCondition is which of the conditions is True, and why.
+// readyCondition returns which of the conditions is True, and why.
 func (s *planner) readyCondition() (kind, reason, message string) {
 	switch target := s.in.Target; {
 	case target.Invalid != "":
@@ -144,7 +144,7 @@ func (s *planner) readyCondition() (kind, reason, message string) {
 	return s.nodesCondition()
 }
 
-// nodesCondition is the rest of standing: how each node is guarded.
+// nodesCondition returns the condition that depends on how each node is guarded.
 func (s *planner) nodesCondition() (kind, reason, message string) {
 	if kinds := s.evicted(); kinds != "" {
 		return v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, fmt.Sprintf(
@@ -166,7 +166,8 @@ func (s *planner) nodesCondition() (kind, reason, message string) {
 	return v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node has a ready companion" + s.peersMessage()
 }
 
-// foreignPodsMessage names pods of other owners that have the labels of companions, and says what to do; "" when there are none.
+// foreignPodsMessage names pods of other owners that have the labels of companions, and says what to do; "" if there
+// are none.
 func (s *planner) foreignPodsMessage() string {
 	var found []string
 	for _, pod := range s.in.ForeignPods {
@@ -180,7 +181,8 @@ func (s *planner) foreignPodsMessage() string {
 		listed(found), s.remove(s.in.ForeignPods[0].Name))
 }
 
-// takers names pods of other owners that have the names of companions and checks, and says what to do; "" when there are none.
+// takers names pods of other owners that have the names of companions and checks, and says what to do; "" if there are
+// none.
 func (s *planner) takers() string {
 	if len(s.in.TakenNames) == 0 {
 		return ""
@@ -201,7 +203,7 @@ func podOnNode(pod, node string) string {
 	return pod + " on node " + node
 }
 
-// remove says how to delete a pod that may be a kubelet's own.
+// remove says how to delete a pod that may be a static pod or another pod of a kubelet.
 func (s *planner) remove(pod string) string {
 	return fmt.Sprintf("Find out who creates them: if it is a kubelet, its node is misconfigured or compromised (remove the static pod from the node). Then: kubectl -n %s delete pod %s",
 		s.in.Guard.Namespace, pod)
@@ -221,7 +223,7 @@ func (s *planner) peersMessage() string {
 	return "; NodeGuard " + strings.Join(names, ", ") + " has the same target; a node can be drained when all of them have released it"
 }
 
-// untoleratedNodes names nodes whose taints no companion tolerates, and the first such taint.
+// untoleratedNodes names nodes with taints that no companion tolerates, and returns the first such taint.
 func (s *planner) untoleratedNodes() (names, taint string) {
 	var found []string
 	for _, w := range s.nodes {
@@ -235,8 +237,8 @@ func (s *planner) untoleratedNodes() (names, taint string) {
 	return listed(found), taint
 }
 
-// evicted are the kinds of the target's owners whose pods drains do not leave where they are: all but those of DaemonSets,
-// and those of static pods.
+// evicted returns the kinds of the target's owners whose pods are evicted in a drain: all except DaemonSets and static
+// pods.
 func (s *planner) evicted() string {
 	if s.in.Target.Template != nil {
 		return ""
@@ -254,7 +256,8 @@ func (s *planner) evicted() string {
 	return listed(slices.Sorted(maps.Keys(kinds)))
 }
 
-// lacking names nodes without a budget, or without a companion that is ready and up to date, but for those on which none can be.
+// lacking names nodes without a budget, or without a companion that is ready and up to date, except nodes where no
+// companion can run.
 func (s *planner) lacking() string {
 	var found []string
 	for _, w := range s.nodes {

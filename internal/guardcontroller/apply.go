@@ -24,18 +24,20 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// maxParallelWrites bounds the writes that one pass has under way.
+// maxParallelWrites limits the concurrent writes of one pass.
 const maxParallelWrites = 16
 
-// applied is how a pass went, beside what failed.
+// applied is the result of a pass, apart from errors.
 type applied struct {
-	// taken is true when a name is not free yet, and another when a pod of another owner has it, and the next is used.
+	// taken is true if a name is not free yet. another is true if a pod of another owner has it, so the next name is
+	// used.
 	taken, another bool
-	// refused is true when the API server has refused a pod, which the status is to say.
+	// refused is true if the API server rejected a pod. The status must show this.
 	refused bool
 }
 
-// apply does what the plan says, in parallel. Errors are gathered: one write that fails keeps no other from being made.
+// apply executes the actions of the plan in parallel. It collects errors, so that one failed write does not prevent
+// others.
 func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []guard.Action) (applied, error) {
 	errs := make([]error, len(actions))
 	var taken, other atomic.Bool
@@ -55,7 +57,7 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 			return nil
 		})
 	}
-	_ = group.Wait() // no error comes of it
+	_ = group.Wait() // the functions return no error
 	refused := r.judge(seen.guard, actions, errs)
 	return applied{taken.Load(), other.Load(), refused}, some(errs)
 }
@@ -72,8 +74,8 @@ func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action 
 	}
 }
 
-// judge notes what the API server has refused to make. A pod is no error of the pass: when one more is tried is in the
-// plan. A budget is one, and so tried again: without it nothing holds a node.
+// judge records what the API server rejected. A rejected pod is not an error of the pass: the plan says when to retry
+// it. A rejected budget is an error, so that it is retried: without it nothing holds a node.
 func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs []error) (refused bool) {
 	var companions, budgets []error
 	now := r.Now()
@@ -105,7 +107,7 @@ func isRefusal(err error) bool {
 	return errors.As(err, &refusal)
 }
 
-// maxErrors bounds what is said of writes that fail for the same reason.
+// maxErrors limits the reported writes that fail for the same reason.
 const maxErrors = 5
 
 func some(errs []error) error {
@@ -138,7 +140,7 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 	}
 }
 
-// create makes a pod or a budget.
+// create creates a pod or a budget.
 func (r *Reconciler) create(ctx context.Context, resource string, o client.Object) error {
 	err := r.Metrics.writes.Do("create", resource, func() error { return r.Client.Create(ctx, o) })
 	if refused := loop.AsRefusal(err); refused != nil {
@@ -147,7 +149,7 @@ func (r *Reconciler) create(ctx context.Context, resource string, o client.Objec
 	return err
 }
 
-// setBudget changes a budget under its resource version: whoever has changed it since knew more, or less.
+// setBudget changes a budget under its resource version, because a manager with a different view may have changed it.
 func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.SetBudget) error {
 	live, ok := seen.budgets[a.Budget.Name]
 	if !ok {
@@ -171,7 +173,7 @@ func (r *Reconciler) deleteBudget(ctx context.Context, namespace string, b guard
 	return client.IgnoreNotFound(err)
 }
 
-// consume takes the annotations off a node that a letting-go has used.
+// consume removes the annotations that were used for a release from a node.
 func (r *Reconciler) consume(ctx context.Context, a guard.RemoveApproval) error {
 	annotations := map[string]any{v1alpha1.ApproveReleaseAnnotation: nil}
 	if a.Approved != "" {

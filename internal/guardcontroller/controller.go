@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package guardcontroller is the shell around package guard: it watches, asks guard.Next what to do, does it, and
-// reports. It decides nothing itself.
+// reports. It makes no decisions.
 //
 //	watches ──► observe ──► guard.Next ──► apply ──► report
 //	(cache)        ▲          │ Confirm    (writes)  (status, events, metrics)
@@ -36,45 +36,45 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// decisionTimeout bounds the time from what the API server says to the write that follows from it. A manager that
-	// slept longer writes nothing: nobody else leads sooner than the lease (30 s) lasts.
+	// decisionTimeout limits the time from a live read to the write that is based on it. After a longer sleep, a
+	// manager does not write. No other manager leads before the lease (30 s) expires.
 	decisionTimeout = 10 * time.Second
 
-	// soon is when to look again at what has changed meanwhile, and nameTaken at a name that is not free yet.
+	// soon is when to check for concurrent changes, and nameTaken when to check a name that is not free yet.
 	soon      = 100 * time.Millisecond
 	nameTaken = 2 * time.Second
 )
 
-// Reconciler keeps NodeGuards.
+// Reconciler reconciles NodeGuards.
 type Reconciler struct {
 	// Client reads nodes and NodeGuards from the manager's cache, and writes to the API server.
 	Client client.Client
-	// Own reads what NodeGuards make, and DaemonSets, from a cache of its own.
+	// Own reads the objects of NodeGuards, and DaemonSets, from a separate cache.
 	Own client.Reader
 	// Reader reads from the API server.
 	Reader client.Reader
 	// Recorder writes events.
 	Recorder events.EventRecorder
-	// Metrics are those of NodeGuards.
+	// Metrics are the metrics of NodeGuards.
 	Metrics *Metrics
-	// Options are the installation's choices for pods.
+	// Options are the settings of the installation for pods.
 	Options task.Options
 	// Now is the clock.
 	Now func() time.Time
 
 	targets *targets
-	// refusals are of companions, and budgets of PodDisruptionBudgets. refusedOn has more of it, node by node.
+	// refusals are those of companions, and budgets those of PodDisruptionBudgets. refusedOn has the details per node.
 	refusals  *loop.Refusals
 	budgets   *loop.Refusals
 	refusedOn *refusedOn
 	taken     *taken
 	reports   *reports
-	// deciding has one decision at a time, over all NodeGuards: each sees those before.
+	// deciding allows one decision at a time across all NodeGuards, so that each sees the earlier ones.
 	deciding sync.Mutex
 	wake     waker
 }
 
-// How it is told that the API server takes no pod, or no budget.
+// Messages for rejected pods and budgets.
 var (
 	podWords = loop.Words{
 		Kind:       "NodeGuard",
@@ -85,7 +85,7 @@ var (
 	budgetWords = loop.Words{Kind: "NodeGuard", Made: "the PodDisruptionBudget, without which nothing holds a node,", Field: "the name"}
 )
 
-// Reconcile brings one NodeGuard one step further.
+// Reconcile runs one pass for a NodeGuard.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	g := &v1alpha1.NodeGuard{}
 	switch err := r.Client.Get(ctx, req.NamespacedName, g); {
@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.carryOut(ctx, seen, &p)
 }
 
-// again waits a moment after a conflict: the cache will show who was first.
+// again waits a moment after a conflict, until the cache shows the other write.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: soon}, nil
@@ -119,8 +119,8 @@ func again(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// decide plans on what the API server itself says, and writes what was decided before anything is done about it. It
-// returns nothing when the NodeGuard is gone.
+// decide plans based on a live read of the API server, and writes the decision before acting on it. It returns nothing
+// if the NodeGuard is deleted.
 func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observation, guard.Plan, error) {
 	r.deciding.Lock()
 	defer r.deciding.Unlock()
@@ -144,7 +144,7 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 	return seen, p, nil
 }
 
-// carryOut does what was planned, and reports.
+// carryOut executes the plan, and reports.
 func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.Plan) (ctrl.Result, error) {
 	salted := seen.guard.Status.NameSalt != "" || p.Status.NameSalt == ""
 	did, applyErr := r.apply(ctx, seen, p.Actions)
@@ -155,14 +155,14 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.P
 	case err != nil:
 		return again(err)
 	case len(p.Moves) > 0 || applyErr != nil || did.refused || did.another || !salted:
-		wait = loop.Soonest(wait, soon) // a budget follows what was written, and the status what was refused
+		wait = loop.Soonest(wait, soon) // a budget follows the stored status, and the status shows what was rejected
 	case did.taken:
 		wait = loop.Soonest(wait, nameTaken)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// onlyConflicts is true when others were first, which the next pass sees.
+// onlyConflicts reports whether all errors are conflicts. The next pass sees what the other writers did.
 func onlyConflicts(err error) bool {
 	if joined, many := err.(interface{ Unwrap() []error }); many {
 		for _, e := range joined.Unwrap() {
@@ -175,8 +175,8 @@ func onlyConflicts(err error) bool {
 	return apierrors.IsConflict(err)
 }
 
-// cleanUpDeleted takes away what a NodeGuard left that is deleted: the garbage collector does so too, but for what somebody has
-// orphaned (kubectl delete --cascade=orphan). Nothing may be held for a NodeGuard that is not there.
+// cleanUpDeleted deletes what a deleted NodeGuard left. The garbage collector does so too, except for objects that a
+// user has orphaned (kubectl delete --cascade=orphan). No node may be held for a NodeGuard that does not exist.
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
 	r.targets.forget(name)
 	r.refusals.Clear(name)
@@ -192,7 +192,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	if len(left.pods)+len(left.budgets) == 0 {
 		return nil
 	}
-	// The cache of NodeGuards may be behind that of pods.
+	// The cache of NodeGuards may be behind the cache of pods.
 	if err := r.Reader.Get(ctx, name, &v1alpha1.NodeGuard{}); !apierrors.IsNotFound(err) {
 		return err
 	}

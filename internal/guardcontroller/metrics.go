@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// Metrics are those of NodeGuards. No label holds a node's name. docs/metrics.md explains each.
+// Metrics are the metrics of NodeGuards. No label contains the name of a node. docs/metrics.md explains each metric.
 type Metrics struct {
 	nodes  *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
@@ -61,7 +61,7 @@ func (m *Metrics) released(name client.ObjectKey, move guard.Move) {
 	m.held.WithLabelValues(name.Namespace, name.Name, move.Reason).Observe(max(move.Held.Seconds(), 0))
 }
 
-// forget drops the series of a NodeGuard that is gone.
+// forget deletes the series of a NodeGuard that no longer exists.
 func (m *Metrics) forget(name client.ObjectKey) {
 	match := prometheus.Labels{"namespace": name.Namespace, "nodeguard": name.Name}
 	m.nodes.DeletePartialMatch(match)

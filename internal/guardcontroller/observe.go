@@ -23,7 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
-// observation is what one pass sees.
+// observation is what one pass observes.
 type observation struct {
 	guard *v1alpha1.NodeGuard
 	input guard.Input
@@ -32,7 +32,7 @@ type observation struct {
 	budgets  map[string]*policyv1.PodDisruptionBudget
 }
 
-// origin is where a pass reads: all from caches, or all from the API server.
+// origin is where a pass reads from: only caches, or only the API server.
 type origin struct {
 	nodes, made client.Reader
 	live        bool
@@ -52,13 +52,13 @@ func (r *Reconciler) live() origin {
 	}}
 }
 
-// around is what all NodeGuards of a pass see alike.
+// around is what all NodeGuards of a pass observe alike.
 type around struct {
 	nodes  []guard.Node
 	guards []v1alpha1.NodeGuard
 }
 
-// observe gathers everything that the plan reads.
+// observe collects everything that the plan reads.
 func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
 	what, err := r.observeCluster(ctx, from)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, from origin) (*around, 
 
 func nameOf(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }
 
-// observeOne is what one NodeGuard sees.
+// observeOne returns what one NodeGuard observes.
 func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what *around, from origin) (*observation, error) {
 	name := client.ObjectKeyFromObject(g)
 	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
@@ -126,7 +126,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	return seen, nil
 }
 
-// observeTarget finds the target's pods and, for a DaemonSet, which nodes it is for.
+// observeTarget finds the target's pods and, for a DaemonSet, the nodes that it selects.
 func (r *Reconciler) observeTarget(ctx context.Context, seen *observation, from origin) error {
 	if seen.guard.Spec.Target.DaemonSet != "" {
 		return r.observeDaemonSet(ctx, seen, from)
@@ -161,7 +161,7 @@ func (r *Reconciler) observeDaemonSet(ctx context.Context, seen *observation, fr
 	return r.observePods(ctx, seen, from, selector, ds.UID)
 }
 
-// observePods finds the target's pods; those of an owner only, if there is one.
+// observePods finds the target's pods; only those of its owner, if there is one.
 func (r *Reconciler) observePods(ctx context.Context, seen *observation, from origin, selector labels.Selector, owner types.UID) error {
 	pods, err := from.targets(ctx, client.ObjectKeyFromObject(seen.guard), selector)
 	if err != nil {
@@ -179,10 +179,10 @@ func (r *Reconciler) observePods(ctx context.Context, seen *observation, from or
 	return nil
 }
 
-// made is what NodeGuards of a name have made, and the budgets of others in the namespace.
+// made is what NodeGuards of one name have created, and the budgets of other owners in the namespace.
 type made struct {
 	pods []corev1.Pod
-	// strangers are pods with the labels of companions that no NodeGuard has made.
+	// strangers are pods with the labels of companions that no NodeGuard has created.
 	strangers        []guard.Stranger
 	budgets, foreign []policyv1.PodDisruptionBudget
 }
@@ -216,7 +216,8 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 	return m, nil
 }
 
-// isOurs is true for what a NodeGuard of that name has made: a label alone may be anybody's.
+// isOurs reports whether a NodeGuard of that name created an object. A label alone proves nothing, because any user can
+// set it.
 func isOurs(o metav1.Object, name string) bool {
 	if ref := metav1.GetControllerOf(o); ref != nil {
 		return ref.Kind == "NodeGuard" && ref.Name == name && ref.APIVersion == v1alpha1.GroupVersion.String()

@@ -19,12 +19,13 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
-// maxParallelPeers bounds how many other NodeGuards are looked at at once.
+// maxParallelPeers limits how many other NodeGuards are evaluated concurrently.
 const maxParallelPeers = 8
 
-// askPeers has the other NodeGuards say what they think of the nodes that ask to go, on what is seen in this moment: each
-// may have its reason to hold one. Only those are asked that can guard such a node, so that NodeGuards of other nodes,
-// however many, delay no decision. A broken glass asks none.
+// askPeers gets the decisions of the other NodeGuards on the nodes with a release request, based on the current
+// observation: each may have a reason to hold a node. Only NodeGuards that can guard such a node are asked, so that
+// NodeGuards of other nodes, however many, do not delay a decision. For a node with the break-glass annotation, none is
+// asked.
 func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *around, from origin) error {
 	in := &seen.input
 	if len(in.Peers) == 0 {
@@ -72,7 +73,7 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	return group.Wait()
 }
 
-// daemonSets are the pod templates of all DaemonSets: one list costs less than a read for each NodeGuard.
+// daemonSets returns the pod templates of all DaemonSets. One list costs less than a read for each NodeGuard.
 func daemonSets(ctx context.Context, from origin) (map[client.ObjectKey]*corev1.PodSpec, error) {
 	var list appsv1.DaemonSetList
 	if err := from.made.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -85,10 +86,10 @@ func daemonSets(ctx context.Context, from origin) (map[client.ObjectKey]*corev1.
 	return templates, nil
 }
 
-// maxAsking bounds how many nodes one request names.
+// maxAsking limits how many nodes one request names.
 const maxAsking = 100
 
-// budgetsOf are the budgets of some nodes, whichever NodeGuard has made them, by namespace and name.
+// budgetsOf returns the budgets of the given nodes, of any NodeGuard, by namespace and name.
 func budgetsOf(ctx context.Context, from origin, nodes []*guard.Node) (map[client.ObjectKey]bool, error) {
 	var ids []string
 	for _, n := range nodes {

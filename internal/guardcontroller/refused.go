@@ -15,13 +15,13 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 )
 
-// refusedOn remembers for which nodes of a NodeGuard the API server refused pods: policies can refuse those of some nodes
-// only. It is safe for use by several goroutines at once.
+// refusedOn remembers for which nodes of a NodeGuard the API server rejected pods, because policies can reject the pods
+// of some nodes only. It is safe for concurrent use.
 type refusedOn struct {
 	mu sync.Mutex
-	// companions is when the companion of a node was refused last.
+	// companions is when the companion of a node was last rejected.
 	companions map[client.ObjectKey]map[string]time.Time
-	// checks are the refusals of each node's check: few nodes are checked at once.
+	// checks are the rejections of each node's check. Only a few nodes are checked at a time.
 	checks map[client.ObjectKey]map[string]*loop.Refusals
 }
 
@@ -29,7 +29,7 @@ func newRefusedOn() *refusedOn {
 	return &refusedOn{companions: map[client.ObjectKey]map[string]time.Time{}, checks: map[client.ObjectKey]map[string]*loop.Refusals{}}
 }
 
-// companion notes what came of making a companion.
+// companion records whether the creation of a companion was rejected.
 func (r *refusedOn) companion(g *v1alpha1.NodeGuard, node string, refused bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *refusedOn) companion(g *v1alpha1.NodeGuard, node string, refused bool, 
 	}
 }
 
-// check notes what came of making a check, and reports whether it was refused.
+// check records the result of the creation of a check, and reports whether it was rejected.
 func (r *refusedOn) check(g *v1alpha1.NodeGuard, node string, err error, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *refusedOn) check(g *v1alpha1.NodeGuard, node string, err error, now tim
 	return refused
 }
 
-// of is what the plan reads of both. It forgets nodes that are gone.
+// of returns what the plan reads of both. It forgets nodes that no longer exist.
 func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions map[string]time.Time, checks map[string]*guard.Obstacle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 	actionGuard   = "Guard"
 )
 
-// reports remembers the NodeGuards as they were written last, until the cache shows it, and when that was.
+// reports remembers the last written version of each NodeGuard until the cache shows it, and when it was written.
 type reports struct {
 	loop.Pace
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ type reports struct {
 
 func newReports() *reports { return &reports{newest: loop.WrittenObjects[*v1alpha1.NodeGuard]{}} }
 
-// of is the newest known version of a cached NodeGuard.
+// of returns the newest known version of a cached NodeGuard.
 func (r *reports) of(cached *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *reports) forget(name client.ObjectKey) {
 	r.Forget(name)
 }
 
-// writeStatus writes the whole status under the resource version that the plan was made on, and tells what is new.
+// writeStatus writes the whole status under the resource version that the plan is based on, and reports the changes.
 func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guard.Plan) error {
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
@@ -75,7 +75,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	return nil
 }
 
-// report writes the status if it changed, and returns when to look again; zero means when something happens.
+// report writes the status if it changed, and returns when to check again; zero means only after an event.
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
@@ -89,7 +89,8 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Pla
 	return next, client.IgnoreNotFound(r.writeStatus(ctx, seen, p))
 }
 
-// announce says what is new, after it was written: who was let go, who is back, who is held and why.
+// announce sends events about changes after they are written: which nodes are released, available again, or held, and
+// why.
 func (r *Reconciler) announce(ctx context.Context, seen *observation, before *v1alpha1.NodeGuardStatus, p *guard.Plan) {
 	name := seen.guard.Namespace + "/" + seen.guard.Name
 	log := logf.FromContext(ctx)
@@ -144,7 +145,7 @@ func (r *Reconciler) announceCondition(g *v1alpha1.NodeGuard, before, after *v1a
 	}
 }
 
-// tell sends an event to whoever looks at the NodeGuard, and to whoever looks at the node.
+// tell sends one event about the NodeGuard, and one about the node.
 func (r *Reconciler) tell(g *v1alpha1.NodeGuard, name string, uid types.UID, kind, reason, action, note string) {
 	loop.RecordEvent(r.Recorder, g, loop.Node(name, uid), kind, reason, action, note)
 }

@@ -82,7 +82,7 @@ func readyNode(name string, cordoned bool) *corev1.Node {
 	}
 }
 
-// A budget of somebody else holds the companions by whatever labels it selects them.
+// A budget of another owner is detected whichever labels of the companions it selects.
 func TestABudgetIsSeenThatSelectsByAnyLabelOfACompanion(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{}, g, daemonSet("disks"), readyNode("n1", false))

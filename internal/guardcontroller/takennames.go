@@ -19,12 +19,12 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
-// takenFor is how long a name counts as taken before the API server is asked again: the pod that has it may carry no label
-// that is watched.
+// takenFor is how long a name counts as taken before the API server is asked again. The pod that has the name may have
+// no label that is watched.
 const takenFor = 30 * time.Second
 
-// taken remembers which names of pods are taken by pods of other owners, by NodeGuard and name. It may be lost: then the API
-// server says so again. It is safe for use by several goroutines at once.
+// taken remembers which pod names are taken by pods of other owners, by NodeGuard and name. It need not survive a
+// restart, because the API server reports the conflict again. It is safe for concurrent use.
 type taken struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[string]takenName
@@ -78,23 +78,23 @@ func (t *taken) takers(name client.ObjectKey) map[string]guard.NameHolder {
 	return takers
 }
 
-// findNameHolder looks at the pod whose name is not free, and remembers it if another owner has made it. It reports whether the
-// next name can be used.
+// findNameHolder reads the pod whose name is not free, and remembers it if another owner created it. It reports whether
+// the next name can be used.
 func (r *Reconciler) findNameHolder(ctx context.Context, g *v1alpha1.NodeGuard, pod, node string) (next bool, err error) {
 	var live corev1.Pod
 	switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: pod}, &live); {
 	case apierrors.IsNotFound(err):
-		return false, nil // it has gone meanwhile
+		return false, nil // deleted meanwhile
 	case err != nil:
 		return false, fmt.Errorf("getting pod %s, whose name is taken: %w", pod, err)
 	case isOurs(&live, g.Name):
-		return false, nil // the cache is behind, or it leaves
+		return false, nil // the cache is stale, or the pod is terminating
 	}
 	r.taken.note(client.ObjectKeyFromObject(g), pod, takenName{guard.NameHolder{Node: live.Spec.NodeName, For: node}, live.UID, r.Now()})
 	return true, nil
 }
 
-// checkTakenNames forgets the names that are free again.
+// checkTakenNames forgets names that are free again.
 func (r *Reconciler) checkTakenNames(ctx context.Context, g *v1alpha1.NodeGuard) error {
 	name, now := client.ObjectKeyFromObject(g), r.Now()
 	for pod, by := range r.taken.all(name) {

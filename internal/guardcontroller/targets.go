@@ -23,8 +23,8 @@ import (
 // syncTimeout is how long a pass waits for the first list of a target's pods.
 const syncTimeout = 20 * time.Second
 
-// targets has a cache for the pods of each target: which pods these are is known at run time only, and to hold all pods of
-// the cluster would cost more than all the rest.
+// targets has a cache for the pods of each target. The selectors are only known at run time, and a cache of all pods of
+// the cluster would need more memory than everything else.
 type targets struct {
 	config *rest.Config
 	scheme *runtime.Scheme
@@ -46,7 +46,7 @@ func newTargets(config *rest.Config, scheme *runtime.Scheme, wake *waker) *targe
 	return &targets{config: config, scheme: scheme, wake: wake, of: map[client.ObjectKey]*targetCache{}}
 }
 
-// Start keeps the context under which caches run.
+// Start stores the context under which the caches run.
 func (t *targets) Start(ctx context.Context) error {
 	t.mu.Lock()
 	t.ctx = ctx
@@ -55,7 +55,7 @@ func (t *targets) Start(ctx context.Context) error {
 	return nil
 }
 
-// list is the pods of a NodeGuard's target.
+// list returns the pods of a NodeGuard's target.
 func (t *targets) list(ctx context.Context, guard client.ObjectKey, selector labels.Selector) ([]corev1.Pod, error) {
 	pods, err := t.cacheOf(guard, selector) //nolint:contextcheck // the cache outlives the pass: it ends with the manager
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*ta
 	return t.of[guard], nil
 }
 
-// tell wakes the NodeGuard when a pod of its target changes in a way that matters.
+// tell triggers a pass of the NodeGuard when a pod of its target changes in a relevant way.
 func (t *targets) tell(informer cache.Informer, guard client.ObjectKey) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { t.wake.guard(guard) },

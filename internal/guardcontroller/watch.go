@@ -36,7 +36,7 @@ import (
 )
 
 const (
-	// coalesce gathers events into one pass, which is linear in the nodes.
+	// coalesce combines events into one pass, because a pass is linear in the number of nodes.
 	coalesce = 50 * time.Millisecond
 
 	parallelNodeGuards = 4
@@ -46,7 +46,7 @@ const (
 	longestErrorWait = 30 * time.Second
 )
 
-// Setup makes the controller of NodeGuards part of a manager, with a cache of its own for what they make.
+// Setup adds the controller of NodeGuards to a manager, with a separate cache for the objects that they create.
 func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, error) {
 	ours, err := labels.NewRequirement(v1alpha1.NodeGuardLabel, selection.Exists, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		Complete(r)
 }
 
-// waker puts NodeGuards into the queue for what no watch of the manager tells.
+// waker enqueues NodeGuards for changes that no watch of the manager reports.
 type waker struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -118,7 +118,7 @@ func (w *waker) guard(name client.ObjectKey) {
 	}
 }
 
-// named is the NodeGuard whose name a pod or a budget carries.
+// named returns the NodeGuard that a pod or a budget names in its label.
 func named(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.NodeGuardLabel]}}}
 }
@@ -126,7 +126,7 @@ func named(_ context.Context, o client.Object) []reconcile.Request {
 func (r *Reconciler) those(ctx context.Context, want func(*v1alpha1.NodeGuard) bool) []reconcile.Request {
 	var list v1alpha1.NodeGuardList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only a cache that is not started answers with an error
+		return nil // only a cache that is not started returns an error
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
@@ -158,12 +158,12 @@ func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconci
 	})
 }
 
-// goingChanged passes what of a NodeGuard matters to others.
+// goingChanged passes the changes of a NodeGuard that matter to others.
 var goingChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.NodeGuard).Status.Released, e.ObjectNew.(*v1alpha1.NodeGuard).Status.Released)
 }}
 
-// nodeChanges pass what the plan reads of a node: no heartbeat.
+// nodeChanges passes changes of what the plan reads of a node, but no heartbeats.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := guard.ViewNode(e.ObjectOld.(*corev1.Node)), guard.ViewNode(e.ObjectNew.(*corev1.Node))
 	before.ResourceVersion = after.ResourceVersion
@@ -178,13 +178,13 @@ func podChanged(before, after *corev1.Pod) bool {
 	return guard.ViewPod(before) != guard.ViewPod(after) || !maps.Equal(before.Labels, after.Labels)
 }
 
-// specChanges pass what is said in a budget, not what the disruption controller counts.
+// specChanges passes changes of a budget's spec, not of the counts of the disruption controller.
 var specChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }}
 
-// strip drops what no plan reads. It changes its argument, which must not be in a cache yet.
+// strip removes what no plan reads. It modifies its argument, which must not be in a cache yet.
 func strip(o any) any {
 	switch o := o.(type) {
 	case *corev1.Pod:

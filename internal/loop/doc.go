@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop has what the reconcile loop of each kind needs besides its own work: it remembers what was written until
-// the cache shows it, how often a status is written, and what the API server refuses; it counts writes, tells of nodes, and
-// watches again soon when an API server is back.
+// Package loop contains what the reconcile loop of each kind needs: it remembers what was written until the cache shows
+// it, how often a status is written, and what the API server rejects. It counts writes, sends events about nodes, and
+// restarts watches soon after an API server is available again.
 //
-// Nothing in it outlives the process, and nothing has to: a new leader finds all of it out again.
+// Nothing in it must survive a restart: a new leader finds all of it out again.
 package loop

@@ -17,17 +17,19 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// How often a list or a watch is asked for that the API server does not serve just now: at first after firstPause, at
-// last each mostPause, half as long again at random, and for insistFor. Then it is client-go's turn.
+// How often a list or a watch is retried that the API server does not serve at the moment: first after firstPause,
+// later every mostPause, plus up to half as much at random, and for at most insistFor. After that, client-go takes
+// over.
 const (
 	firstPause = 500 * time.Millisecond
 	mostPause  = 2 * time.Second
 	insistFor  = time.Minute
 )
 
-// NewInformer is for caches, in the place of client-go's own, which waits for 30 to 60 seconds after some failures in a
-// row. An API server that is away for a while, and then does not know yet who may do what, is enough for that: it is
-// back, and nodes that join stay closed since nobody has seen them.
+// NewInformer replaces the informer of client-go in caches. That one waits for 30 to 60 seconds after some failures in
+// a row. An API server that does not respond for a while, and whose authorizer is not ready after that, is enough for
+// that: the API server is available again, but the gates of joining nodes stay closed because the manager does not see
+// the nodes.
 func NewInformer(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if l, ok := lw.(*toolscache.ListWatch); ok && l.ListWithContextFunc != nil && l.WatchFuncWithContext != nil {
 		list, watches := l.ListWithContextFunc, l.WatchFuncWithContext
@@ -41,7 +43,7 @@ func NewInformer(lw toolscache.ListerWatcher, o runtime.Object, resync time.Dura
 	return toolscache.NewSharedIndexInformer(lw, o, resync, indexers)
 }
 
-// insist asks until it is served, or refused for good, or insistFor is over.
+// insist retries until a request is served or finally rejected, or insistFor has passed.
 func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	began, pause := time.Now(), firstPause //nolint:forbidigo // it waits, and decides nothing
 	for {
@@ -61,7 +63,7 @@ func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	}
 }
 
-// passes is true for what an API server answers, or does not, that is away or has just begun.
+// passes reports whether an error is temporary: the API server does not respond or has just started.
 func passes(err error) bool {
 	if err == nil {
 		return false

@@ -72,7 +72,8 @@ func TestAnInformerDoesNotInsistForEver(t *testing.T) {
 	})
 }
 
-// TestAnInformerIsBackSoon has an API server that is away for six tries, after which client-go's own would wait for 50 s.
+// TestAnInformerIsBackSoon has an API server that does not respond to six tries, after which client-go's informer would
+// wait for 50 s.
 func TestAnInformerIsBackSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := 6

@@ -10,24 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StatusInterval is the least time between two writes of one object's status.
+// StatusInterval is the minimum time between two writes of one object's status.
 const StatusInterval = time.Second
 
-// Pace remembers when the status of each object was written last. The zero value is ready to use, by several goroutines
-// at once.
+// Pace remembers when the status of each object was last written. The zero value is ready to use. It is safe for
+// concurrent use.
 type Pace struct {
 	mu      sync.Mutex
 	written map[client.ObjectKey]time.Time
 }
 
-// Wait is how long a status must not be written yet; zero or less when it may be.
+// Wait returns how long a status must not be written yet; zero or less if it may be written.
 func (p *Pace) Wait(name client.ObjectKey, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.written[name].Add(StatusInterval).Sub(now)
 }
 
-// Wrote notes that a status was written.
+// Wrote records that a status was written.
 func (p *Pace) Wrote(name client.ObjectKey, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,15 +37,15 @@ func (p *Pace) Wrote(name client.ObjectKey, now time.Time) {
 	p.written[name] = now
 }
 
-// Forget drops an object that is gone.
+// Forget deletes an object that no longer exists.
 func (p *Pace) Forget(name client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.written, name)
 }
 
-// Until is how long to wait for a time at which a plan wants to be made again; zero for none. It is a little later
-// rather than a little earlier, since plans compare with the exact time.
+// Until returns how long to wait until the time of the next plan; zero if there is none. It is slightly later rather
+// than slightly earlier, because plans compare with the exact time.
 func Until(at, now time.Time) time.Duration {
 	if at.IsZero() {
 		return 0
@@ -53,7 +53,7 @@ func Until(at, now time.Time) time.Duration {
 	return max(at.Sub(now), 0) + 10*time.Millisecond
 }
 
-// Soonest is the shorter of two waits, of which zero means none; b is never zero.
+// Soonest returns the shorter of two waits. Zero means none; b is never zero.
 func Soonest(a, b time.Duration) time.Duration {
 	if a == 0 {
 		return b

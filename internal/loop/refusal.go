@@ -21,28 +21,27 @@ import (
 
 const (
 	firstRefusalWait = time.Second
-	// longestRefusalWait limits how long an object takes to notice that its namespace was fixed.
+	// longestRefusalWait limits how long it takes until an object detects that its namespace was fixed.
 	longestRefusalWait = 15 * time.Second
 	maxRefusalBytes    = 512
 )
 
-// Refusals remembers of which objects the API server refuses what they make. It is safe for use by several goroutines at
-// once.
+// Refusals remembers for which objects the API server rejects what they create. It is safe for concurrent use.
 type Refusals struct {
 	words Words
 	mu    sync.Mutex
 	of    map[client.ObjectKey]refusal
 }
 
-// Words are how a refusal is told of one kind of objects.
+// Words are the words of messages about a rejection, for one kind of objects.
 type Words struct {
 	// Kind of the objects, such as NodeJob.
 	Kind string
-	// Made is what is refused, such as "the task's pod".
+	// Made is what is rejected, such as "the task's pod".
 	Made string
-	// Privileged says why a pod may be more than its namespace allows, and what to do; kubectl's command follows.
+	// Privileged says why a pod may violate the policy of its namespace, and what to do. A kubectl command follows it.
 	Privileged string
-	// Field is what makes a pod invalid, such as "spec.task".
+	// Field is the field that makes a pod invalid, such as "spec.task".
 	Field string
 }
 
@@ -53,26 +52,27 @@ type refusal struct {
 	is         Obstacle
 }
 
-// isOf reports whether the refusal is of the object in its current generation: a change of its spec may have fixed it.
+// isOf reports whether the rejection is for the current generation of the object: a change of its spec may have fixed
+// the cause.
 func (r *refusal) isOf(o client.Object) bool {
 	return r.uid == o.GetUID() && r.generation == o.GetGeneration()
 }
 
-// Obstacle is a refusal as the plan knows it.
+// Obstacle is a rejection as the plan reads it.
 type Obstacle struct {
 	// Reason and Message say what is wrong and what to do, as the Stalled condition shows it.
 	Reason  string
 	Message string
-	// RetryAt is when one more may be tried: nothing tells when the reason is gone.
+	// RetryAt is when one creation may be retried. No event shows that the cause is fixed.
 	RetryAt time.Time
 }
 
-// NewRefusals returns Refusals of one kind of objects.
+// NewRefusals returns Refusals for one kind of objects.
 func NewRefusals(words Words) *Refusals {
 	return &Refusals{words: words, of: map[client.ObjectKey]refusal{}}
 }
 
-// Of is what was last refused of an object; nil when nothing was, or the object has changed since.
+// Of returns what was last rejected for an object; nil if nothing was, or the object has changed since.
 func (r *Refusals) Of(o client.Object) *Obstacle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,14 +83,14 @@ func (r *Refusals) Of(o client.Object) *Obstacle {
 	return &known.is
 }
 
-// Clear forgets a refusal, since something was made, or the object is gone.
+// Clear forgets a rejection, because a creation succeeded or the object no longer exists.
 func (r *Refusals) Clear(name client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.of, name)
 }
 
-// Soon lets the next try come at once: something has changed that may have made room.
+// Soon allows the next try at once, because a change may have freed quota.
 func (r *Refusals) Soon(name client.ObjectKey, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,13 +100,13 @@ func (r *Refusals) Soon(name client.ObjectKey, now time.Time) {
 	}
 }
 
-// RefusedError says that nothing of its sort can be made for an object now, whichever node it is for. It is no error of a pass:
-// the status shows it, and the refusal says when to try again.
+// RefusedError means that currently nothing of this kind can be created for an object, on any node. It is not an error
+// of a pass: the status shows it, and the rejection says when to retry.
 type RefusedError struct{ err error }
 
 func (e *RefusedError) Error() string { return e.err.Error() }
 
-// AsRefusal returns a RefusedError for an answer that refuses an object whatever it is called, and nil for any other.
+// AsRefusal returns a RefusedError for a response that rejects an object regardless of its name, and nil for any other.
 func AsRefusal(err error) error {
 	if reason, _ := reasonOf(err); reason != "" {
 		return &RefusedError{err}
@@ -114,8 +114,8 @@ func AsRefusal(err error) error {
 	return nil
 }
 
-// Judge notes the refusals among what came of a pass' creations, as one, or that there is none any more. It returns
-// the other errors.
+// Judge records the rejections among the results of a pass's creations, as one, or that there are none any more. It
+// returns the other errors.
 func (r *Refusals) Judge(o client.Object, errs []error, now time.Time) (refused bool, err error) {
 	for _, e := range errs {
 		var refusal *RefusedError
@@ -151,7 +151,7 @@ func (r *Refusals) note(o client.Object, err error, now time.Time) {
 	}
 }
 
-// withoutName drops `pods "name" is forbidden: `, which differs from node to node: the message must be stable.
+// withoutName removes `pods "name" is forbidden: `, which differs between nodes: the message must be stable.
 func withoutName(err error) string {
 	text := err.Error()
 	for _, verb := range []string{"is forbidden: ", "is invalid: "} {
@@ -162,7 +162,7 @@ func withoutName(err error) string {
 	return text
 }
 
-// reasonOf is why nothing can be made, and how to say what to do about it; "" when err is of another sort.
+// reasonOf returns why nothing can be created, and what to do about it; "" if err has another cause.
 func reasonOf(err error) (reason string, remedy func(w *Words, namespace string) string) {
 	switch {
 	case apierrors.IsInternalError(err):

@@ -13,15 +13,15 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// maxNoteBytes bounds an event's note, of which the API allows 1 kB.
+// maxNoteBytes limits the note of an event. The API allows 1 kB.
 const maxNoteBytes = 1000
 
-// Event sends one event with a note that is cleaned and bounded. related may be nil.
+// Event sends one event with a note that is cleaned and limited. related may be nil.
 func Event(to events.EventRecorder, regarding, related runtime.Object, kind, reason, action, note string) {
 	to.Eventf(regarding, related, kind, reason, action, "%s", outcome.CleanHead(note, maxNoteBytes))
 }
 
-// Node is what an event needs of a node.
+// Node returns a node with the fields that an event needs.
 func Node(name string, uid types.UID) *corev1.Node {
 	return &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -29,7 +29,7 @@ func Node(name string, uid types.UID) *corev1.Node {
 	}
 }
 
-// RecordEvent sends an event to whoever looks at the object, and to whoever looks at the node.
+// RecordEvent sends one event about the object, and one about the node.
 func RecordEvent(to events.EventRecorder, o runtime.Object, node *corev1.Node, kind, reason, action, note string) {
 	Event(to, o, node, kind, reason, action, note)
 	Event(to, node, o, kind, reason, action, note)

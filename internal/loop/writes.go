@@ -8,12 +8,12 @@ import "github.com/prometheus/client_golang/prometheus"
 // Writes counts a controller's write requests to the API server, by verb and resource.
 type Writes struct{ *prometheus.CounterVec }
 
-// NewWrites is for a metric of that name.
+// NewWrites returns Writes with a metric of that name.
 func NewWrites(name, help string) Writes {
 	return Writes{prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"verb", "resource"})}
 }
 
-// Do counts a write and does it.
+// Do counts a write and executes it.
 func (w Writes) Do(verb, resource string, do func() error) error {
 	w.WithLabelValues(verb, resource).Inc()
 	return do()

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// Drain says which pods a drain is for.
+// Drain returns which pods a drain evicts.
 func Drain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirData bool, err error) {
 	if spec == nil {
 		return labels.Everything(), false, nil
@@ -29,25 +29,25 @@ func Drain(spec *v1alpha1.DrainSpec) (selector labels.Selector, deleteEmptyDirDa
 	return selector, spec.DeleteEmptyDirData, nil
 }
 
-// EvictedByDrain reports whether a drain has to wait for a pod. The rules are those of kubectl drain, except
-// that a pod that has ended may stay, because nothing of it runs. The code of kubectl (k8s.io/kubectl
-// pkg/drain) reports the pods that it refuses only in one text for all of them; it gets the DaemonSet of
-// each pod on the node, and brings kustomize and cobra into the manager.
+// EvictedByDrain reports whether a drain has to wait for a pod. The rules are those of kubectl drain, except that a pod
+// that has ended may stay, because nothing of it runs. The code of kubectl (k8s.io/kubectl pkg/drain) is not used: it
+// reports the pods that it rejects only in one text for all of them, reads the DaemonSet of each pod on the node, and
+// adds kustomize and cobra to the dependencies of the manager.
 func EvictedByDrain(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
 	owner := metav1.GetControllerOf(pod)
 	if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" {
-		return false // it would be made again on the same node
+		return false // it would be recreated on the same node
 	}
 	if owner != nil && owner.Kind == "NodeJob" && owner.APIVersion == v1alpha1.GroupVersion.String() {
-		return false // a task, which is here to run on this very node
+		return false // a task, which must run on this node
 	}
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// DrainPod is such a pod as the plan reads it.
+// DrainPod returns such a pod as the plan reads it.
 func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Terminating: !pod.DeletionTimestamp.IsZero()}
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })

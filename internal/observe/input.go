@@ -16,16 +16,16 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// Cluster is what somebody sees who has no caches and writes nothing: lists, a moment old.
+// Cluster is the view of a client that has no caches and writes nothing: lists, a moment old.
 type Cluster struct {
 	Nodes []plan.Node
-	// Jobs are the NodeJobs of the cluster; of the namespace alone, where no more may be seen.
+	// Jobs are the NodeJobs of the cluster, or only those of the namespace if the client may not list others.
 	Jobs []*v1alpha1.NodeJob
 	Now  time.Time
 }
 
-// Input is what the plan of a NodeJob reads, where pods are those with its name on their label, and the manager's own
-// word is taken for what keeps pods from being started.
+// Input returns what the plan of a NodeJob reads. pods are those with its name in their label. What prevents pods from
+// starting is taken from the status that the manager wrote.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), Now: c.Now}
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
@@ -50,7 +50,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 	return in
 }
 
-// told are the obstacles that the manager finds out and writes into the status; those that the plan finds itself are
+// told are the obstacles that the manager detects and writes into the status. Those that the plan detects itself are
 // not among them.
 var told = []string{
 	v1alpha1.ReasonConfigMapNotFound, v1alpha1.ReasonInvalidScript, v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid,
@@ -58,8 +58,8 @@ var told = []string{
 	v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound,
 }
 
-// ToldObstacle is what keeps pods from being started by the NodeJob's status; nil when that says of nothing, or is older
-// than the spec.
+// ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains
+// nothing of that kind, or is older than the spec.
 func ToldObstacle(job *v1alpha1.NodeJob) *plan.Obstacle {
 	if job.Status.ObservedGeneration != job.Generation {
 		return nil

@@ -1,9 +1,9 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe turns what the API holds into what the plan reads. The manager does so from its caches, and the command
-// line from lists of its own, so that both come to the same plan. It is pure: what has to be fetched comes in as data, or
-// by functions that fetch it.
+// Package observe converts API objects to what the plan reads. The manager does so from its caches, and the command
+// line from lists of its own, so that both compute the same plan. The package is pure: data that has to be fetched is
+// passed in, or fetched by functions that are passed in.
 package observe
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// Node is the node as the plan reads it, but for its record.
+// Node returns the node as the plan reads it, without its record.
 func Node(node *corev1.Node) plan.Node {
 	view := plan.Node{
 		Name:            node.Name,
@@ -45,8 +45,8 @@ func Node(node *corev1.Node) plan.Node {
 	return view
 }
 
-// BusyNodes are the nodes on which a task of an earlier NodeJob of the same name still runs, as when
-// somebody deleted it and made it anew. Two runs at once on a node are never wanted.
+// BusyNodes returns the nodes on which a task of an earlier NodeJob of the same name is still running, for example
+// after a user has deleted and recreated the NodeJob. Two runs at once on a node must not happen.
 func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
 	nodes := map[string]bool{}
 	for _, pod := range strangers {

@@ -15,19 +15,20 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// troubles are the reasons for which the manager does not go on with single nodes.
+// troubles are the reasons for which the manager does not continue with single nodes.
 var troubles = []string{
 	v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForceDeleted, v1alpha1.ReasonRecordRejected, v1alpha1.ReasonRecordRemoved,
 }
 
 const (
-	// troubleFor is how long a trouble is taken to last that the status tells of. The manager tries again within that time.
+	// troubleFor is how long a problem in the status is assumed to last. The manager retries within that time.
 	troubleFor = 15 * time.Second
-	// afterDeadline ends what the message of a failure with reason ProgressDeadlineExceeded begins with.
+	// afterDeadline is the end of the prefix of the message of a failure with reason ProgressDeadlineExceeded.
 	afterDeadline = "(rollout.progressDeadlineSeconds): "
 )
 
-// ToldTroubles are what the manager has met on single nodes, as far as the NodeJob's status names them, by the nodes' UIDs.
+// ToldTroubles returns the manager's problems with single nodes, as far as the NodeJob's status names them, by the
+// nodes' UIDs.
 func ToldTroubles(job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) map[types.UID]plan.NodeProblem {
 	if job.Status.ObservedGeneration != job.Generation {
 		return nil
@@ -49,7 +50,8 @@ func ToldTroubles(job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) map[t
 	return found
 }
 
-// toldOf is what a message says of a node, as "node: message" beside others; "" when it does not name the node.
+// toldOf returns what a message says about a node, as one "node: message" among others; "" if it does not name the
+// node.
 func toldOf(message string, node *plan.Node, nodes []plan.Node) string {
 	_, told, named := strings.Cut("; "+message, "; "+node.Name+": ")
 	if !named {
@@ -61,7 +63,7 @@ func toldOf(message string, node *plan.Node, nodes []plan.Node) string {
 	return told
 }
 
-// stuckOn adds the trouble of a node that counts as failed for lack of progress and has no attempt on record: the plan
+// stuckOn adds the problem of a node that counts as failed for lack of progress and has no recorded attempt. The plan
 // finds the others itself.
 func stuckOn(job *v1alpha1.NodeJob, node *plan.Node, now time.Time, found map[types.UID]plan.NodeProblem) {
 	if rec := node.On.Record; rec != nil && rec.Revision == job.Status.Revision {
@@ -79,7 +81,7 @@ func stuckOn(job *v1alpha1.NodeJob, node *plan.Node, now time.Time, found map[ty
 				t.Message = why
 			}
 		}
-		t.Since = job.CreationTimestamp.Time // earlier than it was; the deadline has passed since
+		t.Since = job.CreationTimestamp.Time // earlier than the actual time; the deadline has passed since
 		found[node.UID] = t
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// ReadRecord is what a node of that name carries under a key.
+// ReadRecord returns the record of the node of that name under a key.
 type ReadRecord func(node string, labels, annotations map[string]string, key string) record.NodeRecord
 
-// Peers adds what of other NodeJobs matters to that of the input: those that it depends on, those that share its gate,
-// and the gates of all. all are the NodeJobs of the cluster, of which it is one itself.
+// Peers adds other NodeJobs to the input: those that it depends on, those that share its gate, and the gates of all.
+// all are the NodeJobs of the cluster, including this one.
 func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 	job, inNamespace := in.Job, map[string]*v1alpha1.NodeJob{}
 	for _, other := range all {
@@ -58,7 +58,7 @@ func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
 	return job.Spec.Gate.Effect
 }
 
-// peer is another NodeJob as the plan of this one reads it.
+// peer returns another NodeJob as the plan of this one reads it.
 func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan.Peer {
 	p := plan.Peer{
 		Name:         other.Name,
@@ -85,7 +85,7 @@ func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan
 	return p
 }
 
-// dependencyObstacle is a dependency that can never be met; nil when there is none.
+// dependencyObstacle returns a dependency that can never be met; nil if there is none.
 func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *plan.Obstacle {
 	if len(job.Spec.DependsOn) == 0 {
 		return nil
@@ -113,5 +113,5 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	return nil
 }
 
-// maxCircleBytes bounds the names of a circle.
+// maxCircleBytes limits the names of a cycle.
 const maxCircleBytes = 512

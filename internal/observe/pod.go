@@ -17,10 +17,10 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// maxSaidBytes bounds what a kubelet says of a pod.
+// maxSaidBytes limits the messages of a kubelet about a pod.
 const maxSaidBytes = 256
 
-// Pod is the pod as the plan reads it. Whatever a node or a task wrote is cleaned and bounded here.
+// Pod returns the pod as the plan reads it. All text that a node or a task wrote is cleaned and limited here.
 func Pod(pod *corev1.Pod) plan.Pod {
 	view := plan.Pod{
 		Name:          pod.Name,
@@ -44,7 +44,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		DeleteGrace:   deleteGrace(pod),
 	}
 	if pod.DeletionTimestamp != nil {
-		// The timestamp is when the grace period ends.
+		// The deletion timestamp is when the grace period ends.
 		view.DeleteRequested = pod.DeletionTimestamp.Add(-view.DeleteGrace)
 	}
 	for i := range pod.Status.Conditions {
@@ -57,7 +57,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		switch {
 		case status.State.Terminated != nil:
 			only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
-			// A container that could not be started has the beginning of Unix time here.
+			// For a container that could not be started, this is the start of Unix time.
 			if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
 				view.Started = started.Time
 			}
@@ -69,7 +69,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 	return view
 }
 
-// deleteGrace is how long a pod that is being deleted has to end; 0 for one that is not.
+// deleteGrace returns the grace period of a pod that is being deleted; 0 for any other pod.
 func deleteGrace(pod *corev1.Pod) time.Duration {
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && pod.DeletionTimestamp != nil {
 		return time.Duration(*seconds) * time.Second
@@ -85,14 +85,14 @@ func attemptOf(pod *corev1.Pod) int32 {
 	return int32(n)
 }
 
-// taskContainer is the container that speaks for the pod: in one that failed, the first that did; where
-// none did, the first of the pod's containers. Init containers are asked after the others: among them
-// are sidecars, which end by the signal that tells them that the others have ended.
+// taskContainer returns the container that represents the pod: the first container that failed, or if none failed, the
+// first container of the pod. Init containers are considered after the others, because they include sidecars, which are
+// ended by a signal after the others have ended.
 func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	if pod.Status.Phase != corev1.PodSucceeded {
 		statuses := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
 		known := func(t *corev1.ContainerStateTerminated) bool { return !lost(t) }
-		// One that nobody knows the end of may never have started, since another failed before it.
+		// A container with an unknown end may never have started, because another one failed before it.
 		for _, kind := range []func(*corev1.ContainerStateTerminated) bool{known, lost} {
 			for i := range statuses {
 				if t := statuses[i].State.Terminated; t != nil && t.ExitCode != 0 && kind(t) {
@@ -101,7 +101,7 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 			}
 		}
 	}
-	// The kubelet lists statuses by name; the spec has the user's order.
+	// The kubelet sorts statuses by name; the spec has the user's order.
 	for i := range pod.Spec.Containers {
 		for j := range pod.Status.ContainerStatuses {
 			if status := &pod.Status.ContainerStatuses[j]; status.Name == pod.Spec.Containers[i].Name {
@@ -112,22 +112,22 @@ func taskContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// lost is true when the exit code is not the container's own. Sources: k8s.io/kubernetes pkg/kubelet,
+// lost reports whether the exit code is not that of the container itself. Sources: k8s.io/kubernetes pkg/kubelet,
 // the state of a container that is gone; containerd internal/cri/server, unknownExitReason.
 func lost(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "ContainerStatusUnknown" || t.Reason == "Unknown"
 }
 
-// oomKilled is the container runtime's word for a container that passed its memory limit. With cgroup v1 the kernel ends
-// one process of it only: the runner goes on, and sees no more than that its script failed.
+// oomKilled is the reason that the container runtime sets for a container that exceeded its memory limit. With cgroup
+// v1 the kernel kills only one process of it: the runner continues, and only sees that its script failed.
 const oomKilled = "OOMKilled"
 
-// mayBeMemory are the reasons of the runner behind which there may be the memory limit.
+// mayBeMemory are the reasons of the runner that the memory limit may have caused.
 var mayBeMemory = []string{outcome.ReasonTaskFailed, outcome.ReasonVerifyFailed, outcome.ReasonSignaled, outcome.ReasonRunnerError}
 
-// viewExit reads how a container ended. A task may have restarted the container runtime: what ended
-// while it was away has an unknown exit status, with the code 255 in its place. The kubelet has read
-// the outcome all the same, and where the container is the only one, its word is the pod's.
+// viewExit reads how a container ended. A task may have restarted the container runtime: a container that ended while
+// the runtime was not running has an unknown exit status, and the code 255 instead. The kubelet has read the outcome
+// nevertheless, and if there is only one container, that outcome is the one of the pod.
 func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan.Exit {
 	exit := &plan.Exit{
 		Code:     t.ExitCode,

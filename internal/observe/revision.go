@@ -9,9 +9,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Revision is the revision of work, and its digest. It is the short one, unless the status or a record has other work
-// under it: an author of scripts can search for one whose 40 bits are those of another, and must not have it taken
-// for done where that other has run.
+// Revision returns the revision of work, and its digest. It is the short one, unless the status or a record has other
+// work with the same short revision. An author of scripts can search for a collision in its 40 bits, and the new work
+// must not count as done where the other work ran.
 func Revision(job *v1alpha1.NodeJob, src task.Source, nodes []plan.Node) (revision, digest string) {
 	digest = task.Digest(&job.Spec, src)
 	if status := &job.Status; status.RevisionDigest == digest && status.Revision != "" {

@@ -16,17 +16,17 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Fetch gets what a NodeJob refers to.
+// Fetch reads what a NodeJob references.
 type Fetch struct {
-	// Script returns the content of a ConfigMap's key for a field of the spec, or false when it has no such key. It
-	// returns the API server's NotFound when there is no such ConfigMap.
+	// Script returns the content of a ConfigMap's key for a field of the spec, or false if it does not have the key. If
+	// the ConfigMap does not exist, it returns the API server's NotFound error.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
-	// Contents returns hashes of what rerun.onChangeOf names, or what keeps one from being known.
+	// Contents returns hashes of the objects in rerun.onChangeOf, or why one of them cannot be read.
 	Contents func() ([]string, *plan.Obstacle, error)
 }
 
-// Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem of
-// the rollback counts from the beginning, so that nothing is done that cannot be undone.
+// Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem
+// of the rollback counts from the start, so that nothing is done that cannot be rolled back.
 func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *plan.Obstacle, error) {
 	var src task.Source
 	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
@@ -58,7 +58,7 @@ const (
 	fieldRollback = "rollback"
 )
 
-// scriptSpec is a field that holds a script, or says where it is.
+// scriptSpec is a field that contains a script, or references one.
 type scriptSpec struct {
 	field  string
 	inline string
@@ -77,14 +77,14 @@ func scriptsOf(job *v1alpha1.NodeJob) []scriptSpec {
 	return scripts
 }
 
-// needed is true unless the NodeJob is being deleted: then nothing runs but the rollback, and the rest
-// may be gone already, as when all of a release is deleted at once.
+// needed reports whether the script is required. If the NodeJob is being deleted, only the rollback runs. The rest may
+// already be deleted, for example if all objects of a release are deleted at once.
 func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 	return job.DeletionTimestamp.IsZero() ||
 		(s.field == fieldRollback && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack)
 }
 
-// resolve is the script itself.
+// resolve returns the script itself.
 func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.Obstacle, error) {
 	if s.from == nil {
 		return s.inline, unusable(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
@@ -110,8 +110,8 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.
 	return script, unusable(script, fmt.Sprintf("spec.%s.scriptFrom: key %q of ConfigMap %s/%s", s.field, ref.Key, job.Namespace, ref.Name)), nil
 }
 
-// unusable is why a script cannot be handed to a container, or nil. The API bounds an inline script in
-// characters, not in bytes, and lets a zero byte in.
+// unusable returns why a script cannot be passed to a container, or nil. The API limits an inline script in characters,
+// not in bytes, and allows a zero byte.
 func unusable(script, where string) *plan.Obstacle {
 	obstacle := &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
 	switch {
@@ -126,7 +126,7 @@ func unusable(script, where string) *plan.Obstacle {
 	return obstacle
 }
 
-// unusableCommand is the same for a command, which travels as JSON.
+// unusableCommand is the same for a command, which is passed as JSON.
 func unusableCommand(command []string) *plan.Obstacle {
 	if len(command) == 0 {
 		return nil
@@ -137,7 +137,7 @@ func unusableCommand(command []string) *plan.Obstacle {
 	return unusable(task.CommandText(command), "spec.task.command, written as JSON,")
 }
 
-// ConfigMapNames are the ConfigMaps that a NodeJob refers to.
+// ConfigMapNames returns the ConfigMaps that a NodeJob references.
 func ConfigMapNames(job *v1alpha1.NodeJob) []string {
 	var names []string
 	for _, s := range scriptsOf(job) {
@@ -153,7 +153,7 @@ func ConfigMapNames(job *v1alpha1.NodeJob) []string {
 	return names
 }
 
-// ConfigMapData is all that a ConfigMap holds.
+// ConfigMapData returns all data of a ConfigMap.
 func ConfigMapData(configMap *corev1.ConfigMap) map[string][]byte {
 	data := maps.Clone(configMap.BinaryData)
 	if data == nil {

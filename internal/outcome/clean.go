@@ -10,21 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// ellipsis marks where text was cut. It is no label character, so a cut value cannot become a label
-// by accident.
+// ellipsis marks where text was truncated. It is not valid in labels, so a truncated value cannot become a label by
+// accident.
 const ellipsis = "…"
 
-// Clean makes text from a node safe to store and to print: valid UTF-8 in which every character
-// shows. Control characters (ESC, C1, DEL), bidi overrides, zero-width characters, byte order marks
-// and bytes that are no UTF-8 appear as \x1b, \u202e or \U000e0041; newlines and tabs stay, CRLF
-// becomes a newline. The escapes are for people: a backslash itself is left alone, so the original
-// cannot be told back.
+// Clean makes text from a node safe to store and to print: valid UTF-8 in which every character is visible. Control
+// characters (ESC, C1, DEL), bidi overrides, zero-width characters, byte order marks and bytes that are not UTF-8
+// appear as \x1b, \u202e or \U000e0041. Newlines and tabs are kept, CRLF becomes a newline. The escapes are for people:
+// a backslash itself is not escaped, so the original cannot be reconstructed.
 //
-// Text longer than max bytes loses its beginning, since the end of an output is where the error
-// stands, and starts with "…". The cut never splits a character or an escape. The cost is linear in
-// max, not in len(s). Cleaning clean text changes nothing.
+// Text longer than max bytes loses its beginning, because errors are usually at the end of an output, and starts with
+// "…". A character or an escape is never split. The cost is linear in max, not in len(s). Cleaning clean text changes
+// nothing.
 func Clean(s string, max int) string {
-	fits, withEllipsis := len(s), len(s) // where the longest tail begins, without and with the mark
+	fits, withEllipsis := len(s), len(s) // start of the longest tail, without and with the mark
 	for size := 0; fits > 0; {
 		width, length := lastToken(s[:fits])
 		if size += length; size > max {
@@ -55,12 +54,11 @@ func lastToken(s string) (width, length int) {
 	return width, len(escapeMultiline(r, s[len(s)-width:]))
 }
 
-// cleanValue is Clean for a result: one line, and it is the end that is cut, because what a value is
-// shows at its beginning.
+// cleanValue is Clean for a result: one line, and truncated at the end, because the beginning of a value identifies it.
 func cleanValue(s string) (value string, cut bool) { return cutValue(s, MaxValueBytes) }
 
-// CleanLine is Clean for one line that is not cut: a newline shows as \n, a tab as \t. Cleaning a clean line changes
-// nothing.
+// CleanLine is Clean for one line that is not truncated: a newline appears as \n, a tab as \t. Cleaning a clean line
+// changes nothing.
 func CleanLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !shows(r) }) {
 		return s
@@ -116,7 +114,7 @@ func escapeMultiline(r rune, text string) string {
 // escapeLine returns the character r, whose bytes are text, or its escape.
 func escapeLine(r rune, text string) string {
 	switch {
-	case r == utf8.RuneError && len(text) == 1: // no UTF-8: the byte itself
+	case r == utf8.RuneError && len(text) == 1: // not UTF-8: the byte itself
 		return fmt.Sprintf(`\x%02x`, text[0])
 	case r == '\n':
 		return `\n`
@@ -132,10 +130,9 @@ func escapeLine(r rune, text string) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// shows reports whether a character is visible. It asks for what is allowed (letters, marks,
-// numbers, punctuation, symbols, spaces), so whatever Unicode adds to hide text with is escaped
-// before we have heard of it. Two kinds pass that question though they are invisible: fillers, and
-// variation selectors, of which only the two that ordinary emoji carry are let through.
+// shows reports whether a character is visible. It uses an allowlist (letters, marks, numbers, punctuation, symbols,
+// spaces), so that new invisible characters of Unicode are escaped too. Two kinds are in these classes although they
+// are invisible: fillers, and variation selectors. Of the latter, only the two that common emoji use are allowed.
 func shows(r rune) bool {
 	if r < utf8.RuneSelf {
 		return ' ' <= r && r < 0x7f
@@ -146,15 +143,14 @@ func shows(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// CleanHead makes somebody else's text fit to be shown, and keeps its beginning: messages of the API
-// server and of a kubelet say first what is wrong, and then where. Clean keeps the end, which
-// is right for what a task prints.
+// CleanHead cleans text of another component and keeps its beginning: messages of the API server and of a kubelet start
+// with what is wrong, and then say where. Clean keeps the end, which is right for the output of a task.
 func CleanHead(s string, n int) string {
-	// An escape takes at most four times the room of what it stands for.
+	// An escape needs at most four times the space of the character.
 	return head(Clean(head(s, n), 4*n), n)
 }
 
-// head keeps the beginning of a text.
+// head returns the beginning of a text.
 func head(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -1,12 +1,12 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome is what one attempt of a task reports through the container's termination
-// message: exit code, reason, the last lines of output and the results.
+// Package outcome is what one attempt of a task reports in the container's termination message: exit code, reason, the
+// last lines of output and the results.
 //
-// The runner encodes it and the controller decodes it. The two do not trust each other: a task with
-// an image of its own can write any bytes there, so decoding bounds and cleans again everything
-// that encoding has bounded and cleaned. The package is pure: no I/O, no clock, no logger.
+// The runner encodes it and the controller decodes it. The controller does not trust it: a task with its own image can
+// write any bytes there, so decoding repeats all limits and cleaning of encoding. The package is pure: no I/O, no
+// clock, no logger.
 package outcome
 
 import (
@@ -17,53 +17,53 @@ import (
 	"strings"
 )
 
-// Bounds, in bytes of UTF-8 unless they count something. Every one of them holds for what Encode
-// writes and for what Decode and ParseResults return, whatever they were given.
+// Limits, in bytes of UTF-8 unless they count something. All of them apply to what Encode writes and to what Decode and
+// ParseResults return, whatever the input is.
 const (
-	// MaxBytes is what the kubelet keeps of a container's termination message
-	// (MaxContainerTerminationMessageLength). It keeps the end of a longer one, which would then
-	// be no JSON any more. A pod with more than three containers has less: 12 KiB shared out evenly.
+	// MaxBytes is how much the kubelet keeps of a container's termination message
+	// (MaxContainerTerminationMessageLength). It keeps the end of a longer one, which is no longer valid JSON. In a pod
+	// with more than three containers, each has less: an equal share of 12 KiB.
 	MaxBytes = 4096
-	// MaxMessageBytes bounds Outcome.Message.
+	// MaxMessageBytes limits Outcome.Message.
 	MaxMessageBytes = 1024
-	// MaxResults bounds the number of results.
+	// MaxResults limits the number of results.
 	MaxResults = 32
-	// MaxKeyBytes bounds a result's key, so that it fits the name part of a label or annotation.
+	// MaxKeyBytes limits a result's key, so that it fits the name part of a label or annotation.
 	MaxKeyBytes = 63
-	// MaxValueBytes bounds a result's value after cleaning.
+	// MaxValueBytes limits a result's value after cleaning.
 	MaxValueBytes = 256
-	// MaxResultsBytes bounds the keys and values of all results together.
+	// MaxResultsBytes limits the keys and values of all results together.
 	MaxResultsBytes = 2048
-	// MaxInputBytes is how much of a results file is looked at.
+	// MaxInputBytes is how much of a results file is read.
 	MaxInputBytes = 64 << 10
 
-	// minMessageBytes survives of a message when results want its room: a failure that says
-	// nothing is worth less than its last result.
+	// minMessageBytes of a message are kept if the results need its space: the message of a failure is more important
+	// than its last result.
 	minMessageBytes = 256
 )
 
-// Reasons, the same words in the outcome, the Node's record, events, metrics and the command line.
-// Success has none.
+// Reasons: the same words are used in the outcome, the Node's record, events, metrics and the command line. A success
+// has none.
 const (
 	// ReasonTaskFailed: the script ended with an exit code other than 0.
 	ReasonTaskFailed = "TaskFailed"
-	// ReasonVerifyFailed: the script succeeded, its check did not.
+	// ReasonVerifyFailed: the script succeeded, but its check did not.
 	ReasonVerifyFailed = "VerifyFailed"
 	// ReasonSignaled: a signal that the runner did not send ended the script; exit code 128+n.
 	ReasonSignaled = "Signaled"
-	// ReasonTimedOut: the time limit of the attempt passed; exit code 124.
+	// ReasonTimedOut: the timeout of the attempt passed; exit code 124.
 	ReasonTimedOut = "TimedOut"
 	// ReasonDisrupted: the runner was told to stop (eviction, node shutdown, deleted pod).
 	ReasonDisrupted = "Interrupted"
-	// ReasonInterpreterNotFound: the node does not have the interpreter (127) or cannot run it (126).
+	// ReasonInterpreterNotFound: the node does not have the interpreter (127) or cannot execute it (126).
 	ReasonInterpreterNotFound = "InterpreterNotFound"
-	// ReasonCommandNotFound: the node does not have the task's program (127) or cannot run it (126).
+	// ReasonCommandNotFound: the node does not have the task's program (127) or cannot execute it (126).
 	ReasonCommandNotFound = "CommandNotFound"
 	// ReasonNamespaceError: the runner could not enter the node's namespaces.
 	ReasonNamespaceError = "NamespaceError"
-	// ReasonBadConfiguration: the runner's own environment or flags make no sense.
+	// ReasonBadConfiguration: the runner's own environment or flags are invalid.
 	ReasonBadConfiguration = "BadConfiguration"
-	// ReasonRunnerError: the node refused the runner something it needs (memory, processes, files).
+	// ReasonRunnerError: the runner did not get a resource of the node that it needs (memory, processes, files).
 	ReasonRunnerError = "RunnerError"
 	// ReasonRebootFailed: the node was told to reboot and did not go down; exit code 1.
 	ReasonRebootFailed = "RebootFailed"
@@ -75,40 +75,39 @@ var reasons = []string{
 	ReasonRebootFailed,
 }
 
-// The result by which a task asks for a reboot of its node, where the NodeJob leaves that to the task.
+// The result by which a task requests a reboot of its node, if the NodeJob leaves the decision to the task.
 const (
 	RebootKey   = "reboot"
 	RebootValue = "true"
 )
 
-// RebootRequested says whether the results ask for a reboot. No bound takes such a request away: it is
-// the first result that is kept. Otherwise the runner could see one, and leave the check for after the
-// reboot, and the controller none, and count a success that nobody has checked.
+// RebootRequested reports whether the results request a reboot. No limit removes such a request, because it is the
+// first result that is kept. Otherwise the runner could see the request and skip the check, the controller could miss
+// it, and a success would count that was never checked.
 func RebootRequested(results map[string]string) bool { return results[RebootKey] == RebootValue }
 
 // Outcome is the end of one attempt.
 type Outcome struct {
-	// ExitCode is 0 to 255. A reader that also has the kubelet's exit code believes that one:
-	// see WithExitCode.
+	// ExitCode is 0 to 255. A reader that also has the kubelet's exit code uses that one: see WithExitCode.
 	ExitCode int `json:"exitCode"`
 	// Reason is one of the Reason constants, empty for success.
 	Reason string `json:"reason,omitempty"`
 	// Message is the end of the output, followed by what went wrong, if anything; several lines.
 	Message string `json:"message,omitempty"`
-	// Results are what the task wants known, by key.
+	// Results are what the task reports, by key.
 	Results map[string]string `json:"results,omitempty"`
-	// Truncated says that some results were left out or cut.
+	// Truncated is true if some results were omitted or truncated.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// Encode returns the outcome as one JSON object of at most MaxBytes, always valid. What does not
-// fit goes in this order: the beginning of the message (down to 256 bytes), then results from the
-// end of the order of their keys (RebootKey is the first), which sets Truncated.
+// Encode returns the outcome as one JSON object of at most MaxBytes, always valid. What does not fit is removed in this
+// order: the beginning of the message (down to 256 bytes), then results from the end of the order of their keys
+// (RebootKey is the first), which sets Truncated.
 func (o Outcome) Encode() []byte {
 	o = o.bounded()
 	b := o.marshal()
 	if over := len(b) - MaxBytes; over > 0 && len(o.Message) > minMessageBytes {
-		// Removing n bytes of text removes at least n bytes of JSON, so one cut is enough.
+		// Removing n bytes of text removes at least n bytes of JSON, so one truncation is enough.
 		o.Message = Clean(o.Message, max(minMessageBytes, len(o.Message)-over))
 		b = o.marshal()
 	}
@@ -121,8 +120,7 @@ func (o Outcome) Encode() []byte {
 	return b
 }
 
-// Note appends a line to the message. The end of a message is what survives every cut, so a note
-// about what went wrong stands last.
+// Note appends a line to the message. The end of a message is never truncated, so a note about an error comes last.
 func (o *Outcome) Note(line string) {
 	if o.Message = strings.TrimRight(o.Message, "\n"); o.Message != "" {
 		o.Message += "\n"
@@ -130,8 +128,8 @@ func (o *Outcome) Note(line string) {
 	o.Message = Clean(o.Message+line, MaxMessageBytes)
 }
 
-// WithExitCode returns the outcome with the exit code the kubelet saw, which no task can forge, and
-// a reason that agrees with it: none for 0, ReasonTaskFailed where there was none for another code.
+// WithExitCode returns the outcome with the exit code from the kubelet, which no task can forge, and a reason that
+// matches it: none for 0, and ReasonTaskFailed if there was none for another code.
 func (o Outcome) WithExitCode(code int) Outcome {
 	o.ExitCode = boundedExitCode(code)
 	switch {
@@ -143,13 +141,12 @@ func (o Outcome) WithExitCode(code int) Outcome {
 	return o
 }
 
-// Decode reads a termination message. It is false when the text is no outcome: not one JSON object
-// with at least one field of Outcome, a field of the wrong type, an exit code outside 0 to 255, or
-// longer than MaxBytes. The caller then keeps the text itself, by Clean.
+// Decode reads a termination message. It returns false if the text is not an outcome: it is not one JSON object with at
+// least one field of Outcome, a field has the wrong type, the exit code is not in 0 to 255, or it is longer than
+// MaxBytes. The caller then uses the text itself, after Clean.
 //
-// Fields it does not know are ignored (a newer runner under an older controller), so is a reason it
-// does not know; of a field given twice the later counts. Results that break a bound are left out
-// or cut and Truncated is set.
+// Unknown fields are ignored (a newer runner with an older controller), and so is an unknown reason. If a field occurs
+// twice, the later one counts. Results that exceed a limit are omitted or truncated, and Truncated is set.
 func Decode(terminationMessage string) (Outcome, bool) {
 	var o Outcome
 	if len(terminationMessage) > MaxBytes {
@@ -174,8 +171,8 @@ func Decode(terminationMessage string) (Outcome, bool) {
 	return o.bounded(), true
 }
 
-// field returns where a scalar JSON field goes. The exact name is asked for: encoding/json would
-// also take "EXITCODE", and two spellings of one field are two opinions about who wins.
+// field returns the target of a scalar JSON field. The exact name is required: encoding/json would also accept
+// "EXITCODE", and with two spellings of one field it would be unclear which one counts.
 func (o *Outcome) field(name string) any {
 	switch name {
 	case "exitCode":
@@ -190,8 +187,8 @@ func (o *Outcome) field(name string) any {
 	return nil
 }
 
-// decodeResults takes what ParseResults takes as JSON, so that {"cpus": 4} means the same from a
-// task with an image of its own as from a script.
+// decodeResults accepts the same JSON as ParseResults, so that {"cpus": 4} has the same meaning from a task with its
+// own image as from a script.
 func (o *Outcome) decodeResults(value json.RawMessage) error {
 	all := map[string]string{}
 	if value[0] != '{' && string(value) != "null" {
@@ -204,7 +201,7 @@ func (o *Outcome) decodeResults(value json.RawMessage) error {
 	return nil
 }
 
-// bounded returns a copy within every bound except MaxBytes, which is one of the encoding.
+// bounded returns a copy within all limits except MaxBytes, which applies to the encoding.
 func (o Outcome) bounded() Outcome {
 	o.ExitCode = boundedExitCode(o.ExitCode)
 	if !slices.Contains(reasons, o.Reason) {
@@ -216,8 +213,8 @@ func (o Outcome) bounded() Outcome {
 	return o
 }
 
-// marshal never fails: the type has nothing that JSON cannot say. HTML escaping is off because it
-// makes six bytes of each <, > and &.
+// marshal never fails, because JSON can represent all values of the type. HTML escaping is disabled because it uses six
+// bytes for each <, > and &.
 func (o Outcome) marshal() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -228,7 +225,7 @@ func (o Outcome) marshal() []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// boundedExitCode makes 255 of what no Linux process can end with; never 0 of something else.
+// boundedExitCode returns 255 for a code with which no Linux process can end, and never 0 for another code.
 func boundedExitCode(code int) int {
 	if code < 0 || code > 255 {
 		return 255

@@ -16,19 +16,18 @@ import (
 
 // ParseResults reads a results file: either one JSON object or lines of key=value.
 //
-// In lines, blank ones and those that begin with # are skipped, and white space around key and value
-// does not count; quotes are not special. In JSON, a value that is no string is kept as compact JSON
-// text. Of a key given twice the later counts.
+// In lines, blank lines and lines that start with # are skipped, and white space around key and value is ignored;
+// quotes are not special. In JSON, a value that is not a string is kept as compact JSON text. If a key occurs twice,
+// the later one counts.
 //
-// Keys follow the grammar of a label's name part ([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?, at most
-// 63 bytes), which leaves nothing to escape wherever they are shown. Values are cleaned; newlines
-// and tabs in them become \n and \t. Of too many results the first in the order of their keys are
-// kept (RebootKey before all others), so that the same file always gives the same results.
+// Keys follow the grammar of a label's name part ([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?, at most 63 bytes), so they
+// need no escaping anywhere. Values are cleaned; newlines and tabs in them become \n and \t. If there are too many
+// results, the first in the order of their keys are kept (RebootKey before all others), so that the same file always
+// has the same results.
 //
-// Truncated says that a bound left something out or cut it, and that the input was longer than
-// MaxInputBytes. An error describes the first thing that could not be understood and how many more
-// there are; the results are then what could be. It is meant for Outcome.Note: a task does not fail
-// for it.
+// Truncated is true if a limit omitted or truncated something, or the input was longer than MaxInputBytes. An error
+// describes the first part that is invalid and how many more there are; the results are then the valid ones. The error
+// is meant for Outcome.Note: a task does not fail because of it.
 func ParseResults(b []byte) (results map[string]string, truncated bool, err error) {
 	cut := len(b) > MaxInputBytes
 	if cut {
@@ -45,8 +44,8 @@ func ParseResults(b []byte) (results map[string]string, truncated bool, err erro
 	return results, cut || left, err
 }
 
-// parseObject adds the members of one JSON object. Those before a syntax error count: a script that
-// was killed while it wrote has still said something.
+// parseObject adds the members of one JSON object. Members before a syntax error count, because a script that was
+// killed while it wrote has still reported them.
 func parseObject(b []byte, cut bool, into map[string]string) error {
 	var bad problems
 	err := walkObject(b, func(key string, value json.RawMessage) error {
@@ -57,14 +56,14 @@ func parseObject(b []byte, cut bool, into map[string]string) error {
 		into[key] = valueText(value)
 		return nil
 	})
-	if err != nil && !cut { // a cut object is broken by us: truncated says so already
+	if err != nil && !cut { // we truncated the object, and truncated is already set
 		bad.add("reading a JSON object: %w", err)
 	}
 	return bad.err()
 }
 
 func parseLines(b []byte, cut bool, into map[string]string) error {
-	if cut { // the last line may be half a line, and half a value is a wrong value
+	if cut { // the last line may be incomplete, and half a value is a wrong value
 		b = b[:bytes.LastIndexByte(b, '\n')+1]
 	}
 	var bad problems
@@ -89,9 +88,9 @@ func parseLines(b []byte, cut bool, into map[string]string) error {
 	return bad.err()
 }
 
-// walkObject calls member for each member of the one JSON object in b, in order, and stops at the
-// first error. It walks tokens because a map or a struct would hide duplicates and lose everything
-// at the first mistake. encoding/json bounds the depth of nesting (10,000) and its cost is linear.
+// walkObject calls member for each member of the one JSON object in b, in order, and stops at the first error. It reads
+// tokens because a map or a struct would hide duplicates and lose everything at the first error. encoding/json limits
+// the depth of nesting (10,000), and its cost is linear.
 func walkObject(b []byte, member func(key string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	start, err := d.Token()
@@ -127,7 +126,7 @@ func walkObject(b []byte, member func(key string, value json.RawMessage) error) 
 	return nil
 }
 
-// atEnd puts into words what the decoder calls EOF.
+// atEnd returns a readable error for an unexpected end of the input.
 func atEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends in the middle")
@@ -135,7 +134,7 @@ func atEnd(err error) error {
 	return err
 }
 
-// valueText is a string's content, or the compact text of any other JSON value.
+// valueText returns a string's content, or the compact text of any other JSON value.
 func valueText(value json.RawMessage) string {
 	var s string
 	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &s) == nil {
@@ -148,13 +147,13 @@ func valueText(value json.RawMessage) string {
 	return compact.String()
 }
 
-// Bound returns the results within every bound, and whether that took something away: for results that were put
-// together from several attempts.
+// Bound returns the results within all limits, and whether some were omitted or truncated. It is for results that were
+// merged from several attempts.
 func Bound(results map[string]string) (map[string]string, bool) { return boundedResults(results) }
 
-// boundedResults returns the results within every bound, and whether that took something away. The
-// kept ones are a prefix of the order of keys: dropping a large one in the middle for the sake of
-// smaller ones behind it would be harder to predict.
+// boundedResults returns the results within all limits, and whether some were omitted or truncated. The kept results
+// are the first ones in the order of keys: omitting a large one in favor of smaller ones after it would be harder to
+// predict.
 func boundedResults(all map[string]string) (map[string]string, bool) {
 	kept, truncated, total := map[string]string{}, false, 0
 	for _, key := range sortedKeys(all) {
@@ -177,7 +176,7 @@ func boundedResults(all map[string]string) (map[string]string, bool) {
 	return kept, truncated
 }
 
-// sortedKeys is the order in which results are kept: RebootKey, then the others as strings.
+// sortedKeys returns the order in which results are kept: RebootKey, then the others sorted as strings.
 func sortedKeys(m map[string]string) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		switch {
@@ -208,8 +207,8 @@ func validKey(key string) bool {
 	return true
 }
 
-// problems keeps the first of many and counts the rest: a file of 10,000 bad lines is one line in
-// the message.
+// problems stores the first of many problems and counts the rest: a file with 10,000 invalid lines is one line in the
+// message.
 type problems struct {
 	first error
 	more  int
@@ -230,7 +229,7 @@ func (p *problems) err() error {
 	return p.first
 }
 
-// quoted shows the beginning of a text that may be hostile, on one line.
+// quoted returns the beginning of an untrusted text on one line.
 func quoted(s string) string {
 	s, _ = cutValue(s, 40)
 	return `"` + s + `"`

@@ -14,52 +14,52 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Change is one write to a node: what belongs together is written together, so that a manager that
-// dies leaves no half of it.
+// Change is one write to a node. Related changes are written together, so that a manager that crashes leaves no partial
+// change.
 type Change struct {
-	// UID of the Node. The API server rejects the write when the Node was made anew meanwhile.
+	// UID of the Node. The API server rejects the write if the Node was recreated meanwhile.
 	UID types.UID
 	// Key of the NodeJob.
 	Key string
-	// Record to be written, with its seal; nil leaves the one that is there. A success sets the label.
+	// Record to write, with its seal; nil keeps the existing one. A success sets the label.
 	Record *Record
-	// DropLabel takes away a label that is not true any more.
+	// DropLabel removes a label that is no longer valid.
 	DropLabel bool
-	// KeepLabel leaves the label as it is although the record is of a success: it skips a later revision.
+	// KeepLabel does not change the label although the record is of a success: it skips a later revision.
 	KeepLabel bool
 	// Forget removes the label, the annotation and its seal.
 	Forget bool
-	// RemoveLabels are other labels to be taken away.
+	// RemoveLabels are other labels to remove.
 	RemoveLabels []string
-	// Cordon changes whom the node is cordoned for; nil leaves that as it is.
+	// Cordon changes the NodeJobs that the node is cordoned for; nil does not change them.
 	Cordon *Cordon
-	// Taints are all that the node is to have; nil leaves those that it has.
+	// Taints are all taints that the node should have; nil does not change them.
 	Taints *Taints
-	// Facts are labels and annotations that are published; nil leaves them as they are.
+	// Facts are labels and annotations that are published; nil does not change them.
 	Facts *Facts
-	// ResourceVersion of the node that the change was made from: the write fails on another one. "" where
-	// that does not matter. What others write too (cordon, taints, facts) must not be changed without it.
+	// ResourceVersion of the node that the change is based on: the write fails on another one. "" if the version does
+	// not matter. What other clients also write (cordon, taints, facts) must not be changed without it.
 	ResourceVersion string
 }
 
-// Guarded is true when the write fails on a node that has changed since it was seen.
+// Guarded reports whether the write fails if the node has changed since it was observed.
 func (c Change) Guarded() bool { return c.ResourceVersion != "" }
 
-// Shared is true when the change is of something that others write, too.
+// Shared reports whether other clients also write what is changed.
 func (c Change) Shared() bool { return c.Cordon != nil || c.Taints != nil || c.Facts != nil }
 
-// Cordon is whom a node is cordoned for.
+// Cordon lists the NodeJobs that a node is cordoned for.
 type Cordon struct {
 	// By are the keys of the NodeJobs. With none, the node is uncordoned.
 	By []string
 }
 
-// Taints are all taints of a node: the API has no write for one of them.
+// Taints are all taints of a node: the API cannot write a single one.
 type Taints struct {
 	All []corev1.Taint
 }
 
-// Patch is the JSON merge patch of the change.
+// Patch returns the JSON merge patch of the change.
 func (c Change) Patch() []byte {
 	labels, annotations, spec := map[string]any{}, map[string]any{}, map[string]any{}
 	meta := map[string]any{"uid": c.UID}
@@ -81,7 +81,7 @@ func (c Change) Patch() []byte {
 		spec["unschedulable"] = len(c.Cordon.By) > 0
 	}
 	if c.Taints != nil {
-		// An empty list and not null, which would be no list for whoever adds to it by a JSON patch.
+		// An empty list instead of null, because a client cannot append to null with a JSON patch.
 		spec["taints"] = append([]corev1.Taint{}, c.Taints.All...)
 	}
 	return patchOf(meta, map[string]map[string]any{"labels": labels, "annotations": annotations}, spec)
@@ -124,7 +124,7 @@ func patchOf(meta map[string]any, lists map[string]map[string]any, spec map[stri
 	return b
 }
 
-// maxCordonedBytes bounds what is read of the annotation: room for more than a hundred NodeJobs.
+// maxCordonedBytes limits how much of the annotation is read: enough for more than a hundred NodeJobs.
 const maxCordonedBytes = 16384
 
 // CordonedBy returns the keys of the NodeJobs that a node is cordoned for.

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// somebodysNode has neighbours that a careless patch would hit: the same prefix, the same name under
-// another domain, another NodeJob's record.
+// somebodysNode has other entries that a careless patch would change: the same prefix, the same name in another domain,
+// another NodeJob's record.
 func somebodysNode() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -167,8 +167,8 @@ func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
 	}
 }
 
-// The API server answers a patch that would change a UID with a conflict: so a node that was made
-// anew under the same name is never written to.
+// The API server returns a conflict for a patch that would change a UID, so a node that was recreated with the same
+// name is never written to.
 func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
 	for name, patch := range map[string][]byte{
 		"record": Change{UID: "uid-1", Key: "key", Record: new(whole()), DropLabel: false}.Patch(),

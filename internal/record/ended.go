@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Ended is what an event says of an attempt that has ended. The manager writes it with String, and the command line
-// reads it with ParseEnded: a node keeps the record of its last attempt only.
+// Ended is the content of an event about an attempt that has ended. The manager writes it with String, and the command
+// line reads it with ParseEnded, because a node stores only the record of its last attempt.
 type Ended struct {
 	// Rollback is true for an attempt of the rollback.
 	Rollback bool
 	Attempt  int32
-	// How is how it ended: "failed (TaskFailed, exit code 7)".
+	// How it ended: "failed (TaskFailed, exit code 7)".
 	How string
-	// Next is what comes of it: "retried". Empty after a disruption, after which nothing is decided.
+	// Next is what happens next: "retried". Empty after a disruption, after which nothing is decided.
 	Next string
-	// Said is what the attempt printed last, or what disrupted it; empty when nothing is known.
+	// Said is the last output of the attempt, or what disrupted it; empty if unknown.
 	Said string
 }
 
@@ -30,7 +30,7 @@ const (
 	endedSaid     = ": "
 )
 
-// Sentence is who ended and how, without what comes of it.
+// Sentence says what ended and how, without what happens next.
 func (e Ended) Sentence() string {
 	of := ""
 	if e.Rollback {
@@ -50,8 +50,8 @@ func (e Ended) String() string {
 	return s
 }
 
-// ParseEnded reads the note of an event, whatever it begins with: the manager names the NodeJob and the node first. It is
-// false for a note that is of no attempt.
+// ParseEnded reads the note of an event. It ignores the prefix, because the manager first names the NodeJob and the
+// node. It returns false for a note that is not about an attempt.
 func ParseEnded(note string) (Ended, bool) {
 	if _, after, found := strings.Cut(note, endedSaid+endedAttempt); found {
 		note = after

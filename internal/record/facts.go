@@ -10,19 +10,19 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Published is who has published which labels and annotations of a node: by their keys, the record keys
-// of NodeJobs. It is what the annotation v1alpha1.PublishedAnnotation holds, and outlives the records: what
-// is not in it belongs to somebody else.
+// Published contains the publishers of labels and annotations of a node: by their keys, the record keys of NodeJobs. It
+// is stored in the annotation v1alpha1.PublishedAnnotation, and outlives the records. A key that is not in it belongs
+// to another client.
 type Published struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// maxPublishedBytes bounds what is read and written of it: room for hundreds of facts.
+// maxPublishedBytes limits what is read and written of it: enough for hundreds of facts.
 const maxPublishedBytes = 32 << 10
 
-// ReadPublished returns what the annotations of a node say. What cannot be read counts as nothing: then what
-// is there is somebody else's, and left alone.
+// ReadPublished returns the publishers in the annotations of a node. An unreadable value counts as empty: then existing
+// labels and annotations belong to other clients and are not changed.
 func ReadPublished(annotations map[string]string) Published {
 	var p Published
 	value := annotations[v1alpha1.PublishedAnnotation]
@@ -32,7 +32,7 @@ func ReadPublished(annotations map[string]string) Published {
 	return p
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a deep copy.
 func (p Published) Clone() Published {
 	return Published{Labels: cloneMap(p.Labels), Annotations: cloneMap(p.Annotations)}
 }
@@ -44,7 +44,7 @@ func cloneMap(m map[string]string) map[string]string {
 	return map[string]string{}
 }
 
-// Fits is true when it can be written.
+// Fits reports whether it is small enough to be written.
 func (p Published) Fits() bool { return len(p.encode()) <= maxPublishedBytes }
 
 func (p Published) encode() string {
@@ -57,9 +57,9 @@ func (p Published) encode() string {
 
 // Facts are a change of what is published on a node.
 type Facts struct {
-	// Labels and Annotations are the new values by key; nil takes one away.
+	// Labels and Annotations are the new values by key; nil removes one.
 	Labels, Annotations map[string]*string
-	// Published is who has published what after the change.
+	// Published contains the publishers after the change.
 	Published Published
 }
 

@@ -1,11 +1,11 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record is what a Node carries for a NodeJob: a label that is there only when the node is
-// done, and an annotation of the same key with the outcome of the last attempt.
+// Package record is what a Node stores for a NodeJob: a label that only exists if the node is done, and an annotation
+// of the same key with the outcome of the last attempt.
 //
-// The record is the only lasting memory of Everynode. It dies with its Node, so nothing has to
-// collect it, and a user can read it, select on it and take it away. The package is pure.
+// The record is the persistent state of a NodeJob on a node. It is deleted with its Node, so nothing has to collect it,
+// and a user can read it, select nodes by it and remove it. The package is pure.
 package record
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// MaxBytes bounds an encoded record. All annotations of an object together may have 256 KiB, so a
-// node has room for dozens of NodeJobs.
+// MaxBytes limits an encoded record. All annotations of an object together may have 256 KiB, so a node has space for
+// dozens of NodeJobs.
 const MaxBytes = 6144
 
 // Outcome is how the last attempt ended.
@@ -38,10 +38,9 @@ const (
 	Succeeded Outcome = "Succeeded"
 	// Failed : the attempt counts against retry.limit.
 	Failed Outcome = "Failed"
-	// Disrupted : something else ended the attempt, so it counts as none.
+	// Disrupted : something else ended the attempt, so it does not count.
 	Disrupted Outcome = "Disrupted"
-	// Rebooting : the task has succeeded, and the run goes on: the node is being rebooted, and is checked after
-	// that.
+	// Rebooting : the task has succeeded, and the run continues: the node is being rebooted, and is checked after that.
 	Rebooting Outcome = "Rebooting"
 )
 
@@ -49,7 +48,7 @@ const (
 type Record struct {
 	// Revision that the last attempt ran.
 	Revision string `json:"revision"`
-	// Digest is the whole SHA-256 of what the revision abbreviates, in hexadecimal digits; "" where it is not known.
+	// Digest is the complete SHA-256 that the revision abbreviates, in hexadecimal digits; "" if it is unknown.
 	Digest string `json:"digest,omitempty"`
 	// Outcome of the last attempt.
 	Outcome Outcome `json:"outcome"`
@@ -59,52 +58,53 @@ type Record struct {
 	Disruptions int32 `json:"disruptions,omitempty"`
 	// DisruptedSince is when the first of these disruptions was recorded.
 	DisruptedSince time.Time `json:"disruptedSince,omitzero"`
-	// StartedAt is when the last attempt began, in whole seconds.
+	// StartedAt is when the last attempt started, in whole seconds.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// FirstStartedAt is when the revision began on this machine for the first time; zero when that is StartedAt. Steps that
-	// are for a number of nodes keep their nodes by it.
+	// FirstStartedAt is when the revision first started on this machine; zero if that is StartedAt. Steps with a number
+	// of nodes keep their nodes by it.
 	FirstStartedAt time.Time `json:"firstStartedAt,omitzero"`
-	// FinishedAt is when the last attempt ended, in whole seconds. Like StartedAt it is the node's word, and for display only.
+	// FinishedAt is when the last attempt ended, in whole seconds. Like StartedAt, it is by the node's clock, and for
+	// display only.
 	FinishedAt time.Time `json:"finishedAt"`
 	// RecordedAt is when the manager recorded the end, in whole seconds of the API server's clock, rounded up. Backoff,
 	// schedules and time limits count from it.
 	RecordedAt time.Time `json:"recordedAt,omitzero"`
-	// ExitCode of the last attempt; nil when it never ended by itself.
+	// ExitCode of the last attempt; nil if it did not end on its own.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason in one word, "" for a success.
+	// Reason in one word; "" for a success.
 	Reason string `json:"reason,omitempty"`
-	// Message is the end of what the last attempt printed, or why it did not end by itself.
+	// Message is the end of the output of the last attempt, or why it did not end on its own.
 	Message string `json:"message,omitempty"`
 	// Results that the task wrote.
 	Results map[string]string `json:"results,omitempty"`
-	// Truncated is true when results were left out or cut.
+	// Truncated is true if results were omitted or truncated.
 	Truncated bool `json:"truncated,omitempty"`
 	// BootID and MachineID of the node when the attempt ended.
 	BootID    string `json:"bootID,omitempty"`
 	MachineID string `json:"machineID,omitempty"`
-	// Retry is the hash of the NodeJob's retry annotation that the attempt ran under, "" when there was
-	// none. Failures under another one do not count any more.
+	// Retry is the hash of the NodeJob's retry annotation at the time of the attempt; "" if there was none. Failures
+	// with another value no longer count.
 	Retry string `json:"retry,omitempty"`
-	// Rerun is true for a run on a node that was done with this revision already, as after a reboot: the label is
-	// that of the run before.
+	// Rerun is true for a run on a node that was already done with this revision, for example after a reboot. The label
+	// is that of the previous run.
 	Rerun bool `json:"rerun,omitempty"`
-	// Label is the label that the manager has left on the node with this record. A label that differs is the user's.
+	// Label is the label that the manager has set on the node with this record. A different label was set by the user.
 	Label string `json:"label,omitempty"`
-	// NeverStarted is true for failures none of which has got as far as the task: there is nothing to be rolled back.
+	// NeverStarted is true if no failed attempt has started the task: there is nothing to roll back.
 	NeverStarted bool `json:"neverStarted,omitempty"`
-	// Reboot is how far the reboot is that belongs to the run; nil when there is none.
+	// Reboot is the progress of the reboot that belongs to the run; nil if there is none.
 	Reboot *Reboot `json:"reboot,omitempty"`
-	// RemovedLabels are the labels that the success has taken off the node, with their values.
+	// RemovedLabels are the labels that the success has removed from the node, with their values.
 	RemovedLabels map[string]string `json:"removedLabels,omitempty"`
-	// Rollback is how the rollback ended; nil when none has.
+	// Rollback is how the rollback ended; nil if none has ended.
 	Rollback *Rollback `json:"rollback,omitempty"`
-	// Cordoned is true once the node was cordoned for this failure. Somebody who uncordons it after that is
-	// not overruled.
+	// Cordoned is true after the node was cordoned for this failure. If a user uncordons it after that, it is not
+	// cordoned again.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Drain is how far the drain of the failed node is; nil when none has begun.
+	// Drain is the progress of the drain of the failed node; nil if none has started.
 	Drain *Drain `json:"drain,omitempty"`
-	// PodUID is the pod of the last attempt. It tells a pod that is recorded from one that is not,
-	// also when both have the same name because the user asked for another run.
+	// PodUID is the pod of the last attempt. It distinguishes a recorded pod from one that is not, even if both have
+	// the same name because the user requested another run.
 	PodUID types.UID `json:"podUID"`
 }
 
@@ -116,29 +116,29 @@ type Rollback struct {
 	Attempts int32 `json:"attempts"`
 	// Disruptions in a row since the last attempt that counts.
 	Disruptions int32 `json:"disruptions,omitempty"`
-	// StartedAt, FinishedAt and RecordedAt are of the last attempt, as those of the record.
+	// StartedAt, FinishedAt and RecordedAt are those of the last attempt, as in the record.
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt"`
 	RecordedAt time.Time `json:"recordedAt,omitzero"`
-	// ExitCode of the last attempt; nil when it never ended by itself.
+	// ExitCode of the last attempt; nil if it did not end on its own.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason in one word, "" for a success.
+	// Reason in one word; "" for a success.
 	Reason string `json:"reason,omitempty"`
-	// Message is the end of what the last attempt printed: at most 512 bytes.
+	// Message is the end of the output of the last attempt: at most 512 bytes.
 	Message string `json:"message,omitempty"`
-	// Retry is as that of the record.
+	// Retry has the same meaning as in the record.
 	Retry string `json:"retry,omitempty"`
 	// PodUID is the pod of the last attempt.
 	PodUID types.UID `json:"podUID"`
 }
 
-// EndedAt is when the last attempt ended, for decisions: by the API server's clock where that is known.
+// EndedAt returns when the last attempt ended, for decisions: by the API server's clock if known.
 func (r *Record) EndedAt() time.Time { return firstTime(r.RecordedAt, r.FinishedAt) }
 
-// BeganAt is when the revision began on the machine for the first time.
+// BeganAt returns when the revision first started on the machine.
 func (r *Record) BeganAt() time.Time { return firstTime(r.FirstStartedAt, r.StartedAt) }
 
-// EndedAt is as that of the record.
+// EndedAt has the same meaning as that of the record.
 func (b *Rollback) EndedAt() time.Time { return firstTime(b.RecordedAt, b.FinishedAt) }
 
 func firstTime(t, otherwise time.Time) time.Time {
@@ -148,44 +148,44 @@ func firstTime(t, otherwise time.Time) time.Time {
 	return t
 }
 
-// Reboot is how far a reboot is.
+// Reboot is the progress of a reboot.
 type Reboot struct {
-	// StartedAt is when the task had ended, in whole seconds. The deadline counts from it.
+	// StartedAt is when the task ended, in whole seconds. The deadline counts from it.
 	StartedAt time.Time `json:"startedAt"`
-	// FromBootID is the boot that the node is to leave.
+	// FromBootID is the boot that the reboot ends.
 	FromBootID string `json:"fromBootID"`
-	// BackAt is when the node was first seen Ready in another boot; zero before.
+	// BackAt is when the node was first observed as Ready in another boot; zero before.
 	BackAt time.Time `json:"backAt,omitzero"`
-	// ReadySince is since when the node said then that it was Ready, by its own clock. Another time tells that it was not
-	// Ready in between.
+	// ReadySince is since when the node was Ready at that time, by its own clock. A different time shows that it was
+	// not Ready in between.
 	ReadySince time.Time `json:"readySince,omitzero"`
-	// BootID is the boot in which it was seen Ready. Another one tells that it has rebooted once more.
+	// BootID is the boot in which it was observed as Ready. A different one shows that it has rebooted once more.
 	BootID string `json:"bootID,omitempty"`
 }
 
-// Drain is how far the drain of a failed node is.
+// Drain is the progress of the drain of a failed node.
 type Drain struct {
-	// StartedAt is when it began, in whole seconds. The deadline counts from it.
+	// StartedAt is when it started, in whole seconds. The deadline counts from it.
 	StartedAt time.Time `json:"startedAt"`
-	// FinishedAt is when it ended; zero while it goes on.
+	// FinishedAt is when it ended; zero while it is running.
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Outcome is Drained, DrainTimedOut or DrainCancelled; "" while it goes on.
+	// Outcome is Drained, DrainTimedOut or DrainCancelled; "" while it is running.
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// drainOutcomes are all that Drain.Outcome may be.
+// drainOutcomes are all values of Drain.Outcome.
 var drainOutcomes = []string{v1alpha1.ReasonDrained, v1alpha1.ReasonDrainTimedOut, v1alpha1.ReasonDrainCancelled}
 
-// maxCount bounds the counts of a record, so that one more is never less.
+// maxCount limits the counts of a record, so that adding one cannot overflow.
 const maxCount = 1_000_000
 
-// BoundID is a boot ID or machine ID, which a kubelet may report at any length, within 128 bytes.
+// BoundID limits a boot ID or machine ID to 128 bytes, because a kubelet may report any length.
 func BoundID(id string) string { return outcome.Clean(id, 128) }
 
-// MaxRemoved bounds Record.Removed, as the API bounds removeLabels.
+// MaxRemoved limits Record.RemovedLabels, as the API limits removeLabels.
 const MaxRemoved = 8
 
-// boundedRemoved are the labels of a record that could be labels.
+// boundedRemoved returns the labels of a record that are valid labels.
 func boundedRemoved(removed map[string]string) map[string]string {
 	bounded := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(removed)) {
@@ -206,10 +206,10 @@ func isDigest(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
-// maxRollbackMessage bounds Rollback.Message, in bytes.
+// maxRollbackMessage limits Rollback.Message, in bytes.
 const maxRollbackMessage = 512
 
-// bounded is r within the bounds of its fields. It shares nothing that it changes.
+// bounded returns r with all fields limited. It does not share what it modifies.
 func (r Record) bounded() Record {
 	r.StartedAt, r.FinishedAt, r.RecordedAt = wholeSeconds(r.StartedAt), wholeSeconds(r.FinishedAt), wholeSeconds(r.RecordedAt)
 	r.Label = outcome.Clean(r.Label, validation.LabelValueMaxLength)
@@ -219,7 +219,7 @@ func (r Record) bounded() Record {
 	}
 	r.Reason = outcome.Clean(r.Reason, 128)
 	r.Message = outcome.Clean(r.Message, outcome.MaxMessageBytes)
-	// What was read from a node is written back to it, and anybody may have written it there.
+	// What was read from a node is written back to it, and any client may have written it there.
 	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
 	r.BootID, r.MachineID = BoundID(r.BootID), BoundID(r.MachineID)
 	r.Attempts, r.Disruptions = min(r.Attempts, maxCount), min(r.Disruptions, maxCount)
@@ -249,8 +249,8 @@ func (r Record) bounded() Record {
 	return r
 }
 
-// Encode returns the annotation's value: JSON of at most MaxBytes, control characters escaped. What
-// does not fit is dropped, the message first and then the results; the outcome never is.
+// Encode returns the annotation's value: JSON of at most MaxBytes, with escaped control characters. What does not fit
+// is removed, the message first and then the results; the outcome is never removed.
 func Encode(r Record) string {
 	r = r.bounded()
 	for _, shorten := range []func(){
@@ -282,22 +282,22 @@ func Encode(r Record) string {
 	return marshal(least)
 }
 
-// marshal leaves <, > and & as they are: escaped, they would take six times the room, at the cost of
-// results that fit, and nobody could read them on the node.
+// marshal does not escape <, > and &. Escapes would take six times the space, so that fewer results fit, and would make
+// them unreadable on the node.
 func marshal(r Record) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
-		panic(err) // the only fields that may fail to marshal are the times, of which wholeSeconds takes care
+		panic(err) // only the times may fail to marshal, and wholeSeconds makes them valid
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// maxYear is far from the year 9999, beyond which JSON has no form for a time, also after a deadline is added.
+// maxYear is far from the year 9999, the latest that JSON can represent, even after a deadline is added.
 const maxYear = 2500
 
-// wholeSeconds is t as a record tells it. A node's clock, or a person, may write any year.
+// wholeSeconds returns t as a record stores it. A node's clock, or a user, may write any year.
 func wholeSeconds(t time.Time) time.Time {
 	t = t.UTC().Truncate(time.Second)
 	if t.Year() < 1970 || t.Year() > maxYear {
@@ -306,7 +306,7 @@ func wholeSeconds(t time.Time) time.Time {
 	return t
 }
 
-// ErrNoRecord is returned for a value that is no record. A user may have written anything there.
+// ErrNoRecord is returned for a value that is not a record. A user may have written it.
 var ErrNoRecord = errors.New("not a record")
 
 // Decode reads an annotation's value. The error wraps ErrNoRecord.
@@ -324,7 +324,7 @@ func Decode(value string) (Record, error) {
 	return r.bounded(), nil
 }
 
-// wrong says what no record of ours could have; "" when there is nothing.
+// wrong returns what no record of ours can contain; "" if there is nothing.
 func (r *Record) wrong() string {
 	b := r.Rollback
 	switch {
@@ -348,24 +348,24 @@ func (o Outcome) known() bool {
 	return o == Succeeded || o == Failed || o == Disrupted || o == Rebooting
 }
 
-// NodeRecord is what a node carries under one key.
+// NodeRecord is what a node stores under one key.
 type NodeRecord struct {
-	// Label is the revision that the node is done with, "" when there is no label. It is there by our
-	// record of a success, or because a user says so.
+	// Label is the revision that the node is done with; "" if there is no label. It exists because of our record of a
+	// success, or because a user set it.
 	Label string
-	// Record is nil when there is no annotation, or none that the manager has written.
+	// Record is nil if there is no annotation, or none that the manager has written.
 	Record *Record
-	// Altered is true for an annotation that the label of SealKey does not vouch for: it was not written by the
-	// manager, and counts as none.
+	// Altered is true for an annotation that does not match its seal (SealKey): the manager did not write it, and it is
+	// ignored.
 	Altered bool
-	// Sealed is true while there is a seal. A node cannot write one, so something of the manager's is there.
+	// Sealed is true if there is a seal. A node cannot write one, so the manager has stored something there.
 	Sealed bool
-	// Present is true when there is anything under the key, readable or not.
+	// Present is true if there is anything under the key, readable or not.
 	Present bool
 }
 
-// Read returns what labels and annotations of a node hold under key. A record without its seal is ignored: a node
-// can write its own annotations.
+// Read returns what the labels and annotations of a node contain under key. A record without its seal is ignored,
+// because a node can write its own annotations.
 func Read(labels, annotations map[string]string, key string) NodeRecord {
 	label, labelled := labels[key]
 	value, annotated := annotations[key]

@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// sealSuffix follows the namespace in the prefix of a seal's key. The API server keeps kubelets from writing labels
-// below node-restriction.kubernetes.io, also on their own nodes. Source: k8s.io/kubernetes
+// sealSuffix follows the namespace in the prefix of a seal's key. The API server does not allow kubelets to write
+// labels below node-restriction.kubernetes.io, even on their own nodes. Source: k8s.io/kubernetes
 // plugin/pkg/admission/noderestriction, getForbiddenLabels.
 const sealSuffix = ".everynode.node-restriction.kubernetes.io"
 
@@ -25,18 +25,18 @@ func SealKey(key string) string {
 	return strings.TrimSuffix(prefix, "."+v1alpha1.Group) + sealSuffix + "/" + name
 }
 
-// Seal is the value of the label that vouches for an encoded record: 40 hexadecimal digits of its SHA-256.
+// Seal returns the value of the label that authenticates an encoded record: 40 hexadecimal digits of its SHA-256.
 func Seal(encoded string) string {
 	sum := sha256.Sum256([]byte(encoded))
 	return hex.EncodeToString(sum[:20])
 }
 
-// sealed reports whether the labels of a node vouch for an encoded record under key.
+// sealed reports whether the labels of a node authenticate an encoded record under key.
 func sealed(labels map[string]string, key, encoded string) bool {
 	return labels[SealKey(key)] == Seal(encoded)
 }
 
-// SetOn puts a record and its seal on a node, as the manager's patches do.
+// SetOn sets a record and its seal on a node, as the manager's patches do.
 func SetOn(node metav1.Object, key string, r Record) {
 	labels, annotations := cloneMap(node.GetLabels()), cloneMap(node.GetAnnotations())
 	encoded := Encode(r)

@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// children returns the pids of a process's children by a walk over /proc. There is a file with just
-// that list (/proc/<pid>/task/<tid>/children), but not every kernel is built with it. It must run
-// outside the host thread: the container's /proc has the runner's own numbers.
+// children returns the PIDs of a process's children by walking /proc. The kernel can provide this list in a file
+// (/proc/<pid>/task/<tid>/children), but not every kernel is built with it. It must run outside the host thread: the
+// container's /proc has the runner's own PIDs.
 func children(parent int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -35,8 +35,8 @@ func children(parent int) ([]int, error) {
 	return pids, nil
 }
 
-// parentOf reads the fourth field of /proc/<pid>/stat. The second is the command's name in
-// parentheses, which may itself contain any character, so the last closing one counts.
+// parentOf reads the fourth field of /proc/<pid>/stat. The second field is the command's name in parentheses. It can
+// contain any character, so the last closing parenthesis counts.
 func parentOf(stat []byte) (int, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {

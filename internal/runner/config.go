@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The contract with the controller, in the environment of the container.
+// The contract with the controller, in the container's environment.
 const (
 	EnvScript            = "EVERYNODE_SCRIPT"
 	EnvCommand           = "EVERYNODE_COMMAND"
@@ -26,10 +26,11 @@ const (
 	EnvMask              = "EVERYNODE_MASK"
 	EnvVersion           = "EVERYNODE_VERSION"
 
-	// EnvResults is what a script finds: the path of the file that takes its results.
+	// EnvResults is set for scripts: the path of the file for their results.
 	EnvResults = "EVERYNODE_RESULTS"
 
-	// MaxScriptBytes bounds one script, or a command as JSON. Linux takes no single environment variable above 128 KiB.
+	// MaxScriptBytes limits one script, or a command as JSON. Linux allows at most 128 KiB for one environment
+	// variable.
 	MaxScriptBytes = 64 << 10
 
 	defaultInterpreter = "/bin/sh"
@@ -37,27 +38,26 @@ const (
 	defaultHome        = "/root"
 )
 
-// Reboot is the value of EnvReboot: what the pod has to do with a reboot of its node. Empty: nothing.
+// Reboot is the value of EnvReboot: how the pod takes part in a reboot of its node. Empty: not at all.
 type Reboot string
 
 const (
-	// RebootAlways : the node is rebooted after this pod, and checked after that.
+	// RebootAlways : the node is rebooted after this pod, and checked after the reboot.
 	RebootAlways Reboot = "Always"
-	// RebootIfRequested : so it is if the task's results ask for it (outcome.RebootRequested).
+	// RebootIfRequested : the same, but only if the task's results request it (outcome.RebootRequested).
 	RebootIfRequested Reboot = "IfRequested"
-	// RebootNow : this pod runs no script, it reboots the node.
+	// RebootNow : this pod runs no script, but reboots the node.
 	RebootNow Reboot = "Now"
 )
 
-// Script is a text and what runs it, or a command.
+// Script is a text and its interpreter, or a command.
 type Script struct {
-	// Command is a program and its arguments, to be run as they are; nil for a text. A program without a
-	// slash is looked up in the PATH on the node.
+	// Command is a program and its arguments, which are executed unchanged; nil for a text. A program without a slash
+	// is looked up in the PATH on the node.
 	Command []string
 
 	Text string
-	// Interpreter has at least one element. A first one without a slash is looked up in the PATH
-	// on the node.
+	// Interpreter has at least one element. If the first one has no slash, it is looked up in the PATH on the node.
 	Interpreter []string
 }
 
@@ -66,23 +66,23 @@ type Config struct {
 	Task Script
 	// Verify runs after Task succeeded; nil for none.
 	Verify *Script
-	// Timeout is for both scripts together, from the runner's start; 0 for none.
+	// Timeout limits both scripts together, from the runner's start; 0 for no limit.
 	Timeout time.Duration
-	// Reboot is what the attempt has to do with a reboot. With RebootNow there are no scripts.
+	// Reboot is how the attempt takes part in a reboot. With RebootNow there are no scripts.
 	Reboot Reboot
-	// BootID is that of the boot which RebootNow is to end. In any other it does nothing.
+	// BootID is the boot that RebootNow must end. In any other boot it does nothing.
 	BootID string
-	// NoOutput keeps what the scripts print out of the outcome.
+	// NoOutput excludes the scripts' output from the outcome.
 	NoOutput bool
-	// Secrets are the values of variables that must not be shown.
+	// Secrets are the values of variables that must be masked.
 	Secrets []string
-	// ManagerVersion is that of the manager that started the runner; "" where that is not known.
+	// ManagerVersion is the version of the manager that started the runner; "" if it is unknown.
 	ManagerVersion string
-	// Environ is what the scripts get, without EnvResults.
+	// Environ is the environment of the scripts, without EnvResults.
 	Environ []string
 }
 
-// ParseConfig reads the contract from an environment. Everything else in it goes to the scripts.
+// ParseConfig reads the contract from an environment. All other variables are passed to the scripts.
 func ParseConfig(environ []string) (Config, error) {
 	own := map[string]string{
 		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
@@ -108,7 +108,7 @@ func ParseConfig(environ []string) (Config, error) {
 		c.NoOutput = true
 	case "", "Tail":
 	default:
-		// What keeps an output from being shown must not be overlooked.
+		// A value that may be meant to hide the output must not be ignored.
 		return c, fmt.Errorf("%s is %q; give Tail or None, or leave it out", EnvOutput, own[EnvOutput])
 	}
 
@@ -126,7 +126,7 @@ func ParseConfig(environ []string) (Config, error) {
 	return c, err
 }
 
-// parseMask returns the values of the variables that a JSON array names.
+// parseMask returns the values of the variables that are listed in a JSON array.
 func parseMask(array string, environ []string) ([]string, error) {
 	if array == "" {
 		return nil, nil
@@ -141,8 +141,8 @@ func parseMask(array string, environ []string) ([]string, error) {
 	return values, nil
 }
 
-// parseBoot reads what RebootNow needs. Without the boot ID a container that is started twice would
-// reboot the node twice; and of a script beside it one of the two would be silently left undone.
+// parseBoot reads what RebootNow needs. Without the boot ID, a container that is started twice would reboot the node
+// twice. If there were also a script, either the script or the reboot would silently be skipped.
 func (c *Config) parseBoot(own map[string]string) error {
 	if own[EnvScript] != "" || own[EnvCommand] != "" || own[EnvVerify] != "" {
 		return fmt.Errorf("%s=%s runs no script: leave %s, %s and %s out", EnvReboot, RebootNow, EnvScript, EnvCommand, EnvVerify)
@@ -204,7 +204,7 @@ func parseCommand(command string) (Script, error) {
 	return Script{Command: argv}, err
 }
 
-// parseArgv reads a JSON array: a program, and its arguments.
+// parseArgv reads a JSON array with a program and its arguments.
 func parseArgv(name, array, program string) (argv []string, err error) {
 	if err := json.Unmarshal([]byte(array), &argv); err != nil {
 		return nil, fmt.Errorf("reading %s as a JSON array of strings: %w", name, err)
@@ -218,8 +218,8 @@ func parseArgv(name, array, program string) (argv []string, err error) {
 	return argv, nil
 }
 
-// splitShebang does as Linux does (fs/binfmt_script.c): the rest of the line after the interpreter
-// is one argument, so "#!/usr/bin/env -S bash -eu" works as it does in a file.
+// splitShebang works like Linux (fs/binfmt_script.c): the rest of the line after the interpreter is one argument, so
+// "#!/usr/bin/env -S bash -eu" works as it does in a file.
 func splitShebang(line string) []string {
 	line = strings.Trim(line, " \t")
 	if line == "" {
@@ -243,8 +243,8 @@ func parseTimeout(s string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults gives scripts the PATH and HOME of root on a host. HOME=/ counts as unset: that is
-// what runc sets for an image without /etc/passwd, and nobody means it.
+// withDefaults sets PATH and HOME of root on a host for the scripts. HOME=/ counts as unset: runc sets it for an image
+// without /etc/passwd, and it is never intended.
 func withDefaults(environ []string) []string {
 	home := lookup(environ, "HOME")
 	if home == "" || home == "/" {
@@ -265,7 +265,7 @@ func lookup(environ []string, name string) (value string) {
 	return value
 }
 
-// with returns the environment with one variable set, and set only once.
+// with returns the environment with one variable set exactly once.
 func with(environ []string, name, value string) []string {
 	environ = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		return strings.HasPrefix(entry, name+"=")

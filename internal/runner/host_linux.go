@@ -12,16 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is one to enter.
+// namespace is a namespace to enter.
 type namespace struct {
 	kind string
 	flag int
 	file *os.File
 }
 
-// The mount namespace comes last: after it /proc is the node's. The cgroup namespace is not
-// entered and the cgroup never left, so that whatever happens to the runner, the container's end is
-// the end of every process in it.
+// The mount namespace comes last: after it, /proc is that of the node. The runner does not enter the cgroup namespace
+// and never leaves its cgroup. So when the container ends, every process in it ends, whatever happens to the runner.
 var namespaceKinds = []struct {
 	kind string
 	flag int
@@ -33,11 +32,11 @@ var namespaceKinds = []struct {
 	{"mnt", unix.CLONE_NEWNS},
 }
 
-// hostThread is one operating system thread in the namespaces of the target, and runs functions
-// there: whatever they open, look up or start, they do on the node. All other goroutines stay in the
-// container, where the termination log and the /proc that shows our children are.
+// hostThread is one operating system thread in the namespaces of the target. It runs functions there: what they open,
+// look up or start is on the node. All other goroutines stay in the container, which has the termination log and the
+// /proc with our children.
 //
-// Why this is right in Go:
+// Why this is correct in Go:
 //
 //   - Namespaces, root and working directory belong to a thread, not to a process. A goroutine
 //     that called LockOSThread runs on its thread alone and the thread runs nothing else.
@@ -56,12 +55,12 @@ type hostThread struct {
 	calls chan func()
 	// target is the process whose namespaces the thread is in, 0 if it is in the runner's own.
 	target int
-	// otherPIDs: the target has another pid namespace than we have, which no pod of the
-	// controller's does. Numbers of our processes then mean nothing to a script.
+	// otherPIDs is true if the target has a different PID namespace, which does not happen in pods of the controller.
+	// The PIDs of our processes then have no meaning for a script.
 	otherPIDs bool
 }
 
-// enterHost starts the thread. Target 0 means no namespace but our own.
+// enterHost starts the thread. Target 0 means only our own namespaces.
 func enterHost(target int) (*hostThread, error) {
 	t := &hostThread{calls: make(chan func()), target: target}
 	namespaces, err := openNamespaces(target)
@@ -93,7 +92,7 @@ func (t *hostThread) do(f func()) {
 	<-done
 }
 
-// openNamespaces opens those namespaces of the target that differ from ours.
+// openNamespaces opens the namespaces of the target that differ from ours.
 func openNamespaces(target int) ([]namespace, error) {
 	if target == 0 {
 		return nil, nil
@@ -102,7 +101,7 @@ func openNamespaces(target int) ([]namespace, error) {
 	for _, k := range namespaceKinds {
 		own, err := os.Stat("/proc/self/ns/" + k.kind)
 		if err != nil {
-			continue // a kernel without this kind: nothing to differ in
+			continue // a kernel without this kind: there is no difference
 		}
 		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", target, k.kind))
 		if err != nil {
@@ -145,11 +144,10 @@ var errNamespaces = errors.New("the pod needs securityContext.privileged: true a
 
 func namespaceError(err error) error { return fmt.Errorf("%w (%w)", err, errNamespaces) }
 
-// fdPath returns a path that opens f in every process on the node: by the number of the runner, as
-// long as it lives, so that also a process which closed what it inherited can open it. It asks the
-// node's own /proc who we are and looks whether the path works. Where it does not (another pid
-// namespace), inherited is the descriptor to pass on, and the path works in those that keep it.
-// It must run on the host thread.
+// fdPath returns a path that opens f in every process on the node. The path contains the runner's PID and is valid as
+// long as the runner lives, so that a process which closed its inherited descriptors can open it too. It reads our PID
+// from the node's own /proc and checks whether the path works. If it does not (other PID namespace), inherited is the
+// descriptor to pass on, and the path works in processes that keep it. It must run on the host thread.
 func fdPath(f *os.File, inherited int) (path string, inherit bool) {
 	fallback := fmt.Sprintf("/proc/self/fd/%d", inherited)
 	self, err := os.Readlink("/proc/self")

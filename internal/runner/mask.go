@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// mask stands for the value of a Secret.
+	// mask replaces the value of a Secret.
 	mask = "***"
 	// minMaskBytes is the shortest value that is masked: shorter ones, such as "1" or "yes", occur in any output.
 	minMaskBytes = len(mask) + 1
-	// minLineBytes is the shortest line of a value of several lines that is masked by itself.
+	// minLineBytes is the shortest line of a multi-line value that is masked on its own.
 	minLineBytes = 8
-	// minEncodedBytes is the shortest value that is masked in its base64 form too.
+	// minEncodedBytes is the shortest value whose base64 form is masked too.
 	minEncodedBytes = 8
 )
 
-// masker replaces the values of Secrets in what scripts print and report. nil replaces nothing.
+// masker replaces the values of Secrets in the scripts' output and results. A nil masker replaces nothing.
 type masker struct {
-	// secrets are what to replace, by their first bytes, and all of them.
+	// secrets are the values to replace, by their first bytes.
 	secrets map[[minMaskBytes]byte][][]byte
 	all     [][]byte
-	// first holds the bytes that a secret begins with.
+	// first marks the first bytes of all secrets.
 	first [256]bool
 }
 
-// newMasker is for these values; nil when none of them is to be masked.
+// newMasker returns a masker for these values; nil if none of them has to be masked.
 func newMasker(values []string) *masker {
 	m := &masker{secrets: map[[minMaskBytes]byte][][]byte{}}
 	for _, value := range values {
@@ -55,8 +55,8 @@ func newMasker(values []string) *masker {
 	return m
 }
 
-// formsOf are the forms in which the value of a Secret is expected in an output: itself, its lines, and what JSON, a
-// URL and base64 make of it. White space around it does not count: "$(cat FILE)" takes it away as well.
+// formsOf returns the forms in which the value of a Secret is expected in an output: the value, its lines, and its
+// encodings in JSON, URLs and base64. Surrounding white space is ignored, because "$(cat FILE)" also removes it.
 func formsOf(value string) []string {
 	value = strings.TrimSpace(value)
 	if len(value) < minMaskBytes {
@@ -79,8 +79,8 @@ func formsOf(value string) []string {
 	return forms
 }
 
-// base64Forms are what of a value's base64 does not depend on the text around it, for each of the three places where
-// it may begin in a group of three bytes.
+// base64Forms returns the part of a value's base64 encoding that does not depend on the surrounding text, for each of
+// the three positions where the value can start in a group of three bytes.
 func base64Forms(value string) []string {
 	var forms []string
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -92,7 +92,7 @@ func base64Forms(value string) []string {
 	return forms
 }
 
-// text masks a whole text.
+// text masks a complete text.
 func (m *masker) text(s string) string {
 	if m == nil {
 		return s
@@ -101,7 +101,7 @@ func (m *masker) text(s string) string {
 	return string(stream.add([]byte(s), true))
 }
 
-// longest is the length of the longest secret that the text begins with; 0 for none.
+// longest returns the length of the longest secret that the text starts with; 0 if there is none.
 func (m *masker) longest(text []byte) int {
 	if !m.first[text[0]] || len(text) < minMaskBytes {
 		return 0
@@ -115,7 +115,7 @@ func (m *masker) longest(text []byte) int {
 	return longest
 }
 
-// mayContinue reports whether a secret begins with the text and is longer.
+// mayContinue reports whether a longer secret starts with the text.
 func (m *masker) mayContinue(text []byte) bool {
 	if !m.first[text[0]] {
 		return false
@@ -129,16 +129,16 @@ func (m *masker) mayContinue(text []byte) bool {
 	})
 }
 
-// maskedStream masks a text that comes in pieces.
+// maskedStream masks a text that arrives in pieces.
 type maskedStream struct {
 	*masker
-	// held is the end of what has come, which may be the beginning of a secret.
+	// held is the end of the received text, which may be the start of a secret.
 	held []byte
-	// covered counts the bytes at the beginning of held that belong to a secret which is masked already.
+	// covered counts the bytes at the start of held that belong to an already masked secret.
 	covered int
 }
 
-// add takes a piece and returns what can be passed on. With last, nothing is held back any more.
+// add takes a piece and returns what can be passed on. If last is true, nothing is held back.
 func (s *maskedStream) add(piece []byte, last bool) []byte {
 	text := slices.Concat(s.held, piece)
 	out := make([]byte, 0, len(text))

@@ -14,18 +14,17 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// maxResultsFile is the size in bytes at which the results file stops growing. Only the first
-// outcome.MaxInputBytes are read; the rest is room for a careless script, whose write would
-// otherwise fail. RLIMIT_FSIZE would be exact, and would also hit every other file the script
-// writes.
+// maxResultsFile is the size in bytes at which the results file stops growing. Only the first outcome.MaxInputBytes are
+// read. The rest is a reserve for careless scripts, whose write would otherwise fail. RLIMIT_FSIZE would be exact, but
+// would also apply to every other file that the script writes.
 const maxResultsFile = 4 << 20
 
-// newMemfd returns a file in memory: it needs no writable file system on the node and is gone with
-// the last process that has it open. Its memory counts for the cgroup of the pod.
+// newMemfd returns a file in memory. It needs no writable file system on the node and disappears with the last process
+// that has it open. Its memory counts for the cgroup of the pod.
 func newMemfd(name string) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	// Where sysctl vm.memfd_noexec is 2 a memfd has to say that it is not for executing. Kernels
-	// before 6.3 do not know the flag.
+	// If sysctl vm.memfd_noexec is 2, a memfd must be marked as not executable. Kernels before 6.3 do not know the
+	// flag.
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate(name, flags)
@@ -36,7 +35,7 @@ func newMemfd(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// newScriptFile returns a file with the script's text that nobody can change any more.
+// newScriptFile returns a file with the script's text that cannot be modified any more.
 func newScriptFile(text string) (*os.File, error) {
 	f, err := newMemfd("everynode-script")
 	if err != nil {
@@ -51,9 +50,9 @@ func newScriptFile(text string) (*os.File, error) {
 	return f, nil
 }
 
-// boundResultsFile ends the growth of a results file that is already too large: its writer gets
-// EPERM instead of the pod an out-of-memory kill. Called a few times a second while a script runs,
-// which bounds the file loosely but costs one fstat.
+// boundResultsFile stops the growth of a results file that is already too large: its writer gets EPERM, instead of an
+// out-of-memory kill of the pod. It is called a few times a second while a script runs. The limit is not exact, but
+// each call costs only one fstat.
 func boundResultsFile(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() < maxResultsFile {
@@ -62,8 +61,8 @@ func boundResultsFile(f *os.File) error {
 	return seal(f, unix.F_SEAL_GROW)
 }
 
-// readResults returns what the script wrote, and one byte more than outcome looks at if there is
-// more, so that it can tell.
+// readResults returns what the script wrote. If there is more than outcome reads, it returns one byte more, so that
+// outcome can detect this.
 func readResults(f *os.File) ([]byte, error) {
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, outcome.MaxInputBytes+1))
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// A kubelet may start a container twice in one pod that says restartPolicy Never: where containerd is
-// restarted while it starts the container, the kubelet takes the start for a failed one and makes
-// another container, though the first runs. A task that restarts containerd in its first
-// milliseconds does just that. So a directory that all containers of the pod share remembers that the task
-// has begun and how it ended: the task runs once, and a second container reports what the first one found.
+// A kubelet may start a container twice in one pod with restartPolicy Never: if containerd is restarted while it starts
+// the container, the kubelet treats the start as failed and creates another container, although the first one runs. A
+// task that restarts containerd in its first milliseconds causes this. So a directory that all containers of the pod
+// share stores that the task has started and how it ended. The task runs once, and a second container reports the
+// result of the first one.
 //
 //	lock      held by the container that runs the task, for as long as it lives
 //	started   there when the task has begun
@@ -38,8 +38,8 @@ const (
 	turnPoll = 50 * time.Millisecond
 )
 
-// acquireRunLock waits until no other container of the pod runs the task. The outcome is not nil when the
-// task is not to be run here. Without a run directory every container runs it.
+// acquireRunLock waits until no other container of the pod runs the task. The outcome is not nil if this container must
+// not run the task. Without a run directory, every container runs it.
 func acquireRunLock(dir string, signals <-chan os.Signal, deadline <-chan time.Time) (*runLock, *outcome.Outcome, error) {
 	if dir == "" {
 		return &runLock{}, nil, nil
@@ -84,7 +84,7 @@ func (t *runLock) waitForLock(signals <-chan os.Signal, deadline <-chan time.Tim
 	}
 }
 
-// begin notes that the task begins, unless it has begun before.
+// begin records that the task starts, unless it has started before.
 func (t *runLock) begin() (*outcome.Outcome, error) {
 	content, err := os.ReadFile(filepath.Join(t.dir, outcomeName))
 	if err == nil {
@@ -108,7 +108,7 @@ func interruptedEarlier(message string) *outcome.Outcome {
 	return &outcome.Outcome{ExitCode: 128 + int(syscall.SIGTERM), Reason: outcome.ReasonDisrupted, Message: message}
 }
 
-// end remembers the outcome for a container that may come after this one.
+// end stores the outcome for a container that may be started later.
 func (t *runLock) end(o outcome.Outcome) error {
 	if t.dir == "" {
 		return nil

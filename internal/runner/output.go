@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// tailBytes of the output are kept for the message; twice what a message holds, because
-	// escapes and the cut to a character take some.
+	// tailBytes of the output are kept for the message: twice the size of a message, because escapes and the cut at a
+	// character boundary need some.
 	tailBytes = 2 << 10
-	// chunkBytes times queueChunks is what waits for a slow reader of the container's output.
+	// chunkBytes times queueChunks is the maximum that waits for a slow reader of the container's output.
 	chunkBytes  = 32 << 10
 	queueChunks = 8
 )
 
-// tail keeps the last bytes written to it by several writers, in the order in which they came.
+// tail stores the last bytes that several writers wrote to it, in the order of arrival.
 type tail struct {
 	mu  sync.Mutex
-	buf []byte // at most 2*tailBytes; what counts is its end
+	buf []byte // at most 2*tailBytes, of which the end is used
 }
 
 func (t *tail) add(p []byte) {
@@ -42,12 +42,12 @@ func (t *tail) String() string {
 	return string(t.buf[max(0, len(t.buf)-tailBytes):])
 }
 
-// pump passes one stream of the scripts through to the container.
+// pump passes one output stream of the scripts to the container.
 //
-// A task may stop the container runtime (it restarts containerd, say). Nobody then reads the
-// container's output, and a script that kept printing would hang on a full pipe, perhaps before the
-// line that starts the runtime again. So output waits in a bounded queue, and when the reader takes
-// nothing at all for the stall time, output is dropped, with a notice, until it does.
+// A task may stop the container runtime, for example to restart containerd. Then no process reads the container's
+// output, and a script that continues to print would block on a full pipe, perhaps before the line that starts the
+// runtime again. So output waits in a bounded queue. If the reader takes nothing for the stall time, output is dropped,
+// with a notice, until the reader continues.
 type pump struct {
 	from  *os.File
 	to    io.Writer
@@ -87,7 +87,7 @@ func (p *pump) readAll() {
 			p.tail.add(chunk)
 			p.forward(chunk)
 		}
-		if err != nil { // end of file, or the deadline that finish set
+		if err != nil { // end of file, or the deadline that finish has set
 			return
 		}
 	}
@@ -118,8 +118,7 @@ func (p *pump) forward(chunk []byte) {
 	}
 }
 
-// writeAll goes on taking chunks after a failed write: the script must not notice that its reader
-// is gone.
+// writeAll continues to take chunks after a failed write: the script must not notice that its reader is gone.
 func (p *pump) writeAll() {
 	defer close(p.written)
 	var err error
@@ -130,10 +129,10 @@ func (p *pump) writeAll() {
 	}
 }
 
-// finish waits for the end of the stream, at most patience for reading (somebody else may hold the
-// other end) and at most patience for writing. Nothing may be written to the pump afterwards.
+// finish waits for the end of the stream, at most patience for reading (another process may still have the other end
+// open) and at most patience for writing. Nothing may be written to the pump afterwards.
 func (p *pump) finish(patience time.Duration) {
-	// A pipe always takes a deadline; without one the wait below would have no end, so it is closed.
+	// A pipe always supports a deadline. Otherwise the wait below would never end, so the pipe is closed.
 	if err := p.from.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		_ = p.from.Close()
 	}

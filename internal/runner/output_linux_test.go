@@ -82,7 +82,7 @@ func TestPumpSaysWhatItDropped(t *testing.T) {
 	reader := &gate{open: make(chan struct{}), out: newWatched()}
 	p := startPump(read, reader, &tail{}, 1, nil)
 	chunk := strings.Repeat("x", chunkBytes)
-	for range 4 * queueChunks { // returns although nobody reads
+	for range 4 * queueChunks { // returns although there is no reader
 		if _, err := write.WriteString(chunk); err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// interpreterError is what a script or a command cannot be started for.
+// interpreterError is why a script or a command cannot be started.
 type interpreterError struct {
-	code int // 127: not there; 126: there, but it cannot run
+	code int // 127: not found; 126: found, but cannot be executed
 	err  error
-	// command is true for the program of a command: there is no interpreter.
+	// command is true for the program of a command, which has no interpreter.
 	command bool
 }
 
@@ -34,14 +34,13 @@ func (e *interpreterError) reason() string {
 func (e *interpreterError) Error() string { return e.err.Error() }
 func (e *interpreterError) Unwrap() error { return e.err }
 
-// stdio is what scripts have as standard input, output and error.
+// stdio is the standard input, output and error of scripts.
 type stdio struct{ in, out, err *os.File }
 
-// start starts a script on the node, in a session and thus a process group of its own, and returns
-// its pid as the runner sees it. The files have to stay open until the process has ended: shells
-// read their script bit by bit, and a script may open $0 again. syscall.ForkExec is used instead of
-// os/exec because the supervisor waits for all children alike, and os.Process would wait for this
-// one as well.
+// start starts a script on the node, in its own session and process group, and returns its PID in the runner's PID
+// namespace. The files must stay open until the process has ended: shells read their script bit by bit, and a script
+// may open $0 again. syscall.ForkExec is used instead of os/exec because the supervisor waits for all children in the
+// same way, and os.Process would wait for this one as well.
 func (t *hostThread) start(s Script, environ []string, io stdio, script, results *os.File) (pid int, err error) {
 	t.do(func() { pid, err = startHere(s, environ, io, script, results, t.otherPIDs) })
 	return pid, err
@@ -65,7 +64,7 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 	}
 	environ = with(environ, EnvResults, resultsPath)
 	if s.Command != nil {
-		// argv[0] stays as it was given: what programs such as busybox do depends on it.
+		// argv[0] is not changed, because the behavior of programs such as busybox depends on it.
 		pid, err := spawn(path, s.Command, environ, files, otherPIDs)
 		return pid, ofCommand(err)
 	}
@@ -73,7 +72,7 @@ func startHere(s Script, environ []string, io stdio, script, results *os.File, o
 	return spawn(path, append(argv, scriptPath), environ, files, otherPIDs)
 }
 
-// ofCommand says that it is a command that cannot be started.
+// ofCommand marks the error as that of a command.
 func ofCommand(err error) error {
 	if start, ok := errors.AsType[*interpreterError](err); ok {
 		start.command = true
@@ -81,8 +80,8 @@ func ofCommand(err error) error {
 	return err
 }
 
-// startProgram starts a program of the node, as start does a script. Without a slash it is looked up
-// in the PATH.
+// startProgram starts a program of the node, as start does for a script. A name without a slash is looked up in the
+// PATH.
 func (t *hostThread) startProgram(argv, environ []string, io stdio) (pid int, err error) {
 	t.do(func() {
 		path, found := lookPath(argv[0], lookup(environ, "PATH"))
@@ -95,12 +94,12 @@ func (t *hostThread) startProgram(argv, environ []string, io stdio) (pid int, er
 	return pid, err
 }
 
-// spawn starts a process in a session of its own. It must run on the host thread.
+// spawn starts a process in its own session. It must run on the host thread.
 func spawn(path string, argv, environ []string, files []uintptr, otherPIDs bool) (int, error) {
 	attr := &syscall.ProcAttr{Dir: "/", Env: environ, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if !otherPIDs {
-		// If the runner is killed the process goes too. In another pid namespace the child cannot
-		// see its parent, takes it for dead already and kills itself.
+		// If the runner is killed, the process is killed too. In another PID namespace the child cannot see its parent,
+		// would assume that it is dead, and would kill itself.
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}
 	pid, err := syscall.ForkExec(path, argv, attr)
@@ -112,7 +111,7 @@ func spawn(path string, argv, environ []string, files []uintptr, otherPIDs bool)
 
 func startError(interpreter string, err error) error {
 	switch {
-	case errors.Is(err, unix.ENOENT): // it was there: what is missing is its loader
+	case errors.Is(err, unix.ENOENT): // it exists, so its loader is missing
 		return &interpreterError{code: 127, err: fmt.Errorf("starting %q on the node: its own loader or interpreter is missing: %w", interpreter, err)}
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EPERM):
 		return &interpreterError{code: 126, err: fmt.Errorf("starting %q on the node: %w", interpreter, err)}
@@ -120,7 +119,7 @@ func startError(interpreter string, err error) error {
 	return fmt.Errorf("starting %q on the node: %w", interpreter, err)
 }
 
-// findProgram finds an interpreter, or the program of a command. It looks on the node, so it must run on the host
+// findProgram finds an interpreter, or the program of a command. It searches on the node, so it must run on the host
 // thread.
 func findProgram(kind, name, path string) (string, error) {
 	notFound := &interpreterError{code: 127, command: kind == "command"}
@@ -153,7 +152,7 @@ func lookPath(name, path string) (full string, found bool) {
 	return "", false
 }
 
-// errnoOf drops the operation and path that the message says already.
+// errnoOf removes the operation and path, which the message already contains.
 func errnoOf(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno

@@ -17,19 +17,19 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// exitRebootFailed is the exit code when the node did not go down.
+// exitRebootFailed is the exit code if the node did not go down.
 const exitRebootFailed = 1
 
-// syncLimit bounds the wait for disks before reboot(2): that of a dead NFS server has no end.
+// syncLimit limits the wait for disks before reboot(2), because a wait for an unavailable NFS server does not end.
 const syncLimit = 30 * time.Second
 
-// power is how a node is rebooted. Tests have one of their own, so that no mistake of theirs, or of
-// the code they test, reboots the machine they run on.
+// power is how a node is rebooted. Tests use their own, so that no bug of a test, or of the tested code, reboots the
+// machine on which the tests run.
 type power struct {
 	bootID  string // the file with the boot ID, on the node
-	systemd string // the folder that is there when systemd runs the node (sd_booted(3))
-	path    string // where programs are looked for besides the PATH
-	// allowed is nil when the runner is where a reboot hits the node and nothing else.
+	systemd string // the directory that exists if systemd runs the node (sd_booted(3))
+	path    string // where programs are searched in addition to the PATH
+	// allowed returns nil if a reboot by the runner affects only the node.
 	allowed func(*hostThread) error
 	// restart does not return unless it failed.
 	restart func(*hostThread) error
@@ -39,16 +39,16 @@ func nodePower() *power {
 	return &power{
 		bootID:  "/proc/sys/kernel/random/boot_id",
 		systemd: "/run/systemd/system",
-		path:    "/run/current-system/sw/bin", // NixOS has nothing in the PATH of others
+		path:    "/run/current-system/sw/bin", // NixOS has no programs in the usual PATH
 		allowed: (*hostThread).mayReboot,
 		restart: (*hostThread).restart,
 	}
 }
 
-// mayReboot refuses everywhere but in a node's pod. reboot(2) acts on the pid namespace of who calls
-// it, and no setns changes that: so the runner's own has to be the node's, whose process 1 is the
-// target. What runs by hand or in a test, with no target or another one, would reboot the machine of
-// whoever tries it.
+// mayReboot refuses a reboot outside of a pod on a node. reboot(2) acts on the PID namespace of its caller, and setns
+// does not change that. So the runner's own PID namespace must be that of the node, in which process 1 is the target.
+// If the runner is started manually or by a test, with no target or another one, it would reboot the machine on which
+// it runs.
 func (t *hostThread) mayReboot() error {
 	switch {
 	case t.target != 1:
@@ -56,10 +56,10 @@ func (t *hostThread) mayReboot() error {
 	case t.otherPIDs:
 		return namespaceError(errors.New("process 1 is in another pid namespace, so a reboot would hit the runner's"))
 	}
-	return nil // in another mount namespace than the container's, or enterHost had refused
+	return nil // in a mount namespace other than the container's, or enterHost would have failed
 }
 
-// restart is the last resort: nothing on the node is told to end.
+// restart is the last resort: it ends no process on the node in an orderly way.
 func (t *hostThread) restart() (err error) {
 	if err := t.mayReboot(); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (t *hostThread) restart() (err error) {
 	return err
 }
 
-// rebootedAlready returns the outcome when there is nothing to do: no second container, or pod, for
-// one reboot may cause another. It comes before acquireRunLock, which would call it interrupted.
+// rebootedAlready returns the outcome if there is nothing to do: a second container, or pod, for the same reboot must
+// not reboot again. It runs before acquireRunLock, which would report an interruption.
 func (a *attempt) rebootedAlready() (*outcome.Outcome, error) {
 	if a.Reboot != RebootNow {
 		return nil, nil
@@ -101,17 +101,17 @@ func (a *attempt) rebootedAlready() (*outcome.Outcome, error) {
 	return &outcome.Outcome{Message: fmt.Sprintf("the node has rebooted already: its boot ID is %s, the one to leave was %s", id, a.BootID)}, nil
 }
 
-// rebootCommand asks the node to reboot itself.
+// rebootCommand requests a reboot from the node.
 type rebootCommand struct {
 	argv []string
-	// again: asked again if it is refused, as a lock that somebody holds (systemd-inhibit) may go.
+	// again is true if a refused command is repeated, because a lock (systemd-inhibit) may be released.
 	again bool
 }
 
 func (c rebootCommand) String() string { return strings.Join(c.argv, " ") }
 
-// rebootCommands are what the node has to end its services in order, the most orderly first. With
-// --force systemd kills what runs, and still writes and unmounts the disks, which reboot(2) does not.
+// rebootCommands returns the node's commands for an orderly end of its services, the most orderly first. With --force,
+// systemd kills the processes, but still writes and unmounts the disks, which reboot(2) does not do.
 func (a *attempt) rebootCommands() []rebootCommand {
 	var systemd, usable bool
 	a.host.do(func() {
@@ -128,8 +128,8 @@ func (a *attempt) rebootCommands() []rebootCommand {
 	return nil
 }
 
-// usableReboot says whether the node has a reboot program of its own. A link to systemctl is none:
-// without systemd it can only fail. It must run on the host thread.
+// usableReboot reports whether the node has its own reboot program. A link to systemctl does not count: without systemd
+// it can only fail. It must run on the host thread.
 func usableReboot(path string) bool {
 	program, found := lookPath("reboot", path)
 	if !found {
@@ -139,15 +139,14 @@ func usableReboot(path string) bool {
 	return err == nil && filepath.Base(program) != "systemctl"
 }
 
-// rebootEnviron is for the commands. Where a new root file system is prepared, systemctl would
-// exchange that alone and leave the kernel running, in the same boot.
+// rebootEnviron returns the environment of the commands. If a new root file system is prepared, systemctl would only
+// switch to that and continue with the same kernel, in the same boot.
 func (a *attempt) rebootEnviron() []string {
 	environ := with(a.Config.Environ, "SYSTEMCTL_SKIP_AUTO_SOFT_REBOOT", "1")
 	return with(environ, "PATH", lookup(environ, "PATH")+":"+a.power.path)
 }
 
-// rebootNode tries one way after the other, and returns only when the node did not go down or the
-// runner was told to stop.
+// rebootNode tries the commands in turn, and returns only if the node did not go down or the runner was told to stop.
 func (a *attempt) rebootNode(io stdio) (ending, error) {
 	accepted := false
 	for _, command := range a.rebootCommands() {
@@ -168,8 +167,8 @@ func (a *attempt) rebootNode(io stdio) (ending, error) {
 	return a.stillUp(), nil
 }
 
-// ask gives one command its share of the time: until it is accepted, and then for the node to go
-// down. It returns when that is over, nothing can be hoped for, or the attempt is stopped.
+// ask gives one command its share of the time: to be accepted, and then for the node to go down. It returns when the
+// time has passed, the command cannot succeed, or the attempt is stopped.
 func (a *attempt) ask(c rebootCommand, io stdio) (accepted bool) {
 	until := a.share()
 	for a.supervisor.poll(); !a.supervisor.stopped(); {
@@ -189,8 +188,7 @@ func (a *attempt) ask(c rebootCommand, io stdio) (accepted bool) {
 	return false
 }
 
-// share is half of the time that is left, so that what comes after has some, and the node for its
-// boot.
+// share returns half of the remaining time, so that time is left for the next command and for the boot of the node.
 func (a *attempt) share() time.Time {
 	if a.Timeout == 0 {
 		return time.Now().Add(a.Limits.GoDown)
@@ -198,7 +196,7 @@ func (a *attempt) share() time.Time {
 	return time.Now().Add(time.Until(a.Started.Add(a.Timeout)) / 2)
 }
 
-// command runs a command on the node. Refused says that it ran and said no.
+// command runs a command on the node. refused is true if it ran and returned an error.
 func (a *attempt) command(c rebootCommand, io stdio, until time.Time) (refused bool, err error) {
 	pid, err := a.host.startProgram(c.argv, a.rebootEnviron(), io)
 	if err != nil {
@@ -217,13 +215,12 @@ func (a *attempt) command(c rebootCommand, io stdio, until time.Time) (refused b
 	return false, nil
 }
 
-// say writes a line among the output of the commands, at once: when the node goes down there is no
-// time for notes.
+// say writes a line to the output of the commands immediately: there is no time for notes when the node goes down.
 func (a *attempt) say(io stdio, format string, args ...any) {
 	fmt.Fprintf(io.err, "everynode-runner: "+format+"\n", args...)
 }
 
-// stillUp is the ending of a reboot that was not one.
+// stillUp returns the ending of a reboot that did not happen.
 func (a *attempt) stillUp() ending {
 	switch {
 	case a.supervisor.interrupted != 0: // a kubelet that ends its pods because the node goes down does that

@@ -21,35 +21,35 @@ import (
 
 // Options are what Run needs from main.
 type Options struct {
-	// TargetPID is the process whose namespaces the scripts run in; 0 for the runner's own.
+	// TargetPID is the process in whose namespaces the scripts run; 0 for the runner's own.
 	TargetPID int
-	// TerminationLog is the path that takes the outcome.
+	// TerminationLog is the path of the file for the outcome.
 	TerminationLog string
-	// RunDir is where the pod's containers remember what the task did; "" or missing: nowhere.
+	// RunDir is where the pod's containers store what the task did; "" or missing: nowhere.
 	RunDir string
 	// Environ is the runner's environment, see ParseConfig.
 	Environ []string
-	// Stdout and Stderr take the scripts' output, unchanged, and the runner's own lines on Stderr.
+	// Stdout and Stderr get the scripts' output, unchanged, and Stderr also gets the runner's own lines.
 	Stdout, Stderr io.Writer
-	// Started is when the time limit began.
+	// Started is when the time limit started.
 	Started time.Time
-	// Version of this program; "" where it is not known.
+	// Version of this program; "" if it is unknown.
 	Version string
 	Limits  Limits
 
 	power *power // nil: the node's own
 }
 
-// Run runs one attempt to its end, writes its outcome, and returns the exit code for the container,
-// which is the outcome's. It takes the process over: signals, children, and the subreaper attribute,
-// so there is one Run in the life of a process.
+// Run runs one attempt to its end, writes its outcome, and returns the exit code for the container, which is the
+// outcome's. It changes global state of the process (signals, children, and the subreaper attribute), so it can run
+// only once in a process.
 func Run(o Options) (exitCode int) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	children := make(chan os.Signal, 1) // one is enough: reap takes all
 	signal.Notify(children, unix.SIGCHLD)
-	// A broken stdout must not end the runner. Notify, as signal.Ignore would be inherited by the
-	// script, and then "yes | head" never ends.
+	// A broken stdout must not end the runner. Notify is used because the script would inherit the effect of
+	// signal.Ignore, and then "yes | head" never ends.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 
 	log, err := openLog(o.TerminationLog)
@@ -87,8 +87,8 @@ func Run(o Options) (exitCode int) {
 	return report(log, o.Stderr, result, said)
 }
 
-// report ends an attempt. What the script did not print itself is also said on stderr, for those who
-// read logs; but nobody may be reading, and then the outcome must not wait for it.
+// report ends an attempt. It also writes notes that the script did not print to stderr, for users who read the logs. If
+// stderr has no reader, the outcome must not wait for it.
 func report(log *os.File, stderr io.Writer, o outcome.Outcome, said []string) int {
 	err := writeLog(log, o)
 	if err != nil {
@@ -111,7 +111,7 @@ func report(log *os.File, stderr io.Writer, o outcome.Outcome, said []string) in
 	return o.ExitCode
 }
 
-// failure is trouble of the runner's own, with the reason that the outcome shows.
+// failure is an error of the runner itself, with the reason that the outcome shows.
 type failure struct {
 	reason string
 	err    error
@@ -120,7 +120,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failed puts an error into an outcome.
+// failed adds an error to an outcome.
 func failed(o outcome.Outcome, err error) outcome.Outcome {
 	o.ExitCode, o.Reason = exitRunner, outcome.ReasonRunnerError
 	var interpreter *interpreterError
@@ -145,13 +145,12 @@ type attempt struct {
 	host       *hostThread
 	results    *os.File
 	secrets    *masker
-	notes      []string // what the outcome says beyond the scripts' own output
+	notes      []string // what the outcome contains in addition to the scripts' output
 }
 
-// run does what the attempt is for, both scripts or a reboot, and gathers what that leaves: output,
-// results, notes.
+// run executes the attempt, which is both scripts or a reboot, and collects output, results and notes.
 func (a *attempt) run() (o outcome.Outcome, notes []string) {
-	defer func() { _ = a.results.Close() }() // also keeps it open until here: scripts open it by our descriptor
+	defer func() { _ = a.results.Close() }() // also keeps it open until here, because scripts open it by our descriptor
 	var last tail
 	io, finish, err := a.openOutput(&last)
 	if err != nil {
@@ -177,7 +176,7 @@ func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	return o, append([]string{}, a.notes...)
 }
 
-// keptOutput is what the outcome tells of what the scripts printed.
+// keptOutput returns the part of the scripts' output that the outcome contains.
 func (a *attempt) keptOutput(last *tail, ended ending) string {
 	switch {
 	case !a.NoOutput:
@@ -188,7 +187,7 @@ func (a *attempt) keptOutput(last *tail, ended ending) string {
 	return ""
 }
 
-// addResults takes the results, and appends all notes to the message.
+// addResults adds the results, and appends all notes to the message.
 func (a *attempt) addResults(o *outcome.Outcome) {
 	content, err := readResults(a.results)
 	if err == nil {
@@ -206,14 +205,14 @@ func (a *attempt) addResults(o *outcome.Outcome) {
 	}
 }
 
-// parseResults reads the results without the secrets in them. They are masked before they are cut: half a secret could
-// not be found. A request for a reboot stays one, also where a secret is "true".
+// parseResults reads the results and masks the secrets in them. Masking comes before truncation, because half a secret
+// could not be found. A request for a reboot is preserved, even if a secret is "true".
 func (a *attempt) parseResults(content []byte) (results map[string]string, truncated bool, err error) {
 	if a.secrets == nil {
 		return outcome.ParseResults(content)
 	}
 	masked := []byte(a.secrets.text(string(content)))
-	if len(content) > outcome.MaxInputBytes { // it must still look as if it were too long
+	if len(content) > outcome.MaxInputBytes { // it must still be recognized as too long
 		masked = append(masked, bytes.Repeat([]byte(" "), len(content)-len(masked))...)
 	}
 	results, truncated, err = outcome.ParseResults(masked)
@@ -233,7 +232,7 @@ func (a *attempt) note(format string, args ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, args...))
 }
 
-// prepare does what must be done before a script can start.
+// prepare does what is necessary before a script can start.
 func (a *attempt) prepare() (err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the subreaper: %w", err)
@@ -270,8 +269,8 @@ func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
 	}, nil
 }
 
-// pipe returns a pipe whose writing end blocks, as programs expect of their output, while reading
-// obeys deadlines. os.Pipe would make both ends non-blocking.
+// pipe returns a pipe whose write end blocks, as programs expect of their output, while reading supports deadlines.
+// os.Pipe would make both ends non-blocking.
 func pipe() (read, write *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

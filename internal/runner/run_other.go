@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Limits, see the Linux build.
+// Limits : see the Linux build.
 type Limits struct{}
 
 // DefaultLimits returns nothing here.
 func DefaultLimits() Limits { return Limits{} }
 
-// Options, see the Linux build.
+// Options : see the Linux build.
 type Options struct {
 	TargetPID      int
 	TerminationLog string
@@ -29,7 +29,7 @@ type Options struct {
 	Limits         Limits
 }
 
-// Run refuses.
+// Run returns an error.
 func Run(o Options) (exitCode int) {
 	return Refuse(o.TerminationLog, o.Stderr, errors.New("the runner needs Linux"))
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runner runs a script on a node, from inside a container: the entry point of a task's pod.
+// Package runner runs a script on a node from inside a container. It is the entry point of a task's pod.
 //
 //	container                              node (mount, uts, ipc, net namespaces of process 1)
 //	┌─────────────────────────────┐        ┌──────────────────────────────────────┐
@@ -14,8 +14,8 @@
 //
 // It also reboots the node, in a pod that has no script: reboot_linux.go.
 //
-// The contract with the controller is in config.go, the one with users in docs/runner.md, what comes
-// out in package outcome. Only Linux has what it needs; elsewhere the package builds and refuses.
+// The contract with the controller is in config.go, the one with users in docs/runner.md, and the output format in
+// package outcome. The runner works only on Linux. On other systems the package builds, but Run fails.
 package runner
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// exitRunner is the exit code for trouble of the runner's own, as it is env's and docker's.
+// exitRunner is the exit code for errors of the runner itself, as for env and docker.
 const exitRunner = 125
 
-// exitTimedOut is the exit code for a time limit, as it is that of timeout(1).
+// exitTimedOut is the exit code after a timeout, as for timeout(1).
 const exitTimedOut = 124
 
-// DefaultTerminationLog is where the kubelet takes a container's termination message from, unless
-// the pod says otherwise.
+// DefaultTerminationLog is where the kubelet reads a container's termination message, unless the pod specifies another
+// path.
 const DefaultTerminationLog = "/dev/termination-log"
 
-// Refuse reports a configuration that cannot be run, for mistakes found before Run.
+// Refuse reports an invalid configuration that is detected before Run.
 func Refuse(terminationLog string, stderr io.Writer, err error) (exitCode int) {
 	o := outcome.Outcome{ExitCode: exitRunner, Reason: outcome.ReasonBadConfiguration, Message: err.Error()}
 	log, openErr := openLog(terminationLog)
@@ -50,7 +50,7 @@ func Refuse(terminationLog string, stderr io.Writer, err error) (exitCode int) {
 	return o.ExitCode
 }
 
-// openLog opens the termination log, which has to happen before the node's file system is entered.
+// openLog opens the termination log. This must happen before the runner enters the node's file system.
 func openLog(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -59,7 +59,7 @@ func openLog(path string) (*os.File, error) {
 	return f, nil
 }
 
-// writeLog writes the outcome. Without a log the exit code is all that is left.
+// writeLog writes the outcome. Without a log, only the exit code remains.
 func writeLog(f *os.File, o outcome.Outcome) error {
 	if f == nil {
 		return nil

@@ -15,7 +15,7 @@ type ending struct {
 	reason string
 }
 
-// phase is which of the two scripts runs.
+// phase is one of the two scripts.
 type phase struct {
 	name         string // for notes
 	failedReason string
@@ -39,8 +39,8 @@ func (a *attempt) runScripts(io stdio) (ending, error) {
 	return a.runScript(verifyPhase, *a.Verify, io)
 }
 
-// rebootComesFirst says whether the check has to wait for a reboot, in another pod. What cannot be
-// read of the results is said when they are taken for the outcome.
+// rebootComesFirst reports whether the check has to wait for a reboot, in another pod. Unreadable results are reported
+// when the outcome is created.
 func (a *attempt) rebootComesFirst() bool {
 	if a.Reboot != RebootIfRequested {
 		return a.Reboot == RebootAlways
@@ -53,7 +53,7 @@ func (a *attempt) rebootComesFirst() bool {
 	return outcome.RebootRequested(results)
 }
 
-// runScript runs one script and ends everything it leaves behind.
+// runScript runs one script and ends all processes that it leaves behind.
 func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
 	if a.supervisor.poll(); a.supervisor.stopped() {
 		return a.stopped(p, 0, "before %s started"), nil
@@ -84,8 +84,8 @@ func (a *attempt) runScript(p phase, s Script, io stdio) (ending, error) {
 	return result, nil
 }
 
-// ending translates a wait status. What stopped the attempt comes first: a script that answers
-// SIGTERM with exit 0 has not done its work.
+// ending converts a wait status. The reason that the attempt was stopped takes precedence: a script that exits with 0
+// after SIGTERM has not completed its work.
 func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
 	code := status.ExitStatus()
 	if status.Signaled() {
@@ -105,7 +105,7 @@ func (a *attempt) ending(p phase, status unix.WaitStatus) ending {
 	return ending{code, p.failedReason}
 }
 
-// stopped is the ending of an attempt that was told to end, or took too long.
+// stopped returns the ending of an attempt that was told to stop, or timed out.
 func (a *attempt) stopped(p phase, code int, when string) ending {
 	if a.supervisor.timedOut {
 		a.note("the time limit of %v passed "+when, a.Timeout, p.name)

@@ -13,31 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are the times the runner waits. Tests shorten them.
+// Limits are the durations for which the runner waits. Tests shorten them.
 type Limits struct {
-	// InterruptGrace passes between a signal to stop and SIGKILL. Pods have 30 s by default, and
-	// the rest is for the outcome.
+	// InterruptGrace is the time between a signal to stop and SIGKILL. Pods have 30 s by default, and the rest is for
+	// the outcome.
 	InterruptGrace time.Duration
-	// KillAfter passes between SIGTERM at the time limit and SIGKILL.
+	// KillAfter is the time between SIGTERM after a timeout and SIGKILL.
 	KillAfter time.Duration
-	// Linger is what a script's other processes have to end by themselves once it has ended, such
-	// as the tee in "exec > >(tee log)".
+	// Linger is the time that a script's other processes have to exit on their own after it has ended, such as the tee
+	// in "exec > >(tee log)".
 	Linger time.Duration
-	// GiveUp is how long killed processes are waited for. One in uninterruptible sleep (a dead NFS
-	// server) cannot be ended by anybody.
+	// GiveUp is how long the runner waits for killed processes. A process in uninterruptible sleep (for example,
+	// because of an unavailable NFS server) cannot be killed.
 	GiveUp time.Duration
-	// Drain is how long output is waited for when all processes are gone.
+	// Drain is how long the runner waits for output after all processes have ended.
 	Drain time.Duration
-	// Stall is how long the scripts are held up when nobody reads the container's output.
+	// Stall is how long the scripts are blocked if the container's output is not read.
 	Stall time.Duration
-	// GoDown is what a node has to end its services after each request to reboot, where no time
-	// limit says how long that may take.
+	// GoDown is the time that a node has to end its services after each request to reboot, if there is no timeout.
 	GoDown time.Duration
-	// AskAgain passes between two requests to reboot when the first was refused.
+	// AskAgain is the time between two requests to reboot if the first was refused.
 	AskAgain time.Duration
 }
 
-// DefaultLimits are those of the contract with users, docs/runner.md.
+// DefaultLimits returns the limits of the contract with users, docs/runner.md.
 func DefaultLimits() Limits {
 	return Limits{
 		InterruptGrace: 25 * time.Second,
@@ -52,27 +51,27 @@ func DefaultLimits() Limits {
 }
 
 const (
-	resultsEvery = 200 * time.Millisecond // between two looks at the size of the results file
-	sweepEvery   = 50 * time.Millisecond  // between two looks for processes left behind
+	resultsEvery = 200 * time.Millisecond // between two checks of the size of the results file
+	sweepEvery   = 50 * time.Millisecond  // between two checks for processes left behind
 )
 
-// supervisor waits for one script after the other. All of it runs in one goroutine, and only it
-// reaps: a child that it has not reaped keeps its pid, so a signal never reaches a stranger.
+// supervisor waits for one script after the other. It runs in one goroutine, which is the only one that reaps children:
+// a child that is not reaped keeps its PID, so a signal never reaches an unrelated process.
 type supervisor struct {
 	limits   Limits
-	signals  <-chan os.Signal // those to pass on
+	signals  <-chan os.Signal // signals to pass on
 	children <-chan os.Signal // SIGCHLD
 	deadline <-chan time.Time // nil: none
 	results  *os.File
 
-	// What stopped the attempt, first come first kept; zero values for nothing.
+	// The first reason to stop the attempt; zero values if there is none.
 	interrupted syscall.Signal
 	timedOut    bool
 }
 
 func (s *supervisor) stopped() bool { return s.interrupted != 0 || s.timedOut }
 
-// poll takes note of what has happened while no script ran.
+// poll records signals and timeouts that occurred while no script was running.
 func (s *supervisor) poll() {
 	for !s.stopped() {
 		select {
@@ -86,7 +85,7 @@ func (s *supervisor) poll() {
 	}
 }
 
-// interrupt remembers a signal that means stop, and reports whether it is the first reason to.
+// interrupt stores a signal to stop, and reports whether it is the first reason to stop.
 func (s *supervisor) interrupt(sig os.Signal) bool {
 	if (sig != unix.SIGTERM && sig != unix.SIGINT) || s.stopped() {
 		return false
@@ -95,8 +94,7 @@ func (s *supervisor) interrupt(sig os.Signal) bool {
 	return true
 }
 
-// wait waits for a script and stops it when the time limit or a signal says so. It is false when
-// the process could not be ended.
+// wait waits for a script and stops it after a timeout or a signal. It returns false if the process could not be ended.
 func (s *supervisor) wait(pid int) (status unix.WaitStatus, ended bool) {
 	look := time.NewTicker(resultsEvery)
 	defer look.Stop()
@@ -124,13 +122,13 @@ func (s *supervisor) wait(pid int) (status unix.WaitStatus, ended bool) {
 		case <-giveUp:
 			return 0, false
 		case <-look.C:
-			_ = boundResultsFile(s.results) // a loose bound; the cgroup's is the hard one
+			_ = boundResultsFile(s.results) // not exact; the cgroup enforces the hard limit
 		}
 	}
 }
 
-// waitUntil waits for a process, or with 0 for none, until a time, or with the zero one for ever, and
-// no longer than until something stops the attempt. It is false when the process has not ended.
+// waitUntil waits for a process (0: none) until a time (zero: forever), or until something stops the attempt. It
+// returns false if the process has not ended.
 func (s *supervisor) waitUntil(pid int, until time.Time) (status unix.WaitStatus, ended bool) {
 	var over <-chan time.Time
 	if !until.IsZero() {
@@ -153,14 +151,13 @@ func (s *supervisor) waitUntil(pid int, until time.Time) (status unix.WaitStatus
 	return 0, false
 }
 
-// sweep ends what a script has left running: after Linger, SIGKILL to every child of ours until
-// there is none. As the runner is their subreaper, descendants whose parents are gone become
-// children of ours, whatever session or process group they are in; so killing children, round by
-// round, reaches all of them, and children are the only processes that can be killed without the
-// risk of meeting a stranger with a recycled pid. What a service manager or daemon started on the
-// script's request is no descendant.
+// sweep ends the processes that a script has left running: after Linger, it sends SIGKILL to all our children until
+// there are none. The runner is their subreaper, so descendants whose parents have ended become our children, in
+// whatever session or process group they are. So killing the children repeatedly reaches all descendants. Only children
+// can be killed without the risk of hitting an unrelated process with a recycled PID. Processes that a service manager
+// or daemon started for the script are not descendants.
 //
-// It returns how many processes were killed, and how many remain because not even that ended them.
+// It returns how many processes were killed, and how many remain because SIGKILL did not end them.
 func (s *supervisor) sweep() (killed, left int, err error) {
 	if s.waitForNone(s.limits.Linger) {
 		return 0, 0, nil
@@ -184,7 +181,7 @@ func (s *supervisor) sweep() (killed, left int, err error) {
 	}
 }
 
-// waitForNone waits until there are no children, at most for a while.
+// waitForNone waits until there are no children, for a limited time.
 func (s *supervisor) waitForNone(while time.Duration) bool {
 	timer := time.NewTimer(while)
 	defer timer.Stop()
@@ -200,15 +197,15 @@ func (s *supervisor) waitForNone(while time.Duration) bool {
 	}
 }
 
-// reaped is what reap has seen.
+// reaped is the result of reap.
 type reaped struct {
 	statuses map[int]unix.WaitStatus
-	none     bool // no children are left, running or not
+	none     bool // no children remain, running or not
 }
 
 func (r reaped) has(pid int) bool { _, ok := r.statuses[pid]; return ok }
 
-// reap takes every child that has ended.
+// reap reaps all children that have ended.
 func reap() reaped {
 	r := reaped{statuses: map[int]unix.WaitStatus{}}
 	for {
@@ -216,7 +213,7 @@ func reap() reaped {
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // ECHILD is the only other error it has
+		case err != nil: // the only other error is ECHILD
 			r.none = true
 			return r
 		case pid == 0:
@@ -227,7 +224,7 @@ func reap() reaped {
 	}
 }
 
-// signalName is the name people know, such as SIGSEGV.
+// signalName returns the common name, such as SIGSEGV.
 func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

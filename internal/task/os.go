@@ -9,9 +9,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// OS is the operating system of the nodes that a NodeJob is for, as the label kubernetes.io/os names it; "" for any.
-// Scripts and commands run on Linux. A template runs where its spec.os says, or anywhere without one; but where a
-// rollback or a reboot belongs to it, which are pods of the runner, it is for Linux as well.
+// OS returns the operating system of the nodes that a NodeJob matches, as in the label kubernetes.io/os; "" for any.
+// Scripts and commands run on Linux. A template runs on the system in its spec.os, or on any if that is not set. A
+// template with a rollback or a reboot requires Linux as well, because these run in pods of the runner.
 func OS(spec *v1alpha1.NodeJobSpec) corev1.OSName {
 	switch t := spec.Task.Template; {
 	case t == nil:
@@ -25,7 +25,7 @@ func OS(spec *v1alpha1.NodeJobSpec) corev1.OSName {
 }
 
 // FitsOS reports whether a node with these labels has the operating system os. A node without the label
-// kubernetes.io/os fits every one.
+// kubernetes.io/os matches any.
 func FitsOS(os corev1.OSName, labels map[string]string) bool {
 	is, labelled := labels[corev1.LabelOSStable]
 	return os == "" || !labelled || is == string(os)

@@ -9,8 +9,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// messagePolicy has the kubelet take the last lines of the log where a container writes no message, as when the kernel
-// ends the runner for its memory; but not where no output is to be kept.
+// messagePolicy makes the kubelet use the last lines of the log if a container writes no message, for example if the
+// kernel kills the runner for its memory use. It does not if output must not be stored.
 func messagePolicy(output v1alpha1.OutputPolicy) corev1.TerminationMessagePolicy {
 	if output == v1alpha1.OutputNone {
 		return corev1.TerminationMessageReadFile
@@ -18,7 +18,7 @@ func messagePolicy(output v1alpha1.OutputPolicy) corev1.TerminationMessagePolicy
 	return corev1.TerminationMessageFallbackToLogsOnError
 }
 
-// outputEnv tells the runner what it may keep of what the scripts print.
+// outputEnv tells the runner how much of the scripts' output it may store.
 func outputEnv(job *v1alpha1.NodeJob, phase Phase) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if job.Spec.Task.Output == v1alpha1.OutputNone {
@@ -38,7 +38,7 @@ func versionEnv(opts Options) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: "EVERYNODE_VERSION", Value: opts.Version}}
 }
 
-// secretNames are the variables whose values come from Secrets.
+// secretNames returns the variables whose values come from Secrets.
 func secretNames(env []corev1.EnvVar) []string {
 	var names []string
 	for i := range env {

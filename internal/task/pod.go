@@ -1,8 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package task makes the pod of one attempt out of a NodeJob and a node. It is pure: the same input
-// always gives the same pod under the same name, so that making it twice is harmless.
+// Package task creates the pod of one attempt from a NodeJob and a node. It is pure: the same input always results in
+// the same pod with the same name, so that creating it twice does no harm.
 package task
 
 import (
@@ -33,40 +33,40 @@ const (
 	// DefaultRebootTimeoutSeconds is maintenance.rebootTimeoutSeconds when omitted.
 	DefaultRebootTimeoutSeconds = 900
 
-	// KubeletSlack is how long after the attempt's time limit the kubelet itself ends the pod. It is
-	// the last resort for when the manager is away; the runner and the plan come first.
+	// KubeletSlack is how long after the attempt's timeout the kubelet ends the pod. This is the last resort if the
+	// manager is not running; the runner and the plan act earlier.
 	KubeletSlack = 60 * time.Second
 
-	// graceSeconds is what a script has between SIGTERM and SIGKILL when its pod is deleted.
+	// graceSeconds is the time between SIGTERM and SIGKILL for a script whose pod is deleted.
 	graceSeconds = 30
 
 	managedBy = "everynode"
 
-	// runDir is where the runner notes what it has done for a later container of the pod: a kubelet may start two.
-	// Container runtimes share this file system among the containers of a pod. An emptyDir would do as well, but
-	// kubectl drain stops at a pod that has one, and the cluster autoscaler keeps the node.
+	// runDir is where the runner stores what it has done for a later container of the pod, because a kubelet may start
+	// two. Container runtimes share this file system among the containers of a pod. An emptyDir would also work, but
+	// kubectl drain refuses pods with one, and the cluster autoscaler does not remove their nodes.
 	runDir = "/dev/shm"
 )
 
-// Options are the installation's choices, the same for all NodeJobs.
+// Options are the settings of the installation, the same for all NodeJobs.
 type Options struct {
-	// RunnerImage holds everynode-runner as its entrypoint.
+	// RunnerImage is an image with everynode-runner as its entrypoint.
 	RunnerImage string
-	// PriorityClassName for pods whose template names none, such as system-node-critical.
+	// PriorityClassName for pods whose template has none, such as system-node-critical.
 	PriorityClassName string
 	// MemoryLimit of scripts whose NodeJob sets none; zero for no limit.
 	MemoryLimit resource.Quantity
-	// Version of the manager, which the runner compares with its own; "" where that is not known.
+	// Version of the manager, which the runner compares with its own; "" if it is unknown.
 	Version string
 }
 
-// Phase is what of a NodeJob a pod runs.
+// Phase is the part of a NodeJob that a pod runs.
 type Phase string
 
 const (
 	// Task : the task, and its check.
 	Task Phase = "task"
-	// Rollback : the script that undoes it.
+	// Rollback : the script that undoes the task.
 	Rollback Phase = "rollback"
 	// Reboot : the node's reboot, after the task has succeeded.
 	Reboot Phase = "reboot"
@@ -74,10 +74,10 @@ const (
 	Verify Phase = "verify"
 )
 
-// phases are all that a pod may run.
+// phases are all parts that a pod may run.
 var phases = []Phase{Task, Rollback, Reboot, Verify}
 
-// PhaseOf is the phase by the value of a pod's label. A pod that does not say is a task.
+// PhaseOf returns the phase for the value of a pod's label. A pod without the label is a task.
 func PhaseOf(label string) Phase {
 	if phase := Phase(label); slices.Contains(phases, phase) {
 		return phase
@@ -85,7 +85,7 @@ func PhaseOf(label string) Phase {
 	return Task
 }
 
-// Attempt is what the pod is for.
+// Attempt is what a pod is for.
 type Attempt struct {
 	Phase    Phase
 	Revision string
@@ -99,16 +99,16 @@ type Attempt struct {
 
 	// Retry is RetryToken of the NodeJob.
 	Retry string
-	// Undoes is the record that a rollback is for, and Deleting true when it is for the NodeJob's deletion.
+	// Undoes is the record that a rollback is for. Deleting is true if the rollback is for the NodeJob's deletion.
 	Undoes   *record.Record
 	Deleting bool
 	// Checks is the record of the run that a check after a reboot is for.
 	Checks *record.Record
-	// Gates are the keys of taints that are gates, of whichever NodeJob: they keep no task off.
+	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
 	Gates []string
 }
 
-// Timeout of one attempt, image pull included.
+// Timeout returns the timeout of one attempt, image pull included.
 func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 	seconds, otherwise := job.Spec.Task.TimeoutSeconds, int32(DefaultTimeoutSeconds)
 	switch {
@@ -125,8 +125,7 @@ func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// RetryToken is a hash of the annotation with which a user asks for another try on every node that has
-// failed; "" without it.
+// RetryToken returns a hash of the annotation with which a user requests a retry on every failed node; "" without it.
 func RetryToken(job *v1alpha1.NodeJob) string {
 	value := job.Annotations[v1alpha1.RetryAnnotation]
 	if value == "" {
@@ -135,8 +134,8 @@ func RetryToken(job *v1alpha1.NodeJob) string {
 	return ShortHash(value)
 }
 
-// PodName is the only name that the pod of this attempt can have. Node names may be as long as 253
-// characters and share their first label, so the node is in it by the hash of its UID.
+// PodName is the only name that the pod of this attempt can have. Node names may have up to 253 characters and the same
+// first label, so the name contains a hash of the node's UID.
 func PodName(job *v1alpha1.NodeJob, a Attempt) string {
 	hash := ShortHash(fmt.Sprintf("%s/%s/%s/%s/%d", job.UID, a.Revision, a.NodeUID, a.Phase, a.Number))
 	prefix := job.Name
@@ -146,25 +145,25 @@ func PodName(job *v1alpha1.NodeJob, a Attempt) string {
 	return prefix + "-" + hash
 }
 
-// Machine is the value of the annotation that says which boot of which machine an attempt began on.
+// Machine returns the value of the annotation that says on which machine and in which boot an attempt started.
 func Machine(machineID, bootID string) string {
 	return machineID + "/" + bootID
 }
 
-// MachineID is the machine ID in what Machine returned.
+// MachineID returns the machine ID in a value of Machine.
 func MachineID(machine string) string {
 	id, _, _ := strings.Cut(machine, "/")
 	return id
 }
 
-// BootID is the boot ID in what Machine returned.
+// BootID returns the boot ID in a value of Machine.
 func BootID(machine string) string {
 	_, id, _ := strings.Cut(machine, "/")
 	return id
 }
 
-// Pod returns the pod of an attempt, bound to its node: no scheduler stands between, so that it runs
-// on a node on which nothing can be scheduled yet.
+// Pod returns the pod of an attempt. It is bound to its node without a scheduler, so that it runs on a node on which
+// nothing can be scheduled yet.
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
@@ -210,7 +209,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod.Spec.Tolerations = append(Tolerations(slices.Concat(job.Spec.Tolerations, pod.Spec.Tolerations)), tolerating(a.Gates)...)
 	if a.Phase != Task {
-		// What was begun is ended or undone, whatever has been said about the node since.
+		// What has started is completed or rolled back, even if the node was tainted meanwhile.
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	if pod.Spec.PriorityClassName == "" {
@@ -219,8 +218,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	return pod
 }
 
-// templateSpec is the user's pod, less what it must not have by accident: a service account token
-// that nobody asked for.
+// templateSpec returns the user's pod, without a service account token that was not requested explicitly.
 func templateSpec(t *corev1.PodTemplateSpec, output v1alpha1.OutputPolicy) corev1.PodSpec {
 	spec := *t.Spec.DeepCopy()
 	WithoutToken(&spec)
@@ -235,8 +233,8 @@ func templateSpec(t *corev1.PodTemplateSpec, output v1alpha1.OutputPolicy) corev
 	return spec
 }
 
-// WithoutToken keeps a service account's token out of a pod of a template that names no account. It may name one by the
-// old field, which the API still takes.
+// WithoutToken disables the service account token in a pod of a template that specifies no account. The template may
+// specify it in the deprecated field, which the API still accepts.
 func WithoutToken(spec *corev1.PodSpec) {
 	named := spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != ""
 	if !named && spec.AutomountServiceAccountToken == nil {
@@ -244,13 +242,13 @@ func WithoutToken(spec *corev1.PodSpec) {
 	}
 }
 
-// scriptSpec is the pod of the runner. It has the host's PID namespace to find the host's others by,
-// and the host's network so that it needs no CNI: it may run before there is one.
+// scriptSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,
+// and the host's network so that it needs no CNI plugin: it may run before there is one.
 func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
 	yes, no := true, false
 	root, grace := int64(0), int64(graceSeconds)
 	return corev1.PodSpec{
-		// On a node without the label kubernetes.io/os, the kubelet of another system rejects the pod by this.
+		// If a node does not have the label kubernetes.io/os, this makes a kubelet on another system reject the pod.
 		OS:                            &corev1.PodOS{Name: corev1.Linux},
 		HostPID:                       true,
 		HostNetwork:                   true,
@@ -274,7 +272,7 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	}
 }
 
-// RebootPolicy is maintenance.reboot of a NodeJob.
+// RebootPolicy returns maintenance.reboot of a NodeJob.
 func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
 	if job.Spec.Maintenance.Reboot == "" {
 		return v1alpha1.RebootNever
@@ -282,10 +280,10 @@ func RebootPolicy(job *v1alpha1.NodeJob) v1alpha1.RebootPolicy {
 	return job.Spec.Maintenance.Reboot
 }
 
-// scriptEnv is the runner's contract (docs/runner.md).
+// scriptEnv returns the environment of the runner's contract (docs/runner.md).
 func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []corev1.EnvVar {
 	var env []corev1.EnvVar
-	if a.Phase != Reboot { // which needs nothing that may be missing
+	if a.Phase != Reboot { // a reboot needs nothing that may be missing
 		env = append(env, job.Spec.Task.Env...)
 	}
 	for _, v := range slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), []corev1.EnvVar{
@@ -300,13 +298,13 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []cor
 	return env
 }
 
-// phaseEnv says what is to be done.
+// phaseEnv tells the runner what to do.
 func phaseEnv(job *v1alpha1.NodeJob, src Source, a Attempt) []corev1.EnvVar {
 	switch a.Phase {
 	case Rollback:
 		return append(script("", src.Rollback, job.Spec.Rollback.Interpreter), undoes(a)...)
 	case Reboot:
-		// The runner leaves a node alone that is in another boot already.
+		// The runner does nothing on a node that is already in another boot.
 		return []corev1.EnvVar{{Name: "EVERYNODE_REBOOT", Value: "Now"}, {Name: "EVERYNODE_BOOT_ID", Value: a.BootID}}
 	case Verify:
 		return append(script("", src.Verify, verifyInterpreter(job)), runResults(a.Checks)...)
@@ -333,8 +331,8 @@ func verifyInterpreter(job *v1alpha1.NodeJob) []string {
 	return job.Spec.Verify.Interpreter
 }
 
-// script names a script and what runs it: EVERYNODE_SCRIPT and EVERYNODE_INTERPRETER, or those of another
-// one beside it.
+// script returns the variables for a script and its interpreter: EVERYNODE_SCRIPT and EVERYNODE_INTERPRETER, or those
+// of an additional script.
 func script(other, text string, interpreter []string) []corev1.EnvVar {
 	name, by := "EVERYNODE_SCRIPT", "EVERYNODE_INTERPRETER"
 	if other != "" {
@@ -347,8 +345,8 @@ func script(other, text string, interpreter []string) []corev1.EnvVar {
 	return env
 }
 
-// CommandText is a program and its arguments as the runner reads them: JSON, without the escapes that HTML needs,
-// which would take six bytes for one.
+// CommandText returns a program and its arguments in the format that the runner reads: JSON without HTML escapes, which
+// would take six bytes for one.
 func CommandText(argv []string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -359,8 +357,8 @@ func CommandText(argv []string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// literal keeps Kubernetes from expanding $(NAME) and $$ in a value: a shell script is full of both.
-// Source: k8s.io/kubernetes third_party/forked/golang/expansion, where $$ stands for one $.
+// literal prevents Kubernetes from expanding $(NAME) and $$ in a value, because shell scripts use both. Source:
+// k8s.io/kubernetes third_party/forked/golang/expansion, where $$ stands for one $.
 func literal(s string) string {
 	return strings.ReplaceAll(s, "$", "$$")
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// resources are those of a script's pod. The reboot, which runs no script of the NodeJob, has the installation's alone.
+// resources returns the resources of a script's pod. A reboot runs no script of the NodeJob, so it only has those of
+// the installation.
 //
-// What has a limit and no request is requested as 0. Otherwise the API server requests as much as the limit, and a
-// kubelet that has not so much left evicts other pods for one of the priority system-node-critical.
+// If there is a limit and no request, the request is 0. Otherwise the API server sets the request to the limit, and a
+// kubelet without enough resources evicts other pods for a pod with the priority system-node-critical.
 func resources(job *v1alpha1.NodeJob, phase Phase, memoryLimit resource.Quantity) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	if own := job.Spec.Task.Resources; own != nil && phase != Reboot {

@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// ContentHash is what the content of an object counts as. It is mixed with the object's UID: revisions are
-// labels that many may read, and whoever does not know the UID of a Secret must not be able to try out what is in it.
+// ContentHash returns a hash of the content of an object, mixed with the object's UID. Many users may read revisions,
+// because they are labels. Without the UID of a Secret, they must not be able to test guesses of its content.
 func ContentHash(uid types.UID, data map[string][]byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n", uid)
@@ -29,42 +29,43 @@ func ContentHash(uid types.UID, data map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// MaxScriptBytes bounds a script from a ConfigMap as the API bounds an inline one. A script travels
-// in an environment variable of the pod, of which Linux allows 128 KiB: so the pod runs exactly the
-// content that its revision was computed from, which a mounted ConfigMap could not promise.
+// MaxScriptBytes limits a script from a ConfigMap as the API limits an inline one. A script is passed in an environment
+// variable of the pod, for which Linux allows 128 KiB. So the pod runs exactly the content that its revision was
+// computed from, which a mounted ConfigMap could not guarantee.
 const MaxScriptBytes = 65536
 
-// Source is what a NodeJob executes, with the contents of referenced ConfigMaps in place.
+// Source is what a NodeJob executes, including the contents of referenced ConfigMaps.
 type Source struct {
-	// Script, Verify and Rollback are texts; Script is "" for a command or a template, the others when there are none.
+	// Script, Verify and Rollback are texts. Script is "" for a command or a template, the others are "" if there are
+	// none.
 	Script   string
 	Verify   string
 	Rollback string
-	// Contents are hashes of the objects of rerun.onChangeOf, in its order.
+	// Contents are hashes of the objects of rerun.onChangeOf, in the same order.
 	Contents []string
 }
 
 const (
-	// revisionDigits of a digest are the revision, as long as no other work has the same.
+	// revisionDigits is the length of a revision, as long as no other work has the same digits.
 	revisionDigits = 10
-	// longRevisionDigits are the revision otherwise. With 160 bits, other work of the same revision cannot be found.
+	// longRevisionDigits is the length otherwise. With 160 bits, a collision cannot be found.
 	longRevisionDigits = 40
 )
 
-// Revision is the short hash of what is executed: 10 characters, valid as a label's value. Same
-// revision, same work, unless an author has searched for other work of the same hash: see LongRevision.
+// Revision returns the short hash of what is executed: 10 characters, valid as a label value. The same revision is the
+// same work, unless an author has searched for a collision: see LongRevision.
 func Revision(spec *v1alpha1.NodeJobSpec, src Source) string {
 	return Digest(spec, src)[:revisionDigits]
 }
 
-// LongRevision is the revision of work whose short one is taken by other work.
+// LongRevision returns the revision of work whose short revision other work already has.
 func LongRevision(digest string) string { return digest[:longRevisionDigits] }
 
-// Digest is the SHA-256 of what is executed, in hexadecimal digits. It does not depend on where a script comes from,
-// nor on who runs it, how fast, how long, or what happens on failure: so the rollback is no part of it.
+// Digest returns the SHA-256 of what is executed, in hexadecimal digits. It does not depend on where a script comes
+// from, nor on where, how fast or how long it runs, or what happens on failure. So the rollback is not part of it.
 func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
-	// Fields are only ever added here with omitempty: a value that changes for unchanged NodeJobs
-	// would run every task again on every node when Everynode is upgraded.
+	// New fields must have omitempty: a digest that changes for unchanged NodeJobs would run every task again on every
+	// node when Everynode is upgraded.
 	executed := struct {
 		Script            string                  `json:"script,omitempty"`
 		Command           []string                `json:"command,omitempty"`
@@ -88,14 +89,14 @@ func Digest(spec *v1alpha1.NodeJobSpec, src Source) string {
 	}
 	b, err := json.Marshal(executed)
 	if err != nil {
-		// Only API types and strings: they came from JSON.
+		// Only API types and strings, which were decoded from JSON.
 		panic(fmt.Sprintf("encoding a task: %v", err))
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// ShortHash is ten hexadecimal digits of a text, as names and revisions have them.
+// ShortHash returns ten hexadecimal digits for a text, as used in names and revisions.
 func ShortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:10]

@@ -15,14 +15,13 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// Why a rollback runs, as its script finds it in EVERYNODE_ROLLBACK_FOR.
+// Why a rollback runs. Its script gets the value in EVERYNODE_ROLLBACK_FOR.
 const (
 	rollbackForFailure  = "Failure"
 	rollbackForDeletion = "Deletion"
 )
 
-// undoes is what a rollback is told about the attempt that it undoes: how it ended and what it has
-// reported.
+// undoes returns what a rollback gets to know about the attempt that it undoes: how it ended and its results.
 func undoes(a Attempt) []corev1.EnvVar {
 	why := rollbackForFailure
 	if a.Deleting {
@@ -41,7 +40,7 @@ func undoes(a Attempt) []corev1.EnvVar {
 	return append(env, runResults(a.Undoes)...)
 }
 
-// runResults are the results of an attempt as JSON and, for a shell without a tool for that, one variable for each.
+// runResults returns the results of an attempt as JSON and, for shells without a JSON tool, one variable for each.
 func runResults(r *record.Record) []corev1.EnvVar {
 	if r == nil {
 		return nil
@@ -54,7 +53,7 @@ func runResults(r *record.Record) []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "EVERYNODE_RUN_RESULTS", Value: string(b)}}
 	named := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(results)) {
-		// Of keys that differ in case or punctuation only, the first has the variable.
+		// If keys differ only in case or punctuation, the first one gets the variable.
 		if name := resultVariable(key); !named[name] {
 			named[name] = true
 			env = append(env, corev1.EnvVar{Name: name, Value: results[key]})
@@ -63,7 +62,7 @@ func runResults(r *record.Record) []corev1.EnvVar {
 	return env
 }
 
-// resultVariable is the name of the variable for a result: "disk.size-gb" is EVERYNODE_RESULT_DISK_SIZE_GB.
+// resultVariable returns the name of the variable for a result: "disk.size-gb" is EVERYNODE_RESULT_DISK_SIZE_GB.
 func resultVariable(key string) string {
 	return "EVERYNODE_RESULT_" + strings.Map(func(r rune) rune {
 		switch {

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// always are the taints that no node-level task waits for: the task may be what mends them, or has
-// to run before they go. They are those that the DaemonSet controller tolerates for host network
-// pods (k8s.io/kubernetes pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
+// always are the taints that every task on nodes tolerates: the task may fix their cause, or must run before they are
+// removed. They are those that the DaemonSet controller tolerates for host network pods (k8s.io/kubernetes
+// pkg/controller/daemon/util, AddOrUpdateDaemonPodTolerations).
 var always = []string{
 	corev1.TaintNodeNotReady,
 	corev1.TaintNodeUnreachable,
@@ -23,7 +23,7 @@ var always = []string{
 	corev1.TaintNodeNetworkUnavailable,
 }
 
-// Tolerations returns the user's with those that every task has.
+// Tolerations returns the user's tolerations and those that every task has.
 func Tolerations(users []corev1.Toleration) []corev1.Toleration {
 	all := slices.Clone(users)
 	for _, key := range always {
@@ -32,7 +32,7 @@ func Tolerations(users []corev1.Toleration) []corev1.Toleration {
 	return all
 }
 
-// tolerating are the tolerations of taints by their keys.
+// tolerating returns tolerations of taints by their keys.
 func tolerating(keys []string) []corev1.Toleration {
 	tolerations := make([]corev1.Toleration, 0, len(keys))
 	for _, key := range keys {
@@ -41,15 +41,16 @@ func tolerating(keys []string) []corev1.Toleration {
 	return tolerations
 }
 
-// Untolerated returns the first taint that keeps a pod with these tolerations off a node, or nil. A
-// PreferNoSchedule taint keeps nothing off.
+// Untolerated returns the first taint that excludes a pod with these tolerations from a node, or nil. A
+// PreferNoSchedule taint excludes no pod.
 func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
 	for i := range taints {
 		taint := &taints[i]
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
 			continue
 		}
-		// The operators Lt and Gt, which are behind a feature gate, tolerate nothing here: the safe reading.
+		// The operators Lt and Gt, which are behind a feature gate, tolerate nothing here, which is the safe
+		// interpretation.
 		tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, false) }
 		if !slices.ContainsFunc(tolerations, tolerates) {
 			return taint

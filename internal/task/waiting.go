@@ -9,11 +9,11 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// maxWaitingBytes bounds what a kubelet says about a container that does not start.
+// maxWaitingBytes limits the message of a kubelet about a container that does not start.
 const maxWaitingBytes = 256
 
-// Waiting says why a container of a pod does not start, or "". The two words that alternate while an image
-// is pulled again become one, or the status would change with each try.
+// Waiting returns why a container of a pod does not start, or "". The two reasons that alternate while an image pull is
+// retried become one. Otherwise the status would change with each retry.
 func Waiting(pod *corev1.Pod) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {

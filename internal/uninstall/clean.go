@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// pageSize bounds what one answer of the API server holds.
+	// pageSize limits the size of one response of the API server.
 	pageSize = 500
 
-	// maxTries is how often a write is repeated because the object has changed meanwhile.
+	// maxTries is how often a write is retried if the object has changed meanwhile.
 	maxTries = 10
 )
 
@@ -38,7 +38,7 @@ func Absent(err error) bool {
 func Each(ctx context.Context, c client.Reader, list client.ObjectList, do func(client.Object) error, opts ...client.ListOption) error {
 	opts = append(opts, client.Limit(pageSize))
 	for next := ""; ; {
-		page := list.DeepCopyObject().(client.ObjectList) // nothing of the last page remains in it
+		page := list.DeepCopyObject().(client.ObjectList) // no data of the previous page remains in it
 		if err := c.List(ctx, page, append(opts, client.Continue(next))...); err != nil {
 			if Absent(err) {
 				return nil
@@ -60,7 +60,8 @@ func Each(ctx context.Context, c client.Reader, list client.ObjectList, do func(
 	}
 }
 
-// CleanNodes removes from all nodes what is in scope, and returns how many nodes it changed. It goes on after an error.
+// CleanNodes removes everything in scope from all nodes, and returns how many nodes it changed. It continues after an
+// error.
 func CleanNodes(ctx context.Context, c client.Client, scope Scope) (int, error) {
 	changed := 0
 	var errs []error
@@ -98,7 +99,7 @@ func cleanNode(ctx context.Context, c client.Client, node *corev1.Node, scope Sc
 	}
 }
 
-// DropFinalizer removes one finalizer from an object, and leaves those of others. It is done when the object is gone.
+// DropFinalizer removes one finalizer from an object, and keeps others. It succeeds if the object no longer exists.
 func DropFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
 	for try := 1; ; try++ {
 		rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
@@ -124,7 +125,7 @@ func DropFinalizer(ctx context.Context, c client.Client, o client.Object, finali
 	}
 }
 
-// ownedPods calls do for each pod that a NodeJob or a NodeGuard made: one that has the label and the owner.
+// ownedPods calls do for each pod that a NodeJob or a NodeGuard created, which has both the label and the owner.
 func ownedPods(ctx context.Context, c client.Reader, do func(*corev1.Pod) error) error {
 	for label, kind := range map[string]string{v1alpha1.NodeJobLabel: "NodeJob", v1alpha1.NodeGuardLabel: "NodeGuard"} {
 		err := Each(ctx, c, &corev1.PodList{}, func(o client.Object) error {
@@ -140,8 +141,8 @@ func ownedPods(ctx context.Context, c client.Reader, do func(*corev1.Pod) error)
 	return nil
 }
 
-// isOurs reports whether a NodeJob or NodeGuard made an object. A NodeGuard's mark stays when an owner reference is
-// removed (kubectl delete --cascade=orphan), and so does the finalizer of a task's pod.
+// isOurs reports whether a NodeJob or NodeGuard created an object. The label of a NodeGuard remains if an owner
+// reference is removed (kubectl delete --cascade=orphan), and so does the finalizer of a task's pod.
 func isOurs(o client.Object, kind string) bool {
 	if slices.Contains(o.GetFinalizers(), v1alpha1.PodFinalizer) || o.GetAnnotations()[v1alpha1.NodeGuardUIDAnnotation] != "" {
 		return true
@@ -159,7 +160,7 @@ func Pods(ctx context.Context, c client.Reader) (int, error) {
 }
 
 // CleanPods deletes the pods of NodeJobs and NodeGuards, without waiting for their end, and removes the finalizer of
-// their tasks. It returns how many there were.
+// tasks. It returns how many pods there were.
 func CleanPods(ctx context.Context, c client.Client) (int, error) {
 	n := 0
 	var errs []error

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// lookEvery is how often a manager that was told to end looks whether it has cleaned up.
+	// lookEvery is how often a manager that was told to end checks whether it has cleaned up.
 	lookEvery = 500 * time.Millisecond
 
-	// leaveWithin is how long a manager goes on after it was told to end while its installation is being deleted. Its
-	// ServiceAccount is among what is deleted, and the API server takes its token for 60 s after that, also while a
-	// finalizer keeps it (k8s.io/kubernetes pkg/serviceaccount/claims.go, jwt.DefaultLeeway).
+	// leaveWithin is how long a manager continues after it was told to end while its installation is being deleted. Its
+	// ServiceAccount is deleted too, and the API server accepts its token for 60 s after that, even while a finalizer
+	// prevents the deletion (k8s.io/kubernetes pkg/serviceaccount/claims.go, jwt.DefaultLeeway).
 	leaveWithin = 45 * time.Second
 
-	// watchEvery is how often a running manager looks whether its rights are being deleted. When it sees that twice, and
-	// the CRDs stay, someone replaces its rights, and must not wait for a finalizer.
+	// watchEvery is how often a running manager checks whether its RBAC objects are being deleted. If it observes this
+	// twice, and the CRDs are not deleted, a user is replacing these objects, which must not wait for a finalizer.
 	watchEvery = 30 * time.Second
 
-	// crdsWithin is how long a manager that was told to end, and is losing its rights, waits for the deletion of its CRDs.
-	// Not every tool deletes them first.
+	// crdsWithin is how long a manager that was told to end, and whose RBAC objects are being deleted, waits for the
+	// deletion of its CRDs. Not every tool deletes them first.
 	crdsWithin = 10 * time.Second
 )
 
@@ -37,11 +37,11 @@ type Departure struct {
 	// Now and After are the clock.
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
-	// Leads is closed when this manager leads: only that one cleans up.
+	// Leads is closed when this manager becomes the leader. Only the leader cleans up.
 	Leads <-chan struct{}
 }
 
-// Run holds the manager's rights while it leads, until ctx ends.
+// Run protects the manager's RBAC objects while it leads, until ctx ends.
 func (d *Departure) Run(ctx context.Context) error {
 	if err := ProtectRights(ctx, d.Client); err != nil {
 		d.Log.Warn("what gives the manager its rights is not protected from deletion", "error", err)
@@ -63,8 +63,9 @@ func (d *Departure) Run(ctx context.Context) error {
 	return nil
 }
 
-// Linger returns false at once when the manager was told to end for any other reason than the deletion of its
-// installation. Else it returns true when the manager, which goes on meanwhile, has cleaned up, or its time is over.
+// Linger returns false at once if the manager was told to end for any reason other than the deletion of its
+// installation. Otherwise the manager continues, and Linger returns true when it has cleaned up, or its time has
+// passed.
 func (d *Departure) Linger(ctx context.Context) bool {
 	select {
 	case <-d.Leads:
@@ -94,7 +95,7 @@ func (d *Departure) Linger(ctx context.Context) bool {
 	return last != Staying
 }
 
-// Finish removes what is left on nodes, and releases the manager's rights. It is the last that a manager does.
+// Finish cleans up the nodes, and releases the manager's RBAC objects. This is the last action of a manager.
 func (d *Departure) Finish(ctx context.Context) {
 	stage, err := StageOf(ctx, d.Client)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// Mapper knows the kinds of an installation, and of what it leaves. It asks no API server: some of the kinds may be gone
-// already.
+// Mapper returns a mapper for the kinds of an installation and of what it leaves. It does not use discovery, because
+// some of the kinds may already be deleted.
 func Mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	root, namespaced := meta.RESTScopeRoot, meta.RESTScopeNamespace

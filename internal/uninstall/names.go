@@ -23,7 +23,7 @@ import (
 // Names of config/default.
 const (
 	Namespace     = "everynode-system"
-	Manager       = "everynode-manager" // the Deployment, its ServiceAccount, its lease, its role and their bindings
+	Manager       = "everynode-manager" // name of the Deployment, ServiceAccount, lease, role and bindings
 	GatePolicy    = "everynode-gate"
 	ManagerPolicy = "everynode-manager"
 
@@ -31,7 +31,7 @@ const (
 	quota          = "everynode-critical-pods"
 )
 
-// NameLabel and NameValue are on the namespace that config/default creates.
+// NameLabel and NameValue are the label of the namespace that config/default creates.
 const (
 	NameLabel = "app.kubernetes.io/name"
 	NameValue = "everynode"
@@ -50,7 +50,7 @@ func CRDs() []client.Object {
 	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
 }
 
-// Policies are the admission policies of config/gate. Their bindings are found by the policy that they name.
+// Policies returns the admission policies of config/gate. Their bindings are found by the name of their policy.
 func Policies() []client.Object {
 	return []client.Object{
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: GatePolicy}},
@@ -58,12 +58,12 @@ func Policies() []client.Object {
 	}
 }
 
-// Deployment is the manager's.
+// Deployment returns the Deployment of the manager.
 func Deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: inNamespace(Manager)}
 }
 
-// Namespaced are the objects of config/default in its namespace, without the Deployment.
+// Namespaced returns the objects of config/default in its namespace, except the Deployment.
 func Namespaced() []client.Object {
 	return []client.Object{
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace(leaderElection)},
@@ -74,7 +74,8 @@ func Namespaced() []client.Object {
 	}
 }
 
-// ClusterRBAC are the cluster-wide RBAC objects of config/default. Bindings that users made to its roles are theirs.
+// ClusterRBAC returns the cluster-wide RBAC objects of config/default. It excludes bindings that users created for its
+// roles.
 func ClusterRBAC() []client.Object {
 	all := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: Manager}}}
 	for _, name := range []string{

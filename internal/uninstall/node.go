@@ -17,16 +17,16 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// Scope says what is removed from nodes, beside gates and cordons, which always are.
+// Scope says what is removed from nodes, in addition to gates and cordons, which are always removed.
 type Scope struct {
-	// Jobs are the NodeJobs that are removed. Their records and facts go with them, unless deletionPolicy is Retain.
+	// Jobs are the NodeJobs that are removed. Their records and facts are removed too, unless deletionPolicy is Retain.
 	Jobs []v1alpha1.NodeJob
-	// Records removes all records and facts, also those that deletionPolicy: Retain has left.
+	// Records removes all records and facts, including those that deletionPolicy: Retain has retained.
 	Records bool
 }
 
-// NodeChange returns the change that removes what Everynode left on a node; nil when nothing is there. It is one write
-// under the node's resource version, since cordons, taints and facts have other writers.
+// NodeChange returns the change that removes what Everynode left on a node; nil if there is nothing. It is one write
+// under the node's resource version, because cordons, taints and facts have other writers.
 func NodeChange(node *corev1.Node, scope Scope) *record.Change {
 	view := observe.Node(node)
 	change := &record.Change{UID: node.UID, ResourceVersion: node.ResourceVersion}
@@ -44,7 +44,7 @@ func NodeChange(node *corev1.Node, scope Scope) *record.Change {
 	return change
 }
 
-// openGates also removes gate taints that a kubelet registered with: they have the NodeJob's key, and not our value.
+// openGates also removes gate taints with which a kubelet registered. They have the NodeJob's key, but not our value.
 func (s Scope) openGates(node *corev1.Node, change *record.Change) {
 	taints := node.Spec.Taints
 	if change.Taints != nil {
@@ -82,7 +82,7 @@ func gates(job *v1alpha1.NodeJob, node *corev1.Node, taint *corev1.Taint) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// facts are the labels and annotations to remove from a node: records with their seals, what was published, and
+// facts returns the labels and annotations to remove from a node: records with their seals, what was published, and
 // annotations that only a manager reads.
 func (s Scope) facts(node *corev1.Node) *record.Facts {
 	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}}
@@ -101,7 +101,7 @@ func (s Scope) facts(node *corev1.Node) *record.Facts {
 	}
 	obsolete := []string{v1alpha1.CordonedAnnotation, v1alpha1.ApproveReleaseAnnotation, v1alpha1.BreakGlassAnnotation}
 	if s.Records {
-		obsolete = append(obsolete, v1alpha1.PublishedAnnotation) // also one that cannot be read
+		obsolete = append(obsolete, v1alpha1.PublishedAnnotation) // also if it is unreadable
 	}
 	for _, key := range obsolete {
 		if _, there := node.Annotations[key]; there {
@@ -111,7 +111,7 @@ func (s Scope) facts(node *corev1.Node) *record.Facts {
 	return f
 }
 
-// unpublish notes which of the published keys are removed, and returns the others with their publishers.
+// unpublish marks the published keys to remove, and returns the others with their publishers.
 func (s Scope) unpublish(published, there map[string]string, remove map[string]*string) map[string]string {
 	rest := map[string]string{}
 	for key, publisher := range published {
@@ -126,8 +126,8 @@ func (s Scope) unpublish(published, there map[string]string, remove map[string]*
 	return rest
 }
 
-// publishable reports whether a NodeJob may publish a key, as the rules of spec.publish say. A node can write the list of
-// what is published itself: it must not have labels removed that it may not write.
+// publishable reports whether a NodeJob may publish a key, according to the rules of spec.publish. A node can write the
+// list of published keys itself, and must not be able to have labels removed that it must not write.
 func publishable(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	if prefix == "node.kubernetes.io" || prefix == "kubelet.kubernetes.io" {
@@ -145,10 +145,10 @@ func (s Scope) forgets(recordKey string) bool {
 	})
 }
 
-// sealSuffix is how the prefix of a seal's key ends: that of "ns.everynode.dev/x" has "ns" before it.
+// sealSuffix is the end of the prefix of a seal's key: in the prefix for "ns.everynode.dev/x", "ns" precedes it.
 var sealSuffix = strings.TrimSuffix(record.SealKey("."+v1alpha1.Group+"/"), "/")
 
-// recordKeyOf returns the record key that a key of a node is, or is the seal of.
+// recordKeyOf returns the record key if a key of a node is a record key or the key of a seal.
 func recordKeyOf(key string) (string, bool) {
 	prefix, name, _ := strings.Cut(key, "/")
 	for _, suffix := range []string{"." + v1alpha1.Group, sealSuffix} {

@@ -22,11 +22,11 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;clusterrolebindings,resourceNames=everynode-manager,verbs=get;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,resourceNames=everynode-manager,verbs=get;patch
 
-// Finalizer is on the objects that give the manager its rights, so that they outlive `kubectl delete` until it has
+// Finalizer is on the objects that give the manager its permissions, so that they outlive `kubectl delete` until it has
 // cleaned up.
 const Finalizer = "everynode.dev/installation"
 
-// managerRights are the objects that give the manager its rights, in the order in which they must not go.
+// managerRights are the objects that give the manager its permissions, in the order in which they must not be deleted.
 type managerRights struct {
 	role    *rbacv1.ClusterRole
 	binding *rbacv1.ClusterRoleBinding
@@ -40,7 +40,7 @@ func newHeld() managerRights {
 
 func (h managerRights) all() []client.Object { return []client.Object{h.role, h.binding, h.account} }
 
-// read reads the objects. One that does not exist keeps an empty UID.
+// read reads the objects. An object that does not exist has an empty UID.
 func (h managerRights) read(ctx context.Context, c client.Reader) error {
 	for _, o := range h.all() {
 		o.SetUID("")
@@ -57,7 +57,8 @@ func (h managerRights) deleting() bool {
 
 func isDeleting(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
 
-// ProtectRights puts the finalizer on the objects that give the manager its rights, but not on one that is being deleted.
+// ProtectRights adds the finalizer to the objects that give the manager its permissions, except objects that are being
+// deleted.
 func ProtectRights(ctx context.Context, c client.Client) error {
 	h := newHeld()
 	if err := h.read(ctx, c); err != nil {
@@ -74,22 +75,22 @@ func ProtectRights(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// A departure has these stages.
+// Stages of the deletion of an installation.
 const (
-	// Staying is an installation that is not being deleted.
+	// Staying : the installation is not being deleted.
 	Staying Stage = iota
-	// LosingRights is one whose role, binding or ServiceAccount is being deleted, and whose CRDs are not.
+	// LosingRights : the role, binding or ServiceAccount is being deleted, and the CRDs are not.
 	LosingRights
-	// CleaningUp is one whose CRDs are being deleted: NodeJobs and NodeGuards are left.
+	// CleaningUp : the CRDs are being deleted, and NodeJobs and NodeGuards remain.
 	CleaningUp
-	// CleanedUp is one whose CRDs are gone, and with them all NodeJobs and NodeGuards.
+	// CleanedUp : the CRDs are deleted, and with them all NodeJobs and NodeGuards.
 	CleanedUp
 )
 
-// Stage is how far the deletion of an installation is.
+// Stage is the progress of the deletion of an installation.
 type Stage int
 
-// StageOf reads how far the deletion of the installation is.
+// StageOf returns the progress of the deletion of the installation.
 func StageOf(ctx context.Context, c client.Reader) (Stage, error) {
 	crds, gone := CRDs(), 0
 	stage := Staying
@@ -119,13 +120,13 @@ func StageOf(ctx context.Context, c client.Reader) (Stage, error) {
 	return Staying, nil
 }
 
-// graphDelay is how long the garbage collector has to learn of an owner reference before it must know of it.
+// graphDelay is how long the garbage collector may take to observe an owner reference.
 const graphDelay = 2 * time.Second
 
-// UnprotectRights removes the finalizer from the objects that give the manager its rights. It needs all of them until its last
-// write. So the binding becomes a dependent of the role, and the ServiceAccount one of the binding, and role and binding
-// are deleted in the foreground: the garbage collector ends them when the ServiceAccount is gone, which the last write
-// ends. Without the delay, which wait makes, the collector might not know of the dependents yet.
+// UnprotectRights removes the finalizer from the objects that give the manager its permissions. It needs all of them
+// until its last write. So it makes the binding a dependent of the role, and the ServiceAccount one of the binding, and
+// deletes role and binding in the foreground. Its last write ends the ServiceAccount, and then the garbage collector
+// deletes the other two. Without the delay by wait, the garbage collector might not know the dependents yet.
 func UnprotectRights(ctx context.Context, c client.Client, wait func(context.Context, time.Duration)) error {
 	h := newHeld()
 	if err := h.read(ctx, c); err != nil {
