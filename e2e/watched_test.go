@@ -51,7 +51,7 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 		text := w.metrics()
 		for _, want := range []string{
 			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.namespace),
-			"everynode_run_duration_seconds_count" + series + "} 1",
+			"everynode_attempt_duration_seconds_count" + series + "} 1",
 			"everynode_node_ready_to_done_seconds_count" + series + "} 1",
 			`everynode_attempts_total{outcome="Succeeded",phase="task"}`,
 			`everynode_api_writes_total{resource="nodes",verb="patch"}`,
