@@ -108,7 +108,7 @@ func TestUndo(t *testing.T) {
 			nodes:       []Node{newNode("a"), newNode("b", failed)},
 			pods:        []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
 			troubles:    map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}},
-			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed. Mend that and",
+			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed. Fix the cause and",
 		},
 		"but not while a node without trouble runs": {
 			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
