@@ -291,7 +291,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		return nil
 	})
 	t.Logf("until all %d have: %s", sharing+1, time.Since(began).Round(time.Millisecond))
-	if took > slowDecision {
-		t.Errorf("the first decision came after %s, want %s at most", took, slowDecision)
+	if took > time.Second {
+		t.Errorf("the first decision came after %s, want a second at most", took)
 	}
 }

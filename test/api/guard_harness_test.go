@@ -76,9 +76,6 @@ type guarded struct {
 	strangers []labels.Set
 }
 
-// slowDecision bounds the time to a decision, with room for a busy machine. The time itself is in the log of the test.
-const slowDecision = 10 * time.Second
-
 // newGuarded has nodes with a ready pod of DaemonSet storage each. It plays the kubelets, and the disruption controller.
 func newGuarded(t *testing.T, nodes ...string) *guarded {
 	t.Helper()

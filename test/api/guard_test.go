@@ -280,8 +280,8 @@ func TestADrainAmongAThousandNodes(t *testing.T) {
 	g.ready(nodes)
 	writes := c.total.Load() - before
 	t.Logf("writes for the whole drain: %d %v", writes, c.writes)
-	if took > slowDecision {
-		t.Errorf("a drain is decided after %s, want %s at most", took, slowDecision)
+	if took > time.Second {
+		t.Errorf("a drain is decided after %s, want a second at most", took)
 	}
 	if writes > 12 {
 		t.Errorf("a drain costs %d writes: %v", writes, c.writes)
