@@ -179,8 +179,8 @@ func (m *writtenObjects) forgetPod(uid types.UID) {
 // seenPod is a pod with what we remember about it.
 type seenPod struct {
 	*corev1.Pod
-	released bool
-	stopped  time.Time
+	finalized bool
+	stopped   time.Time
 	// unseen is true if the cache does not show it.
 	unseen bool
 }
@@ -202,7 +202,7 @@ func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.
 			} else {
 				known.pod = nil
 			}
-			seen.released, seen.stopped = known.finalized, known.stopped
+			seen.finalized, seen.stopped = known.finalized, known.stopped
 		}
 		pods = append(pods, seen)
 	}

@@ -139,7 +139,7 @@ func TestMemoryOfPods(t *testing.T) {
 			pods, doubtful := m.podsOf("job-uid", cached, noon.Add(tt.after))
 			var got []seen
 			for _, p := range pods {
-				s := seen{Version: p.ResourceVersion, Released: p.released}
+				s := seen{Version: p.ResourceVersion, Released: p.finalized}
 				if !p.stopped.IsZero() {
 					s.Stopped = p.stopped.Sub(noon)
 				}

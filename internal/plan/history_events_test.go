@@ -74,7 +74,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 		h.say("%s is deleted", node.Name)
 		delete(h.nodes, node.Name)
 		if h.rng.Intn(2) == 0 {
-			h.anew(node)
+			h.recreate(node)
 		}
 	case 6:
 		h.addNode(fmt.Sprintf("n%d", h.rng.Intn(2*nodeCount)))
@@ -88,8 +88,8 @@ func (h *history) nodeEvent(what int, node *Node) {
 	}
 }
 
-// anew replaces a node by a new one with the same name.
-func (h *history) anew(node *Node) {
+// recreate replaces a node by a new one with the same name.
+func (h *history) recreate(node *Node) {
 	h.addNode(node.Name)
 	if h.rng.Intn(2) == 0 && !h.isBad(node) {
 		h.say("%s is made anew on the same machine and boot", node.Name)
