@@ -70,7 +70,7 @@ func Stances(in Input) map[string]PeerView {
 	s := newSurvey(in)
 	since, _ := s.releasedByPeers()
 	for name := range since {
-		s.byName[name].releasing = true
+		s.byName[name].releasing, s.byName[name].expected = true, true
 	}
 	stances := map[string]PeerView{}
 	for _, w := range s.nodes {
@@ -109,7 +109,7 @@ func (s *planner) saidYes(w *nodePlan) bool {
 // heldByPeer holds a node that another NodeGuard would not release; nil if all would, or one has. The check of another
 // NodeGuard is waited for only after the check of this one has succeeded, so that neither waits for the other to start.
 func (s *planner) heldByPeer(w *nodePlan) *hold {
-	if s.first != nil {
+	if _, started := s.peerReleases[w.Name]; started {
 		return nil
 	}
 	holds := func(p Peer) bool { return p.Stances[w.Name].Reason != "" && !p.Stances[w.Name].Checks }
@@ -172,10 +172,13 @@ func (s *planner) queue() ([]*nodePlan, *peerRelease) {
 }
 
 // mayFollow reports whether a node need not wait for the first of those that other NodeGuards have released: they have
-// released this node too, and it is already unavailable. So a node before it that waits for unavailable nodes loses
-// nothing, and any other keeps its position. Otherwise a deadlock is possible, in which the first node waits for the
-// repair of this one, and this one for the first.
+// released this node too, or it retains its place, and it is already unavailable. So a node before it that waits for
+// unavailable nodes loses nothing, and any other keeps its position. Otherwise a deadlock is possible, in which the
+// first node waits for the repair of this one, and this one for the first.
 func (s *planner) mayFollow(w *nodePlan) bool {
+	if w.retainsPlace() {
+		return true
+	}
 	since, started := s.peerReleases[w.Name]
 	if !started || !w.isUnhealthy() {
 		return false

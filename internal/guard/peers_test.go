@@ -292,3 +292,35 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 		}
 	}
 }
+
+// A node that was released before and did not become available again retains its place. If another node waits for that
+// place, because another NodeGuard has released it, the first one must be repairable: here n1 waits for n2.
+func TestAReturningNodeIsRepairedWhileAnotherOneWaitsForItsPlace(t *testing.T) {
+	peer := func(in *Input) {
+		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(t0)}}}}
+	}
+	for name, tt := range map[string]struct {
+		in   Input
+		want string
+		// stance is the decision without the other NodeGuard.
+		stance string
+	}{
+		"it is unavailable": {scene(cordoned(0, 1), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
+			"Going ConditionMet", ""},
+		"it is available": {scene(cordoned(0, 1), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready = false }),
+			"Held WaitingForOtherRelease", v1alpha1.ReasonMaxUnavailableReached},
+		"it has no place yet": {scene(cordoned(0, 1), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
+			"Held WaitingForOtherRelease", v1alpha1.ReasonMaxUnavailableReached},
+		"the other one retains a place as well": {scene(cordoned(0, 1), going(0, true), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
+			"Held MaxUnavailableReached", v1alpha1.ReasonMaxUnavailableReached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Stances(tt.in)["n2"]; got.Reason != tt.stance {
+				t.Errorf("the stance is %+v, want %q", got, tt.stance)
+			}
+			if got := states(Next(tt.in))["n2"]; got != tt.want {
+				t.Errorf("n2 is %s, want %s", got, tt.want)
+			}
+		})
+	}
+}

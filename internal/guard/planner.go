@@ -32,9 +32,7 @@ type planner struct {
 	max     int
 	// blocked is the name of a budget that Everynode did not create and that selects the companions; "" when none does.
 	blocked string
-	// first is the first release that another NodeGuard has started. releasingShared is a node that this pass releases
-	// and that another NodeGuard guards too.
-	first           *peerRelease
+	// releasingShared is a node that this pass releases and that another NodeGuard guards too.
 	releasingShared string
 	// peerReleases is when other NodeGuards have released nodes, by name.
 	peerReleases map[string]time.Time
@@ -59,6 +57,8 @@ type nodePlan struct {
 	// released is true while the node is in the stored status.released, and returning after its request has ended.
 	// releasing is true if this pass adds it to status.released.
 	released, returning, releasing bool
+	// expected is true if releasing is only assumed, because another NodeGuard has released the node.
+	expected bool
 	// held is why the node is not released; nil if it has no request or is released.
 	held *hold
 	// reserved is true while its check may still lead to its release; position is its position in the queue.
@@ -81,6 +81,10 @@ func (w *nodePlan) isUnavailable() bool { return w.released || w.releasing || w.
 
 // active reports whether the budget of the node should be open.
 func (w *nodePlan) active() bool { return w.released && !w.returning }
+
+// retainsPlace reports whether the node counts as released although it is not, because it has not become available again
+// since then. A second release takes capacity from no other node, and may be needed to repair it.
+func (w *nodePlan) retainsPlace() bool { return w.returning && w.isUnhealthy() }
 
 func (w *nodePlan) requestsRelease() bool { return w.requestedBy != "" }
 

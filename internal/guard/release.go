@@ -20,7 +20,6 @@ import (
 // another one starts.
 func (s *planner) releaseNodes() {
 	queue, first := s.queue()
-	s.first = first
 	for i, w := range queue {
 		w.position, w.reserved = i, s.retainsTurn(w)
 		if w.BreakGlass != "" && !w.active() && len(s.released) < maxReleased {
@@ -137,7 +136,7 @@ func (s *planner) others(w *nodePlan) unavailableCount {
 	for _, other := range s.nodes {
 		switch {
 		case other == w:
-		case s.isReleased(other):
+		case s.isReleased(other) && !(s.isExpected(other) && w.retainsPlace()): // it gets no place that the node retains
 			n.released++
 		case other.reserved && (!w.reserved || other.position < w.position):
 			n.reserved++
@@ -164,6 +163,12 @@ func count(n int) string {
 func (s *planner) isReleased(w *nodePlan) bool {
 	_, released := s.released[w.Name]
 	return released || w.releasing
+}
+
+// isExpected reports whether a node has no place yet, and gets one because another NodeGuard has released it.
+func (s *planner) isExpected(w *nodePlan) bool {
+	_, released := s.released[w.Name]
+	return w.expected && !released
 }
 
 // unavailableNames lists the unavailable nodes except one, released nodes first.

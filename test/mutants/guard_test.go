@@ -42,6 +42,9 @@ func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 			"a check that does not leave keeps others from being checked",
 			"taken names are not told",
 			"a budget is opened for a release that is over",
+			"a node that retains its place waits for the first",
+			"a node that retains its place waits for nodes without one",
+			"a node with a place need not be unavailable to be released again",
 		},
 	}.test(t)
 }
@@ -109,7 +112,19 @@ var guardMutants = map[string]mutant{
 		"released.go", "		case s.consumed(s.all[g.Node]):\n", "		case s.consumed(w):\n",
 	},
 	"a node goes though another NodeGuard would not let it": {
-		"peers.go", "	if s.first != nil {\n", "	if s.first != nil || true {\n",
+		"peers.go", "	if _, started := s.peerReleases[w.Name]; started {\n", "	if _, started := s.peerReleases[w.Name]; started || true {\n",
+	},
+	"a node that retains its place is released without the other NodeGuards": {
+		"peers.go", "	if _, started := s.peerReleases[w.Name]; started {\n", "	if len(s.peerReleases) > 0 {\n",
+	},
+	"a node that retains its place waits for the first": {
+		"peers.go", "	if w.retainsPlace() {\n", "	if false {\n",
+	},
+	"a node that retains its place waits for nodes without one": {
+		"release.go", "s.isReleased(other) && !(s.isExpected(other) && w.retainsPlace())", "s.isReleased(other)",
+	},
+	"a node with a place need not be unavailable to be released again": {
+		"planner.go", "return w.returning && w.isUnhealthy() }", "return w.returning }",
 	},
 	"the checks of two NodeGuards wait for each other": {
 		"peers.go", " && !p.Stances[w.Name].Checks }", " }",
@@ -121,7 +136,7 @@ var guardMutants = map[string]mutant{
 		"check.go", "s.checking(w) && (!w.check.ended() || s.heldByPeer(w) == nil)", "s.checking(w)",
 	},
 	"what another NodeGuard has begun has no place yet": {
-		"peers.go", "\t\ts.byName[name].releasing = true\n", "		_ = name\n",
+		"peers.go", "\t\ts.byName[name].releasing, s.byName[name].expected = true, true\n", "		_ = name\n",
 	},
 	"two nodes begin at once, which another NodeGuard sees one by one": {
 		"released.go", "	if s.isShared(w) {\n", "	if false {\n",
