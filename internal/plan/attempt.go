@@ -29,6 +29,12 @@ const (
 	slowStart = 30 * time.Second
 )
 
+// attemptReader determines what pods mean, and what is recorded of them.
+type attemptReader struct {
+	*job
+	publisher *publisher
+}
+
 // podDisposition is what the planner does with a pod.
 type podDisposition int
 
@@ -57,7 +63,7 @@ type podAssessment struct {
 }
 
 // assessPod determines what a pod that is bound to the node's name means for the node.
-func (s *planner) assessPod(pod *Pod, node *Node) podAssessment {
+func (s *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 	switch {
 	case !needsFinalizerRemoval(pod):
 		return podAssessment{disposition: podTerminating}
@@ -95,14 +101,14 @@ func onRecord(pod *Pod, node *Node) bool {
 
 // isRecorded reports whether the outcome of the pod is or was recorded on its node. A pod that is retained for its logs
 // says so itself.
-func (s *planner) isRecorded(pod *Pod, node *Node) bool {
+func (s *attemptReader) isRecorded(pod *Pod, node *Node) bool {
 	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
 // assessOverduePod assesses an attempt that is past its deadline. If the kubelet responds, the pod is deleted, and the
 // kubelet reports how it ended. If the kubelet does not respond, the attempt must not have its slot forever: an attempt
 // that made its node unavailable has failed.
-func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
+func (s *attemptReader) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
 	if node.unreachable() {
 		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
 			message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"})
@@ -119,7 +125,7 @@ func (s *planner) assessOverduePod(pod *Pod, node *Node, deadline time.Time) pod
 
 // notStarting returns why a pod has not started, or when to check that again. A missing volume or network has no reason
 // in the status of the pod, only events.
-func (s *planner) notStarting(pod *Pod) (string, time.Time) {
+func (s *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 	slow := pod.Created.Add(slowStart)
 	switch {
 	case pod.Waiting != "" || !pod.Started.IsZero():
@@ -131,9 +137,9 @@ func (s *planner) notStarting(pod *Pod) (string, time.Time) {
 		slowStart/time.Second, s.in.Job.Namespace, pod.Name), time.Time{}
 }
 
-func (s *planner) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
+func (s *job) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
 
-func (s *planner) deadline(pod *Pod) time.Time {
+func (s *attemptReader) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(s.timeout(pod) + DeadlineSlack)
 }
 
@@ -161,7 +167,7 @@ type end struct {
 
 // readEnd distinguishes success, failure and disruption. In case of doubt it is a disruption, which is repeated and
 // does not count as a failure.
-func (s *planner) readEnd(pod *Pod, node *Node) end {
+func (s *attemptReader) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
 	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
 		e := end{outcome: record.Succeeded}
@@ -227,7 +233,7 @@ func failureReason(exit *Exit) string {
 var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended creates the record of an end.
-func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
+func (s *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 	r := s.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
@@ -247,7 +253,7 @@ func (s *planner) ended(pod *Pod, node *Node, e end) podAssessment {
 }
 
 // recordOf returns what is recorded of an attempt.
-func (s *planner) recordOf(pod *Pod, node *Node, e end) record.Record {
+func (s *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 	before := s.failuresBefore(pod, node)
 	r := record.Record{
 		Revision:   pod.Revision,
@@ -285,7 +291,7 @@ func (s *planner) recordOf(pod *Pod, node *Node, e end) record.Record {
 }
 
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
-func (s *planner) firstStart(node *Node, revision string) time.Time {
+func (s *job) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
 	if rec == nil || rec.Revision != revision || s.replaced(node) {
 		return time.Time{}
@@ -294,7 +300,7 @@ func (s *planner) firstStart(node *Node, revision string) time.Time {
 }
 
 // countDisruption turns a record into the record of a disruption, which may be one of several in a row.
-func (s *planner) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
+func (s *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
 	r.Rerun, r.Attempts = s.isRerun(node, pod.Revision), failures
 	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
 	prev := node.On.Record
@@ -309,7 +315,7 @@ func (s *planner) countDisruption(r *record.Record, pod *Pod, node *Node, failur
 
 // failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
 // started if the record was removed from the node since then: attempts are then counted from the beginning.
-func (s *planner) failuresBefore(pod *Pod, node *Node) int32 {
+func (s *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
 	if pod.Runs != task.Task {
 		return pod.Attempt - 1
 	}

@@ -14,7 +14,7 @@ const maxSkew = 5 * time.Minute
 
 // past returns t, or the zero time if t is too far in the future to be a time before now. Nothing waits for such a
 // time.
-func (s *planner) past(t time.Time) time.Time {
+func (s *job) past(t time.Time) time.Time {
 	if t.After(s.in.Now.Add(maxSkew)) {
 		return time.Time{}
 	}
@@ -23,13 +23,13 @@ func (s *planner) past(t time.Time) time.Time {
 
 // recordedAt is the current time as it is written to a record. It is rounded up, so that nothing that is counted from
 // it is early.
-func (s *planner) recordedAt() time.Time {
+func (s *job) recordedAt() time.Time {
 	return s.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // times are when an attempt started and ended, by the clock of the node. Both are shifted by the same amount so that
 // they are between the creation of the pod and now.
-func (s *planner) times(pod *Pod, exit *Exit) (started, finished time.Time) {
+func (s *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time) {
 	started, finished = pod.Started, exit.Finished
 	if finished.IsZero() {
 		return later(pod.Created, earlier(started, s.in.Now)), s.in.Now

@@ -46,7 +46,7 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 		conditions = append(conditions, s.rollbackCondition())
 	}
 	if s.gate.spec != nil {
-		conditions = append(conditions, s.gateCondition())
+		conditions = append(conditions, s.gate.gateCondition())
 	}
 	return conditions
 }
@@ -350,7 +350,7 @@ func (s *planner) namedFailures() string {
 }
 
 // remedy is what a user can do about failed nodes.
-func (s *planner) remedy() string {
+func (s *job) remedy() string {
 	return fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[4]s=%s --overwrite",
 		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
 }

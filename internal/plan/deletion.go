@@ -28,7 +28,7 @@ func (s *planner) planDeletion() Plan {
 
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
 // being deleted no pod can be created, so a rollback would block the deletion forever.
-func (s *planner) rollsBackOnDeletion() bool {
+func (s *job) rollsBackOnDeletion() bool {
 	o := s.obstacleFor(task.Rollback)
 	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
 	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
@@ -86,9 +86,9 @@ func (s *planner) waitsForWrites(p *Plan) bool {
 
 // removeMetadata removes what Everynode has set on a node, if anything.
 func (s *planner) removeMetadata(node *Node, p *Plan) {
-	c := s.changeOf(node)
+	c := s.cordons.changeOf(node)
 	c.Forget = true
-	c.Cordon, c.Taints, c.Facts = s.uncordon(node), s.taintsWithoutGate(node), s.unpublish(node)
+	c.Cordon, c.Taints, c.Facts = s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)
 	if !node.On.Present && !c.Shared() {
 		return
 	}
@@ -100,11 +100,11 @@ func (s *planner) removeMetadata(node *Node, p *Plan) {
 
 // removeGateAndCordon opens a node to workloads if its record is retained, because nothing else would do it later.
 func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
-	mark := s.markOf(node, "", "")
-	if mark.Taints = s.taintsWithoutGate(node); mark.Taints != nil {
+	mark := s.cordons.markOf(node, "", "")
+	if mark.Taints = s.gate.taintsWithoutGate(node); mark.Taints != nil {
 		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
 	}
-	if mark.Cordon = s.uncordon(node); mark.Cordon != nil {
+	if mark.Cordon = s.cordons.uncordon(node); mark.Cordon != nil {
 		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "the cordon is no longer needed"
 	}
 	if mark.Reason != "" {
@@ -114,7 +114,7 @@ func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 
 // taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
 // the gate, since nothing else would remove it.
-func (s *planner) taintsWithoutGate(node *Node) *record.Taints {
+func (s *gate) taintsWithoutGate(node *Node) *record.Taints {
 	selector := labels.Everything()
 	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
 		var err error
@@ -179,7 +179,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	rec := w.node.On.Record
 	st.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
-	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.readRollback(rec).done {
+	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
 		s.removeMetadata(w.node, p)
 		return
@@ -190,7 +190,7 @@ func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *No
 		st.State = Waiting
 	}
 	if st.State == Failed {
-		f := s.failureOf(w.node, false)
+		f := s.cordons.failureOf(w.node, false)
 		f.Rollback, f.RollbackMessage = st.Reason, lastLine(rec.Rollback.Message)
 		s.failures = append(s.failures, f)
 	}
@@ -251,12 +251,12 @@ func (s *planner) slotsStuck() int {
 }
 
 // staysTooLong reports whether a pod of Everynode still exists on the node after it should have ended.
-func (s *planner) staysTooLong(w *nodePlan) bool {
+func (s *job) staysTooLong(w *nodePlan) bool {
 	return w.terminating && !w.terminatingSince.IsZero() && !s.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
 // deletionRemedy says how to continue a deletion without the rollback.
-func (s *planner) deletionRemedy() string {
+func (s *job) deletionRemedy() string {
 	job := s.in.Job
 	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)

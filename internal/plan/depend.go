@@ -62,13 +62,13 @@ func readPeers(peers []Peer) []peer {
 }
 
 // pending reports whether the node matches the NodeJob, and is not done there.
-func (s *planner) pending(p *peer, node *Node) bool {
+func (s *job) pending(p *peer, node *Node) bool {
 	return s.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
 }
 
 // isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
 // match, except while it joins: taints are added and removed then.
-func (s *planner) isPending(p *peer, node *Node, on record.NodeRecord) bool {
+func (s *job) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
@@ -94,7 +94,7 @@ func (p *peer) done(node *Node, on record.NodeRecord) bool {
 }
 
 // selfPeer is the NodeJob as a Peer of other NodeJobs.
-func (s *planner) selfPeer() peer {
+func (s *job) selfPeer() peer {
 	job := s.in.Job
 	return readPeers([]Peer{{
 		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
@@ -104,7 +104,7 @@ func (s *planner) selfPeer() peer {
 }
 
 // unmetDependency names the first NodeJob that must be done on the node before this one starts; "" if there is none.
-func (s *planner) unmetDependency(node *Node) string {
+func (s *job) unmetDependency(node *Node) string {
 	for i := range s.dependsOn {
 		if s.pending(&s.dependsOn[i], node) {
 			return s.dependsOn[i].Name

@@ -7,7 +7,7 @@ import "github.com/everynode/everynode/internal/record"
 
 // digestOf is the digest of the revision that a pod ran, from the spec or from the previous record; "" if neither has
 // it.
-func (s *planner) digestOf(revision string, prev *record.Record) string {
+func (s *attemptReader) digestOf(revision string, prev *record.Record) string {
 	switch {
 	case revision == s.in.Revision:
 		return s.in.Digest

@@ -27,6 +27,7 @@ var transientTaints = []string{"node.cloudprovider.kubernetes.io/uninitialized",
 
 // gate is the taint that prevents workloads from running on a node until the task has succeeded there.
 type gate struct {
+	*job
 	corev1.Taint
 	// spec is nil if the gate was removed from the spec.
 	spec *v1alpha1.GateSpec
@@ -37,25 +38,26 @@ type gate struct {
 }
 
 // readGate reads spec.gate, and what the status says about it.
-func (s *planner) readGate() {
-	job := s.in.Job
-	key := v1alpha1.GateKey(job)
-	s.gate = gate{Taint: corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}, spec: job.Spec.Gate, own: key == s.key}
-	if s.gate.spec == nil {
-		return
+func readGate(j *job) *gate {
+	spec := j.in.Job.Spec.Gate
+	key := v1alpha1.GateKey(j.in.Job)
+	g := &gate{job: j, Taint: corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}, spec: spec, own: key == j.key}
+	if spec == nil {
+		return g
 	}
-	if s.gate.spec.Effect != "" {
-		s.gate.Effect = corev1.TaintEffect(s.gate.spec.Effect)
+	if spec.Effect != "" {
+		g.Effect = corev1.TaintEffect(spec.Effect)
 	}
-	s.gate.since = s.now()
-	if was := job.Status.Gate; was != nil && was.Key == key && !was.Since.IsZero() {
-		s.gate.since = was.Since
+	g.since = j.now()
+	if was := j.in.Job.Status.Gate; was != nil && was.Key == key && !was.Since.IsZero() {
+		g.since = was.Since
 	}
+	return g
 }
 
 // isGate reports whether a taint is or was the gate of a NodeJob. The taint of a removed gate is about to be removed
 // from the node, and must not be mistaken for a reservation by another tool.
-func (s *planner) isGate(t *corev1.Taint) bool {
+func (s *job) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
 	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
 }
@@ -67,10 +69,10 @@ func ofEverynode(t *corev1.Taint) bool {
 }
 
 // gateKeys are the gates that a task on the node must tolerate.
-func (s *planner) gateKeys(node *Node) []string {
+func (s *gate) gateKeys(node *Node) []string {
 	keys := slices.Clone(s.in.GateKeys)
-	if s.gate.spec != nil {
-		keys = append(keys, s.gate.Key)
+	if s.spec != nil {
+		keys = append(keys, s.Key)
 	}
 	for i := range node.Taints {
 		if t := &node.Taints[i]; s.isGate(t) {
@@ -83,7 +85,7 @@ func (s *planner) gateKeys(node *Node) []string {
 
 // untolerated is the first taint that prevents a task with these tolerations from running on the node; nil if there is
 // none.
-func (s *planner) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
+func (s *job) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
 	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
 }
 
@@ -91,28 +93,28 @@ func (s *planner) untolerated(node *Node, tolerations []corev1.Toleration) *core
 // effect is an earlier form of the gate.
 func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
 
-func (s *planner) closed(node *Node) bool {
-	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) })
+func (s *gate) closed(node *Node) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.holds(&t) })
 }
 
 // closedSinceCreation reports whether the node has had the taint of the gate since its creation. A taint that the
 // manager adds later has the time when it was added. The taints of the admission policy and of kubelets have no time.
-func (s *planner) closedSinceCreation(node *Node) bool {
-	return s.gate.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.gate.holds(&t) && t.TimeAdded == nil })
+func (s *gate) closedSinceCreation(node *Node) bool {
+	return s.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.holds(&t) && t.TimeAdded == nil })
 }
 
 // taintNow is the taint of the gate for a node whose gate is closed now.
-func (s *planner) taintNow() corev1.Taint {
-	taint := s.gate.Taint
+func (s *gate) taintNow() corev1.Taint {
+	taint := s.Taint
 	taint.TimeAdded = new(s.now())
 	return taint
 }
 
 // opened are the taints of a node without the gate; nil if the gate is open, or if another NodeJob with the same gate
 // is not done on the node. If all is true, a taint that others set is removed too.
-func (s *planner) opened(node *Node, all bool) *record.Taints {
+func (s *gate) opened(node *Node, all bool) *record.Taints {
 	goes := func(t corev1.Taint) bool {
-		return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)
+		return s.holds(&t) && (all || s.own || t.Value == v1alpha1.GateValue)
 	}
 	if !slices.ContainsFunc(node.Taints, goes) {
 		return nil
@@ -131,17 +133,17 @@ func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *
 	switch {
 	case s.gate.spec == nil && !s.gate.own:
 	case s.gate.spec == nil, st.State == Done:
-		mark.Taints = s.opened(node, true)
+		mark.Taints = s.gate.opened(node, true)
 	case st.State == Excluded && !s.mayYetRun(node, p):
-		mark.Taints = s.opened(node, false)
-	case s.closed(node):
+		mark.Taints = s.gate.opened(node, false)
+	case s.gate.closed(node):
 		s.gated++
-		if mark.Taints = s.updatedGateTaint(node); mark.Taints != nil {
+		if mark.Taints = s.gate.updatedGateTaint(node); mark.Taints != nil {
 			mark.because(v1alpha1.ReasonGateClosed, "it has another effect now")
 		}
-	case s.closes(node):
+	case s.gate.closes(node):
 		s.gated++
-		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.taintNow())}
+		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.taintNow())}
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
 	if mark.Taints != nil {
@@ -150,12 +152,12 @@ func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *
 }
 
 // updatedGateTaint are the taints of a node after the effect of the gate has changed; nil if it has not.
-func (s *planner) updatedGateTaint(node *Node) *record.Taints {
-	is := func(t corev1.Taint) bool { return t.Key == s.gate.Key && t.Effect == s.gate.Effect }
-	if !s.gate.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
+func (s *gate) updatedGateTaint(node *Node) *record.Taints {
+	is := func(t corev1.Taint) bool { return t.Key == s.Key && t.Effect == s.Effect }
+	if !s.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
 		return nil
 	}
-	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.gate.holds(&t) })
+	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.holds(&t) })
 	taint := s.taintNow()
 	if s.closedSinceCreation(node) {
 		taint.TimeAdded = nil
@@ -181,12 +183,12 @@ func (s *planner) mayYetRun(node *Node, p *Plan) bool {
 }
 
 // isNewNode reports whether a node joined the cluster recently.
-func (s *planner) isNewNode(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
+func (s *job) isNewNode(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
 
 // endsPods reports whether the taint of the gate would end a pod that must continue: the manager, or the pod of a task
 // that was created before the gate existed and does not tolerate it. A run with a reboot continues between its pods.
-func (s *planner) endsPods(node *Node) bool {
-	return s.gate.Effect == corev1.TaintEffectNoExecute &&
+func (s *gate) endsPods(node *Node) bool {
+	return s.Effect == corev1.TaintEffectNoExecute &&
 		(node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0 || s.isRebooting(node.On.Record))
 }
 
@@ -195,20 +197,20 @@ func (s *planner) endsPods(node *Node) bool {
 // this revision stays open during a rerun. If this NodeJob is not pending on the node, another NodeJob with the same
 // gate would open it immediately, so it is not closed. While the revision is not known, no gate is closed, because it
 // is not known which nodes are done.
-func (s *planner) closes(node *Node) bool {
+func (s *gate) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
 	case s.in.Revision == "", node.Deleting, s.endsPods(node), !s.isPending(&s.self, node, node.On):
 		return false
-	case s.gate.spec.OnReboot && rebooted, s.replaced(node):
+	case s.spec.OnReboot && rebooted, s.replaced(node):
 		return true
-	case s.gate.spec.Scope == v1alpha1.GateAll:
+	case s.spec.Scope == v1alpha1.GateAll:
 		return node.On.Label != s.in.Revision
 	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
 		return false
 	}
-	return node.Created.After(s.gate.since.Time) && s.isNewNode(node)
+	return node.Created.After(s.since.Time) && s.isNewNode(node)
 }
 
 // gateStatus is the gate as the status shows it; nil without a gate.
@@ -220,7 +222,7 @@ func (s *planner) gateStatus() *v1alpha1.GateStatus {
 }
 
 // gateCondition says whether the gate is enforced without gaps.
-func (s *planner) gateCondition() metav1.Condition {
+func (s *gate) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "the API server adds the taint in the request that creates a node"}
 	if s.in.GateWarning != "" {

@@ -18,18 +18,18 @@ import (
 )
 
 // prepares reports whether a node is cordoned or drained before the task.
-func (s *planner) prepares() bool {
+func (s *job) prepares() bool {
 	d := &s.in.Job.Spec.Maintenance
 	return d.Cordon || d.Drain != nil
 }
 
 // disrupts reports whether the task affects other workloads on a node.
-func (s *planner) disrupts() bool {
+func (s *job) disrupts() bool {
 	return s.prepares() || task.RebootPolicy(s.in.Job) != v1alpha1.RebootNever
 }
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
-func (s *planner) inPreparation(w *nodePlan) bool {
+func (s *job) inPreparation(w *nodePlan) bool {
 	if w.start == nil || w.start.Phase != task.Task || !s.prepares() {
 		return false
 	}
@@ -39,7 +39,7 @@ func (s *planner) inPreparation(w *nodePlan) bool {
 
 // drainingSince is when the drain of the node before the task started, according to the status. The drain of an earlier
 // node with the same name does not count, nor does a drain after a failure, which is on record.
-func (s *planner) drainingSince(node *Node) (time.Time, bool) {
+func (s *job) drainingSince(node *Node) (time.Time, bool) {
 	drains, rec := s.in.Job.Status.Drains, node.On.Record
 	for i := range drains {
 		since := drains[i].Since.Time
@@ -62,8 +62,8 @@ func (s *planner) prepare(i int, p *Plan) bool {
 		return true
 	}
 	if !s.cordonedForUs(w.node) {
-		if c := s.cordon(w.node); c != nil {
-			mark := s.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
+		if c := s.cordons.cordon(w.node); c != nil {
+			mark := s.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
 			mark.Cordon, mark.Before = c, w.start
 			s.mark(w, mark, p)
 			if s.in.Job.Spec.Maintenance.Drain != nil {
@@ -105,7 +105,7 @@ func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
 		return true
 	case look.late:
 		s.preparing(w, st, look.message())
-		s.recordEnd(w, s.notDrained(w, since, look.message()), p)
+		s.recordEnd(w, s.attempts.notDrained(w, since, look.message()), p)
 	default:
 		s.preparing(w, st, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
 		s.continueDrain(node, look, spec, p)
@@ -114,7 +114,7 @@ func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
 }
 
 // notDrained is the record of an attempt that never started because the node could not be drained.
-func (s *planner) notDrained(w *nodePlan, since time.Time, message string) record.Record {
+func (s *attemptReader) notDrained(w *nodePlan, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
 		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
@@ -165,7 +165,7 @@ func waitsForOthers(reason string) bool {
 }
 
 // waitsForRetry reports whether an attempt has run on a node, and another one will.
-func (s *planner) waitsForRetry(node *Node, st *NodeState) bool {
+func (s *job) waitsForRetry(node *Node, st *NodeState) bool {
 	rec := node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
@@ -223,7 +223,7 @@ func (s *planner) noteUnavailable(p *Plan) {
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
-func (s *planner) maxUnavailable(matched int) int {
+func (s *job) maxUnavailable(matched int) int {
 	value := s.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
 		return maxConcurrent(s.in.Job.Spec.Rollout, matched)
@@ -291,7 +291,7 @@ func (s *planner) tooManyDrains() bool {
 }
 
 // cordonedElse reports whether a node is cordoned for any other reason than an earlier failure of this NodeJob.
-func (s *planner) cordonedElse(node *Node) bool {
+func (s *job) cordonedElse(node *Node) bool {
 	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
 }
 
@@ -331,7 +331,7 @@ func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpe
 		pods: pods, empty: looked && len(pods) == 0, late: !s.in.Now.Before(deadline), timeout: timeout,
 		status: v1alpha1.NodeDrain{
 			Node: node.Name, Since: metav1.NewTime(since), Deadline: metav1.NewTime(deadline),
-			Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
+			Pods: int32(len(pods)), Blocked: s.cordons.blockedPods(node.Name, pods),
 		},
 	}
 }

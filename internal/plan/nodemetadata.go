@@ -14,12 +14,12 @@ import (
 func (s *planner) reconcileNodeMetadata(p *Plan) {
 	for i := range p.Nodes {
 		w, st := &s.work[i], &p.Nodes[i]
-		mark := s.markOf(w.node, "", "")
+		mark := s.cordons.markOf(w.node, "", "")
 		s.reconcileGate(w, st, &mark, p)
 		if st.State == Done {
 			s.reconcileFacts(w, &mark)
-		} else if s.owned(w.node) > 0 {
-			if mark.Facts = s.unlisted(w.node); mark.Facts != nil {
+		} else if s.publisher.owned(w.node) > 0 {
+			if mark.Facts = s.publisher.unlisted(w.node); mark.Facts != nil {
 				mark.because(v1alpha1.ReasonPublished, "")
 			}
 		}
@@ -42,8 +42,8 @@ func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
 		return // a user has set the label, or the revision is not run any more
 	}
-	s.reconcileRemovedLabels(w, rec, mark)
-	facts, reason, message := s.publish(w.node, rec)
+	s.publisher.reconcileRemovedLabels(w, rec, mark)
+	facts, reason, message := s.publisher.publish(w.node, rec)
 	if reason == v1alpha1.ReasonInvalidResult {
 		return // the record had no room for what was published when it was reported
 	}
@@ -54,7 +54,7 @@ func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	}
 }
 
-func (s *planner) reconcileRemovedLabels(w *nodePlan, rec *record.Record, mark *PatchNode) {
+func (s *publisher) reconcileRemovedLabels(w *nodePlan, rec *record.Record, mark *PatchNode) {
 	if len(s.in.Job.Spec.RemoveLabels) == 0 {
 		return
 	}

@@ -25,7 +25,7 @@ type NodeProblem struct {
 }
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
-func (s *planner) hindrance(node *Node) *NodeProblem {
+func (s *job) hindrance(node *Node) *NodeProblem {
 	t, ok := s.in.NodeProblems[node.UID]
 	if !ok || !s.in.Now.Before(t.RetryAt) {
 		return nil
@@ -52,7 +52,7 @@ func (s *planner) stillTroubled(nodes []NodeState) int {
 
 // obstacleFor is what prevents the creation of the next pod of a phase on any node; nil if nothing does. The reboot
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
-func (s *planner) obstacleFor(phase task.Phase) *Obstacle {
+func (s *job) obstacleFor(phase task.Phase) *Obstacle {
 	o := s.obstacle
 	if phase == task.Task {
 		return o

@@ -31,6 +31,9 @@ const (
 	maxBlockedMessage = 256
 )
 
+// cordons determines what is written to a node to cordon and uncordon it.
+type cordons struct{ *job }
+
 // countDrains counts the running drains: those of failed nodes, and those before a task.
 func (s *planner) countDrains() {
 	for i := range s.work {
@@ -73,13 +76,13 @@ func (s *planner) reconcileQuarantine(w *nodePlan, st *NodeState, p *Plan) {
 
 // wasPrepared reports whether a node was cordoned before a task, and not because of a failure. If the task cannot
 // start, for example under spec.suspend, the node is uncordoned.
-func (s *planner) wasPrepared(node *Node) bool {
+func (s *job) wasPrepared(node *Node) bool {
 	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
 // cordon is the change that cordons the node for this NodeJob; nil if it is already cordoned for this NodeJob, or if
 // others have cordoned it: then Everynode must not uncordon it.
-func (s *planner) cordon(node *Node) *record.Cordon {
+func (s *cordons) cordon(node *Node) *record.Cordon {
 	switch {
 	case !node.Unschedulable:
 		return &record.Cordon{By: []string{s.key}}
@@ -93,7 +96,7 @@ func (s *planner) cordon(node *Node) *record.Cordon {
 
 // uncordon is the change that removes the cordon of this NodeJob; nil if there is none. The node stays cordoned while
 // another NodeJob needs it.
-func (s *planner) uncordon(node *Node) *record.Cordon {
+func (s *cordons) uncordon(node *Node) *record.Cordon {
 	if !s.cordonedForUs(node) {
 		return nil
 	}
@@ -114,8 +117,8 @@ func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
 		s.endQuarantine(w, true, p)
 		return
 	case !drain && drains(&r):
-		mark := s.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
-		mark.Record = s.cancelled(r)
+		mark := s.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark.Record = s.cordons.cancelled(r)
 		s.mark(w, mark, p)
 		return
 	}
@@ -129,9 +132,9 @@ func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
 // beginning is the write with which the cordon, the drain, or both start; without a record if neither does.
 func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
 	node := w.node
-	mark := s.markOf(node, "", "")
+	mark := s.cordons.markOf(node, "", "")
 	if !r.Cordoned {
-		mark.Cordon = s.cordon(node)
+		mark.Cordon = s.cordons.cordon(node)
 	}
 	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may have been cordoned before the task
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
@@ -148,8 +151,8 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 // endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned. It does not
 // cordon that node a second time.
 func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
-	mark := s.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
-	mark.Cordon = s.uncordon(w.node)
+	mark := s.cordons.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
+	mark.Cordon = s.cordons.uncordon(w.node)
 	if byHand {
 		mark.Message = "it was uncordoned by a user or another tool, and is not cordoned again for this failure"
 	}
@@ -159,7 +162,7 @@ func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
 		r.Cordoned = byHand && w.exhausted
 		mark.Record = &r
 		if drains(rec) {
-			mark.Record = s.cancelled(r)
+			mark.Record = s.cordons.cancelled(r)
 		}
 	}
 	if mark.Cordon != nil || mark.Record != nil {
@@ -168,14 +171,14 @@ func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
 }
 
 // markOf is a mark on the node as it was seen.
-func (s *planner) markOf(node *Node, reason, message string) PatchNode {
+func (s *cordons) markOf(node *Node, reason, message string) PatchNode {
 	c := s.changeOf(node)
 	c.ResourceVersion = node.ResourceVersion
 	return PatchNode{Node: node.Name, Change: c, Reason: reason, Message: message}
 }
 
 // changeOf is a write to the node in the name of this NodeJob.
-func (s *planner) changeOf(node *Node) record.Change {
+func (s *cordons) changeOf(node *Node) record.Change {
 	return record.Change{UID: node.UID, Key: s.key}
 }
 
@@ -196,7 +199,7 @@ func (s *planner) mayDrain(node *Node, r *record.Record) bool {
 }
 
 // cancelled is the record after its drain was cancelled.
-func (s *planner) cancelled(r record.Record) *record.Record {
+func (s *cordons) cancelled(r record.Record) *record.Record {
 	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
 	return &r
 }
@@ -209,7 +212,7 @@ func (s *planner) drain(w *nodePlan, r record.Record, p *Plan) {
 		spec = &v1alpha1.DrainSpec{}
 	}
 	look := s.readDrain(node, d.StartedAt, spec, p)
-	mark := s.markOf(node, "", "")
+	mark := s.cordons.markOf(node, "", "")
 	d.FinishedAt = s.now().Time
 	switch {
 	case look.empty:
@@ -257,7 +260,7 @@ func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p
 
 // blockedPods are the pods that block a drain, and since when, by name. Pods that the status named before come first,
 // so that the status is stable.
-func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
+func (s *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
 	since := map[string]metav1.Time{}
 	for i := range s.in.Job.Status.Drains {
 		if d := &s.in.Job.Status.Drains[i]; d.Node == node {
@@ -286,7 +289,7 @@ func (s *planner) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPo
 
 // quarantineState is the progress of the quarantine of a failed node, as status.failures shows it; "" if the node is
 // not quarantined.
-func (s *planner) quarantineState(node *Node) string {
+func (s *cordons) quarantineState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
 		if drains(rec) {
 			return v1alpha1.ReasonDraining

@@ -35,7 +35,7 @@ func otherOS(nodes []NodeState) string {
 }
 
 // unselected is why a node does not match the NodeJob.
-func (s *planner) unselected(node *Node) (reason, message string) {
+func (s *job) unselected(node *Node) (reason, message string) {
 	switch {
 	case !s.named.has(node):
 		return v1alpha1.ReasonNotSelected, "spec.nodeNames does not name it"

@@ -7,32 +7,21 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
-// planner joins nodes and pods, and collects the findings of a pass over the nodes.
+// planner is one pass: it assesses each node, and collects what the pass finds.
 type planner struct {
-	in          Input
-	key         string
-	retry       string
-	selector    labels.Selector
-	named       names
-	steps       []step
-	tolerations []corev1.Toleration
-	obstacle    *Obstacle
-	gate        gate
-	dependsOn   []peer
-	sharers     []peer
-	// self is the NodeJob as a Peer of other NodeJobs.
-	self peer
-	// podsOn holds the pods by the name of the node that they are bound to.
-	podsOn map[string][]*Pod
+	*job
+	gate      *gate
+	records   *recordReader
+	publisher *publisher
+	cordons   *cordons
+	attempts  *attemptReader
+	recorder  *recorder
+	steps     []step
 	// work has an entry for each of Plan.Nodes.
 	work []nodePlan
 	// rollout is the progress of the revision in this pass.
@@ -126,61 +115,24 @@ type nodePlan struct {
 const noStep = -1
 
 func newSurvey(in Input) *planner {
-	s := &planner{
-		in:          in,
-		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
-		retry:       task.RetryToken(in.Job),
-		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
-		obstacle:    in.Obstacle,
-		podsOn:      make(map[string][]*Pod, len(in.Pods)),
-		work:        make([]nodePlan, 0, len(in.Nodes)),
-	}
-	for i := range in.Pods {
-		pod := &in.Pods[i]
-		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
-	}
-	s.dependsOn, s.sharers = readPeers(in.DependsOn), readPeers(in.GatePeers)
-	s.self = s.selfPeer()
-	s.readGate()
+	j := readJob(in)
+	s := &planner{job: j, work: make([]nodePlan, 0, len(in.Nodes))}
+	s.gate, s.records, s.publisher, s.cordons = readGate(j), &recordReader{j}, &publisher{j}, &cordons{j}
+	s.attempts = &attemptReader{j, s.publisher}
+	s.recorder = &recorder{j, s.gate, s.publisher, s.cordons, s.attempts}
 	if !in.Job.DeletionTimestamp.IsZero() {
-		return s // which nodes matched does not matter any more
-	}
-	s.selector = s.selectorOf(in.Job.Spec.NodeSelector, "spec.nodeSelector")
-	s.named = namesOf(in.Job.Spec.NodeNames)
-	for _, drain := range []struct {
-		field string
-		spec  *v1alpha1.DrainSpec
-	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.maintenance.drain", in.Job.Spec.Maintenance.Drain}} {
-		if drain.spec != nil {
-			s.selectorOf(drain.spec.PodSelector, drain.field+".podSelector")
-		}
+		return s
 	}
 	s.readSteps()
 	s.carryOver()
 	return s
 }
 
-// selectorOf parses a label selector. An invalid one selects nothing and is an obstacle.
-func (s *planner) selectorOf(spec *metav1.LabelSelector, field string) labels.Selector {
-	if spec == nil {
-		return labels.Everything()
-	}
-	selector, err := metav1.LabelSelectorAsSelector(spec)
-	if err != nil {
-		s.obstacle = &Obstacle{
-			Reason:  v1alpha1.ReasonInvalidSelector,
-			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
-		}
-		return labels.Nothing()
-	}
-	return selector
-}
-
 // assessNode sets the state of the node and plans what its pods need.
 func (s *planner) assessNode(node *Node, p *Plan) {
 	st := NodeState{Name: node.Name}
 	w := nodePlan{node: node, step: noStep}
-	known := s.readRecord(node)
+	known := s.records.readRecord(node)
 	w.ranRevision, w.since, w.succeeded = known.ranRevision, known.since, known.succeeded
 	w.rerun = known.ranRevision && !known.done && s.isRerun(node, s.in.Revision)
 	w.succeeded = w.succeeded || w.rerun
@@ -212,7 +164,7 @@ func (w *nodePlan) exclude(st *NodeState, reason, message string) {
 // node and its slot.
 func (s *planner) assessPods(w *nodePlan, st *NodeState, p *Plan) {
 	for _, pod := range s.podsOn[w.node.Name] {
-		v := s.assessPod(pod, w.node)
+		v := s.attempts.assessPod(pod, w.node)
 		p.wake(v.until)
 		switch v.disposition {
 		case podTerminating:
@@ -261,7 +213,7 @@ func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeStat
 			return
 		}
 	}
-	p.Actions = append(p.Actions, s.recordAction(w.node, pod, v.record))
+	p.Actions = append(p.Actions, s.recorder.recordAction(w.node, pod, v.record))
 	w.written = true
 }
 
@@ -269,7 +221,7 @@ func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeStat
 // slot, but not forever.
 func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem, st *NodeState, p *Plan) {
 	s.noteTrouble(w.node, t)
-	if s.overdue(s.deadline(pod), p) {
+	if s.overdue(s.attempts.deadline(pod), p) {
 		w.terminating = true
 		st.set(Waiting, t.Reason, t.Message)
 		s.failProgress(w, t.Message, st)
@@ -293,7 +245,7 @@ func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, st *NodeSt
 
 // retrying notes a node whose last attempt failed or was disrupted, and that continues.
 func (s *planner) retrying(node *Node) {
-	s.failures = append(s.failures, s.failureOf(node, true))
+	s.failures = append(s.failures, s.cordons.failureOf(node, true))
 	if rec := node.On.Record; rec.Disruptions >= manyDisruptions {
 		s.disrupted = append(s.disrupted, node.Name+": "+lastLine(rec.Message))
 	}
@@ -320,7 +272,7 @@ func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePla
 		// The task may have made the node unreachable. The node counts as failed until it responds.
 		w.failed = true
 		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again")
-		s.failures = append(s.failures, s.failureOf(node, false))
+		s.failures = append(s.failures, s.cordons.failureOf(node, false))
 		return
 	}
 	if taint := s.untolerated(node, s.tolerations); taint != nil {
@@ -344,7 +296,7 @@ func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePla
 	w.start = s.attempt(node, task.Task, s.in.Revision, known.failures+1)
 }
 
-func (s *planner) attempt(node *Node, phase task.Phase, revision string, number int32) *task.Attempt {
+func (s *job) attempt(node *Node, phase task.Phase, revision string, number int32) *task.Attempt {
 	return &task.Attempt{
 		Phase:     phase,
 		Revision:  revision,
@@ -415,7 +367,7 @@ func (s *planner) removeOrphanedPods(p *Plan) {
 }
 
 // cordonedForUs reports whether Everynode has cordoned the node for this NodeJob, and maybe for others.
-func (s *planner) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, s.key) }
+func (s *job) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, s.key) }
 
 func (st *NodeState) set(state State, reason, message string) {
 	st.State, st.Reason, st.Message = state, reason, message

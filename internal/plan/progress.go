@@ -17,7 +17,7 @@ import (
 const defaultProgressDeadlineSeconds = 3600
 
 // progressDeadline is how long a node may delay others; 0 means forever.
-func (s *planner) progressDeadline() time.Duration {
+func (s *job) progressDeadline() time.Duration {
 	return time.Duration(valueOr(s.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 

@@ -16,8 +16,11 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
+// publisher determines the labels and annotations of nodes.
+type publisher struct{ *job }
+
 // factsOf are the facts that a run publishes, by key. A result that the run did not report is not a fact.
-func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
+func (s *publisher) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
 	labelled, annotated = map[string]string{}, map[string]string{}
 	for i := range s.in.Job.Spec.Publish {
 		fact := &s.in.Job.Spec.Publish[i]
@@ -42,7 +45,7 @@ func (s *planner) factsOf(r *record.Record) (labelled, annotated map[string]stri
 
 // publish is the change that updates what is published on a node after a run; nil if it is up to date. It does not
 // overwrite what others have set. Then the reason and the message say so.
-func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+func (s *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
 	if s.isPublished(node, r) {
 		return nil, "", ""
 	}
@@ -62,7 +65,7 @@ func (s *planner) publish(node *Node, r *record.Record) (facts *record.Facts, re
 
 // factsChange is the change after which the NodeJob has published exactly these labels and annotations on the node; nil
 // if it already has. A key that belongs to others is the conflict.
-func (s *planner) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
+func (s *publisher) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
 	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
 	conflict = firstOf(
 		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
@@ -75,7 +78,7 @@ func (s *planner) factsChange(node *Node, labelled, annotated map[string]string)
 
 // isPublished reports whether everything is published correctly. That is almost always so, and each pass checks it for
 // every node.
-func (s *planner) isPublished(node *Node, r *record.Record) bool {
+func (s *publisher) isPublished(node *Node, r *record.Record) bool {
 	spec, reported := s.in.Job.Spec.Publish, 0
 	for i := range spec {
 		fact := &spec[i]
@@ -96,7 +99,7 @@ func (s *planner) isPublished(node *Node, r *record.Record) bool {
 }
 
 // publishKind adds the changes of the labels, or of the annotations, to owners and change.
-func (s *planner) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
+func (s *publisher) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value := want[key]
 		is, there := have[key]
@@ -115,7 +118,7 @@ func (s *planner) publishKind(kind string, want, have, owners map[string]string,
 }
 
 // unpublishKind adds the removal of what this NodeJob has published and no longer wants.
-func (s *planner) unpublishKind(want, owners map[string]string, change map[string]*string) {
+func (s *publisher) unpublishKind(want, owners map[string]string, change map[string]*string) {
 	for key, owner := range owners {
 		// The list of owners is on the node, where its kubelet can write too. Keys that a NodeJob could not have published
 		// are never removed because of it.
@@ -138,13 +141,13 @@ func mayPublish(key string) bool {
 }
 
 // unpublish is the change that removes all facts of the NodeJob from a node; nil if there are none.
-func (s *planner) unpublish(node *Node) *record.Facts {
+func (s *publisher) unpublish(node *Node) *record.Facts {
 	facts, _ := s.factsChange(node, nil, nil) // no fact is wanted, so there is no conflict
 	return facts
 }
 
 // owned counts what the NodeJob has published on the node.
-func (s *planner) owned(node *Node) int {
+func (s *publisher) owned(node *Node) int {
 	n := 0
 	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
 		for _, owner := range owners {
@@ -157,7 +160,7 @@ func (s *planner) owned(node *Node) int {
 }
 
 // unlisted is the change that removes from a node what spec.publish no longer lists; nil if there is nothing to remove.
-func (s *planner) unlisted(node *Node) *record.Facts {
+func (s *publisher) unlisted(node *Node) *record.Facts {
 	labelled, annotated := map[string]string{}, map[string]string{}
 	for _, fact := range s.in.Job.Spec.Publish {
 		// A fact that is still listed does not change.

@@ -39,8 +39,8 @@ func reboots(pod *Pod) bool {
 }
 
 // rebooting turns the record of a success into the record of a run that continues.
-func (s *planner) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
-	if _, reason, message := s.publish(node, &r); reason != "" {
+func (s *attemptReader) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
+	if _, reason, message := s.publisher.publish(node, &r); reason != "" {
 		// Publishing would fail after the reboot.
 		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
 		return r
@@ -67,13 +67,13 @@ func belongsToRun(pod *Pod, node *Node) bool {
 // rebooted reports whether the node is in another boot than the one that the run has left.
 func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
 
-func (s *planner) rebootDeadline(rec *record.Record) time.Time {
+func (s *attemptReader) rebootDeadline(rec *record.Record) time.Time {
 	return s.past(rec.Reboot.StartedAt).Add(task.Timeout(s.in.Job, task.Reboot))
 }
 
 // assessRebootPod determines what the pod that reboots the node means for it. How the pod itself ended says little: the
 // boot ID decides.
-func (s *planner) assessRebootPod(pod *Pod, node *Node) podAssessment {
+func (s *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
 	if !belongsToRun(pod, node) || rebooted(node) {
 		return podAssessment{disposition: podOrphaned}
 	}
@@ -96,7 +96,7 @@ func (s *planner) assessRebootPod(pod *Pod, node *Node) podAssessment {
 // rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot. Either the
 // pod reports that it cannot reboot the node, or the pod itself was ended, usually by the reboot, which the kubelet
 // reports before it reports the new boot. A repeated reboot pod does nothing on a node that is in another boot.
-func (s *planner) rebootEnded(pod *Pod, node *Node) record.Record {
+func (s *attemptReader) rebootEnded(pod *Pod, node *Node) record.Record {
 	r := *node.On.Record
 	e := s.readEnd(pod, node)
 	r.PodUID, r.FinishedAt = pod.UID, s.in.Now
@@ -109,7 +109,7 @@ func (s *planner) rebootEnded(pod *Pod, node *Node) record.Record {
 }
 
 // givenUp is the record of a run whose reboot has taken too long.
-func (s *planner) givenUp(rec *record.Record) record.Record {
+func (s *attemptReader) givenUp(rec *record.Record) record.Record {
 	r := *rec
 	r.Outcome, r.Reason, r.FinishedAt = record.Failed, v1alpha1.ReasonRebootTimedOut, s.in.Now
 	what := "the node did not come back in another boot"
@@ -122,7 +122,7 @@ func (s *planner) givenUp(rec *record.Record) record.Record {
 }
 
 // verified is the record of a run after its check has ended.
-func (s *planner) verified(pod *Pod, node *Node, e record.Record) record.Record {
+func (s *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
 	if len(e.Results) > 0 {
@@ -153,7 +153,7 @@ func (s *planner) verified(pod *Pod, node *Node, e record.Record) record.Record 
 }
 
 // completed is the record of a run with a reboot that has succeeded in this boot.
-func (s *planner) completed(r record.Record, boot, message string) record.Record {
+func (s *attemptReader) completed(r record.Record, boot, message string) record.Record {
 	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Rerun = record.Succeeded, boot, nil, 0, false
 	r.Message = firstOf(message, r.Message)
 	return r
@@ -163,7 +163,7 @@ func (s *planner) completed(r record.Record, boot, message string) record.Record
 func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
-	deadline := s.rebootDeadline(rec)
+	deadline := s.attempts.rebootDeadline(rec)
 	st.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
 	if s.replaced(node) {
 		r := *rec
@@ -175,7 +175,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *
 	}
 	if !s.in.Now.Before(deadline) {
 		// The pod that is on record stays there, because its finalizer may not be removed yet.
-		s.recordEnd(w, s.givenUp(rec), p)
+		s.recordEnd(w, s.attempts.givenUp(rec), p)
 		return
 	}
 	st.Until = deadline
@@ -214,7 +214,7 @@ func (s *planner) assessRebootedNode(terminating bool, w *nodePlan, st *NodeStat
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
 		r.FinishedAt = s.in.Now
-		s.recordEnd(w, s.completed(r, node.BootID, ""), p)
+		s.recordEnd(w, s.attempts.completed(r, node.BootID, ""), p)
 	case !s.waitsForPod(task.Verify, terminating, w, st, p):
 		s.continueRun(w, task.Verify, p)
 		st.Reason = v1alpha1.ReasonVerifying
@@ -229,7 +229,7 @@ func (s *planner) markBack(w *nodePlan, at time.Time, message string, p *Plan) {
 	back := *r.Reboot
 	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
 	r.Reboot = &back
-	mark := s.markOf(w.node, v1alpha1.ReasonSettling, message)
+	mark := s.cordons.markOf(w.node, v1alpha1.ReasonSettling, message)
 	mark.Record = &r
 	s.mark(w, mark, p)
 }
@@ -273,7 +273,7 @@ func (s *planner) mayProbe(o *Obstacle, phase task.Phase) bool {
 func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
 	rec := w.node.On.Record
 	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
-	a.Gates = s.gateKeys(w.node)
+	a.Gates = s.gate.gateKeys(w.node)
 	if phase == task.Reboot {
 		a.BootID = rec.Reboot.FromBootID
 	} else {
@@ -286,6 +286,6 @@ func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
 
 // recordEnd ends a run without a pod that ends it.
 func (s *planner) recordEnd(w *nodePlan, r record.Record, p *Plan) {
-	p.Actions = append(p.Actions, s.recordAction(w.node, &Pod{}, r))
+	p.Actions = append(p.Actions, s.recorder.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }

@@ -11,9 +11,18 @@ import (
 
 // This file plans what is written to a node when an attempt has ended.
 
+// recorder determines what is written to a node when an attempt has ended.
+type recorder struct {
+	*job
+	gate      *gate
+	publisher *publisher
+	cordons   *cordons
+	attempts  *attemptReader
+}
+
 // recordAction is the write of the outcome of an attempt.
-func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
-	a := Record{Node: node.Name, Change: s.changeOf(node), Pod: *pod}
+func (s *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record {
+	a := Record{Node: node.Name, Change: s.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	if pod.Runs == task.Rollback {
@@ -21,7 +30,7 @@ func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
 		return a
 	}
 	r.RecordedAt = s.recordedAt()
-	a.Retain = s.retainedUntil(pod, &r).After(s.in.Now)
+	a.Retain = s.attempts.retainedUntil(pod, &r).After(s.in.Now)
 	if r.Outcome == record.Succeeded {
 		s.completes(node, &a.Change)
 	}
@@ -36,18 +45,18 @@ func (s *planner) recordAction(node *Node, pod *Pod, r record.Record) Record {
 }
 
 // finishRollback completes the record of an attempt of the rollback.
-func (s *planner) finishRollback(a *Record, node *Node) {
+func (s *recorder) finishRollback(a *Record, node *Node) {
 	rb := a.Record.Rollback
 	rb.RecordedAt = s.recordedAt()
 	// If the label is set now, a user has set it to skip the node.
 	a.ResourceVersion = node.ResourceVersion
 	a.Final = rb.Outcome == record.Failed && rb.Attempts > s.retryLimit()
-	a.Retain = s.retainedUntil(&a.Pod, a.Record).After(s.in.Now)
+	a.Retain = s.attempts.retainedUntil(&a.Pod, a.Record).After(s.in.Now)
 }
 
 // buildsOn reports whether the record must not be written if the node has changed since it was read. Otherwise a label
 // that a user has set since to skip the node would be dropped, or the removal of the earlier record would be ignored.
-func (s *planner) buildsOn(r *record.Record) bool {
+func (s *recorder) buildsOn(r *record.Record) bool {
 	failedBefore := r.Attempts > 1 || (r.Outcome == record.Disrupted && r.Attempts > 0)
 	return r.Revision != s.in.Revision || failedBefore || r.Disruptions > 1
 }
@@ -55,7 +64,7 @@ func (s *planner) buildsOn(r *record.Record) bool {
 // dropsLabel reports whether the node is not done any more, regardless of what it was before. A disruption says nothing
 // about the node and retains the label of an earlier revision, and so does a drain that did not succeed. But a label
 // from another machine would make this machine look done.
-func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
+func (s *recorder) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {
 	case record.Succeeded:
 		return false
@@ -70,7 +79,7 @@ func (s *planner) dropsLabel(node *Node, r *record.Record) bool {
 }
 
 // skipped reports whether a user has set the label of the node to skip it while an attempt of revision ran.
-func (s *planner) skipped(node *Node, revision string) bool {
+func (s *recorder) skipped(node *Node, revision string) bool {
 	label := node.On.Label
 	return label != "" && (label == revision || label == s.in.Revision) && label != labelLeft(node)
 }
@@ -84,7 +93,7 @@ func labelLeft(node *Node) string {
 }
 
 // labelAfter is the label that the manager has last set on a node after the record of an attempt is written.
-func (s *planner) labelAfter(node *Node, a *Record) string {
+func (s *recorder) labelAfter(node *Node, a *Record) string {
 	left := labelLeft(node)
 	switch {
 	case a.Record.Outcome == record.Succeeded && !a.KeepLabel:
@@ -97,15 +106,15 @@ func (s *planner) labelAfter(node *Node, a *Record) string {
 
 // completes adds to the record of a success its changes of the node, or turns it into a failure if its results cannot
 // be published.
-func (s *planner) completes(node *Node, c *record.Change) {
-	facts, reason, message := s.publish(node, c.Record)
+func (s *recorder) completes(node *Node, c *record.Change) {
+	facts, reason, message := s.publisher.publish(node, c.Record)
 	if reason != "" {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
 		return
 	}
 	c.Facts = facts
 	c.Record.Cordoned = false
-	c.Cordon = s.uncordon(node)
-	c.Taints = s.opened(node, true)
-	s.removeLabels(node, c)
+	c.Cordon = s.cordons.uncordon(node)
+	c.Taints = s.gate.opened(node, true)
+	s.publisher.removeLabels(node, c)
 }

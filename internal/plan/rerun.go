@@ -13,6 +13,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
+// recordReader reads what the record of a node means.
+type recordReader struct{ *job }
+
 // recordState is what the record of a node means for the revision.
 type recordState struct {
 	done bool
@@ -35,7 +38,7 @@ type recordState struct {
 
 // readRecord reads the record of the node. Users control it with the label: to remove it from a node that is done
 // requests another run, and to set it to the revision skips the node.
-func (s *planner) readRecord(node *Node) recordState {
+func (s *recordReader) readRecord(node *Node) recordState {
 	rec, label := node.On.Record, node.On.Label
 	if s.replaced(node) {
 		// A run with a reboot must know that the node did not come back.
@@ -56,12 +59,12 @@ func (s *planner) readRecord(node *Node) recordState {
 }
 
 // isRebooting reports whether this is the record of a run of the revision that continues with a reboot.
-func (s *planner) isRebooting(rec *record.Record) bool {
+func (s *job) isRebooting(rec *record.Record) bool {
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == s.in.Revision
 }
 
 // touch notes whether the revision has run there.
-func (s *planner) touch(rec *record.Record) recordState {
+func (s *recordReader) touch(rec *record.Record) recordState {
 	if rec == nil || rec.Revision != s.in.Revision {
 		return recordState{}
 	}
@@ -69,13 +72,13 @@ func (s *planner) touch(rec *record.Record) recordState {
 }
 
 // doneBy reports whether the label says that the node is done with the revision.
-func (s *planner) doneBy(label, revision string) bool {
+func (s *job) doneBy(label, revision string) bool {
 	return label != "" && (label == revision || !valueOr(s.in.Job.Spec.Rerun.OnChange, true))
 }
 
 // doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was
 // on the node and remained there.
-func (s *planner) doneBesideSkip(node *Node) bool {
+func (s *recordReader) doneBesideSkip(node *Node) bool {
 	rec := node.On.Record
 	return rec.Outcome == record.Succeeded && node.On.Label != "" && rec.Label != rec.Revision
 }
@@ -85,7 +88,7 @@ func (s *planner) doneBesideSkip(node *Node) bool {
 func rerunContinues(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
 
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
-func (s *planner) readRerun(node *Node, was *recordState) {
+func (s *recordReader) readRerun(node *Node, was *recordState) {
 	rec, rerun := node.On.Record, &s.in.Job.Spec.Rerun
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
 		return // a user has set the label, and it is not known when and where the task ran
@@ -109,7 +112,7 @@ func (s *planner) readRerun(node *Node, was *recordState) {
 // nextDue is when a node that finished at that time reruns the task because of rerun.everySeconds; zero if it does not.
 // Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
 // is the first such time that is at least half an interval after the end.
-func (s *planner) nextDue(node *Node, finished time.Time) time.Time {
+func (s *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 	seconds := int64(s.in.Job.Spec.Rerun.EverySeconds)
 	if seconds <= 0 {
 		return time.Time{}
@@ -123,13 +126,13 @@ func (s *planner) nextDue(node *Node, finished time.Time) time.Time {
 
 // isRerun reports whether this is a run on a node that was done with the revision before and still has the label. With
 // rerun.onChange false, the label may be of any revision.
-func (s *planner) isRerun(node *Node, revision string) bool {
+func (s *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
 	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.
-func (s *planner) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
+func (s *recordReader) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
 		return rec.Attempts, s.after(rec.EndedAt(), rec.Attempts)
@@ -143,10 +146,10 @@ func (s *planner) setbacks(rec *record.Record) (failures int32, notBefore time.T
 }
 
 // void reports whether a user has requested a retry since the attempt on record.
-func (s *planner) void(rec *record.Record) bool { return s.retry != "" && rec.Retry != s.retry }
+func (s *job) void(rec *record.Record) bool { return s.retry != "" && rec.Retry != s.retry }
 
 // replaced reports whether the record was written for another machine with the same node name.
-func (s *planner) replaced(node *Node) bool {
+func (s *job) replaced(node *Node) bool {
 	rec := node.On.Record
 	return onReplace(s.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
 }

@@ -96,7 +96,7 @@ func TestStanding(t *testing.T) {
 			if tt.job == nil {
 				tt.job = newJob()
 			}
-			got := newSurvey(see(tt.job, nil)).readRecord(&tt.node)
+			got := newSurvey(see(tt.job, nil)).records.readRecord(&tt.node)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(recordState{})); diff != "" {
 				t.Errorf("standing (-want +got):\n%s", diff)
 			}
@@ -242,7 +242,7 @@ func TestNextDue(t *testing.T) {
 		offset := time.Duration(-1)
 		for k := range 50 {
 			finished := now.Add(-time.Duration(k*37) * time.Second)
-			due := s.nextDue(&node, finished)
+			due := s.records.nextDue(&node, finished)
 			if wait := due.Sub(finished); wait < every/2 || wait > every*3/2 {
 				t.Fatalf("%s finished at %v and is due at %v", node.Name, finished, due)
 			}
@@ -266,10 +266,10 @@ func TestNextDueAtTheBounds(t *testing.T) {
 		return newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
 	}
 	node := newNode("n")
-	if due := every(0).nextDue(&node, now); !due.IsZero() {
+	if due := every(0).records.nextDue(&node, now); !due.IsZero() {
 		t.Errorf("due at %v, want never", due)
 	}
-	boundary := every(600).nextDue(&node, ago(600))
+	boundary := every(600).records.nextDue(&node, ago(600))
 	for name, tt := range map[string]struct {
 		finished time.Time
 		want     time.Time
@@ -282,7 +282,7 @@ func TestNextDueAtTheBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := every(600)
 			s.in.Now = boundary.Add(time.Hour)
-			got := s.nextDue(&node, tt.finished)
+			got := s.records.nextDue(&node, tt.finished)
 			if !tt.want.IsZero() && !got.Equal(tt.want) || tt.want.IsZero() && got.After(s.in.Now) {
 				t.Errorf("due at %v, want %v", got, tt.want)
 			}

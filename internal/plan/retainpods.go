@@ -12,7 +12,7 @@ import (
 
 // retainedUntil is until when a pod whose outcome is in that record is retained for its logs; zero if it is not
 // retained.
-func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
+func (s *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	keep := s.in.Job.Spec.RetainPodsSeconds
 	if keep == 0 || rec == nil || !pod.ended() || !pod.DeleteRequested.IsZero() || !s.in.Job.DeletionTimestamp.IsZero() {
 		return time.Time{}
@@ -30,7 +30,7 @@ func (s *planner) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 // retain reports whether a pod is retained although its outcome is on record. Its finalizer is removed anyway, so that
 // a deletion of the pod does not block.
 func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
-	until := s.retainedUntil(pod, w.node.On.Record)
+	until := s.attempts.retainedUntil(pod, w.node.On.Record)
 	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
 		return false
 	}

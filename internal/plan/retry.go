@@ -13,13 +13,13 @@ const (
 )
 
 // retryLimit is the number of failures that another attempt may follow.
-func (s *planner) retryLimit() int32 {
+func (s *job) retryLimit() int32 {
 	return valueOr(s.in.Job.Spec.Retry.Limit, defaultRetryLimit)
 }
 
 // backoff is the wait after the n-th failure or disruption in a row, without jitter: nodes fail at different times, and
 // a plan that cannot be predicted cannot be tested.
-func (s *planner) backoff(n int32) time.Duration {
+func (s *job) backoff(n int32) time.Duration {
 	retry := s.in.Job.Spec.Retry
 	longest := time.Duration(valueOr(retry.MaxBackoffSeconds, defaultMaxBackoffSeconds)) * time.Second
 	wait := time.Duration(valueOr(retry.BackoffSeconds, defaultBackoffSeconds)) * time.Second
@@ -30,6 +30,6 @@ func (s *planner) backoff(n int32) time.Duration {
 }
 
 // after is when the next attempt may start after the n-th failure or disruption in a row.
-func (s *planner) after(ended time.Time, n int32) time.Time {
+func (s *job) after(ended time.Time, n int32) time.Time {
 	return s.past(ended).Add(s.backoff(n))
 }

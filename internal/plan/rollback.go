@@ -14,7 +14,7 @@ import (
 // assessFailedNode sets the state of a node on which every attempt failed, and starts the rollback of the task there.
 func (s *planner) assessFailedNode(terminating bool, w *nodePlan, st *NodeState) {
 	w.failed, w.exhausted = true, true
-	f := s.failureOf(w.node, false)
+	f := s.cordons.failureOf(w.node, false)
 	st.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
 	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
 		w.rollbackFinished = true
@@ -35,7 +35,7 @@ type rollbackState struct {
 	notBefore time.Time
 }
 
-func (s *planner) readRollback(rec *record.Record) rollbackState {
+func (s *recordReader) readRollback(rec *record.Record) rollbackState {
 	rb := rec.Rollback
 	if rb == nil || (s.retry != "" && rb.Retry != s.retry && rb.Outcome != record.Succeeded) {
 		return rollbackState{}
@@ -53,7 +53,7 @@ func (s *planner) readRollback(rec *record.Record) rollbackState {
 // assessRollback determines the progress of the rollback, and starts it if nothing prevents that.
 func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 	rec := w.node.On.Record
-	is := s.readRollback(rec)
+	is := s.records.readRollback(rec)
 	switch {
 	case is.done:
 		w.rollbackFinished = true
@@ -83,20 +83,20 @@ func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 func (s *planner) noteRollback(w *nodePlan, v podAssessment, st *NodeState) {
 	st.Until = v.until
 	rec := w.node.On.Record
-	if s.readRecord(w.node).failures <= s.retryLimit() {
+	if s.records.readRecord(w.node).failures <= s.retryLimit() {
 		// The node was skipped since, or its task will be retried.
 		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}
 	st.set(Failed, v1alpha1.ReasonRollingBack, v.message)
 	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
-	f := s.failureOf(w.node, false)
+	f := s.cordons.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack
 	s.failures = append(s.failures, f)
 }
 
 // rollbackEnded is the record of a node after an attempt of the rollback has ended.
-func (s *planner) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
+func (s *attemptReader) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.Rollback = &record.Rollback{
 		Outcome:    e.Outcome,

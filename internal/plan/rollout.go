@@ -115,7 +115,7 @@ func (s *planner) begin(i int, p *Plan) {
 	*s.startsLike(w.start.Phase)++
 	s.busy++
 	w.slot = true
-	w.start.Gates = s.gateKeys(w.node)
+	w.start.Gates = s.gate.gateKeys(w.node)
 	p.Actions = append(p.Actions, Start{Attempt: *w.start})
 	if w.start.Phase == task.Rollback {
 		st.set(Failed, v1alpha1.ReasonRollingBack, "")

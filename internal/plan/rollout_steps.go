@@ -33,12 +33,12 @@ func (s *planner) carryOver() {
 func (s *planner) joinedAfterStable(node *Node) bool {
 	rec := node.On.Record
 	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
-	return s.in.Job.DeletionTimestamp.IsZero() && !s.stableAt.IsZero() && node.Created.After(s.stableAt) && !doneBefore && s.withoutWorkloads(node)
+	return s.in.Job.DeletionTimestamp.IsZero() && !s.stableAt.IsZero() && node.Created.After(s.stableAt) && !doneBefore && s.gate.withoutWorkloads(node)
 }
 
 // withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the
 // node was created, or the node is new and not Ready.
-func (s *planner) withoutWorkloads(node *Node) bool {
+func (s *gate) withoutWorkloads(node *Node) bool {
 	return s.closedSinceCreation(node) || (node.Ready != corev1.ConditionTrue && s.isNewNode(node))
 }
 
@@ -77,7 +77,7 @@ func (s *planner) advance(p *Plan) {
 }
 
 // now is the time as the status stores it, in whole seconds.
-func (s *planner) now() metav1.Time { return metav1.NewTime(s.in.Now.Truncate(time.Second)) }
+func (s *job) now() metav1.Time { return metav1.NewTime(s.in.Now.Truncate(time.Second)) }
 
 func (s *planner) beginStep(k int) {
 	s.current = k

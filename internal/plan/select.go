@@ -15,7 +15,7 @@ import (
 
 // selects reports whether a node with these labels matches the NodeJob, or would match with the labels that the success
 // of the NodeJob has removed.
-func (s *planner) selects(node *Node) bool {
+func (s *job) selects(node *Node) bool {
 	return s.named.has(node) && task.FitsOS(s.self.OS, node.Labels) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
@@ -56,7 +56,7 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 
 // relabelled is a label that a success removed from the node and that is set again, which requests another run; "" if
 // there is none.
-func (s *planner) relabelled(node *Node) string {
+func (s *job) relabelled(node *Node) string {
 	for _, key := range s.in.Job.Spec.RemoveLabels {
 		_, was := node.On.Record.RemovedLabels[key]
 		if _, is := node.Labels[key]; is && was {
@@ -67,7 +67,7 @@ func (s *planner) relabelled(node *Node) string {
 }
 
 // removeLabels notes in a change and in its record which labels a success removes from the node.
-func (s *planner) removeLabels(node *Node, c *record.Change) {
+func (s *publisher) removeLabels(node *Node, c *record.Change) {
 	removed := map[string]string{}
 	for _, key := range s.in.Job.Spec.RemoveLabels {
 		if value, ok := c.Record.RemovedLabels[key]; ok {

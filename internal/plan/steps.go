@@ -45,7 +45,7 @@ func (s *planner) readSteps() {
 	for i := range steps {
 		s.steps = append(s.steps, step{
 			name:      steps[i].Name,
-			selector:  s.selectorOf(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
+			selector:  s.readSelector(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
 			selective: steps[i].NodeSelector != nil,
 			quota:     steps[i].Nodes,
 			soak:      time.Duration(steps[i].SoakSeconds) * time.Second,

@@ -106,7 +106,7 @@ func (s *planner) boundedFailures() []v1alpha1.NodeFailure {
 	return s.failures[:min(len(s.failures), maxFailures)]
 }
 
-func (s *planner) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
+func (s *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 	r := node.On.Record
 	return v1alpha1.NodeFailure{
 		Node:       node.Name,

@@ -6,7 +6,7 @@ package plan
 import "time"
 
 // startingDeadline is when spec.startingDeadlineSeconds has passed; zero if it never passes.
-func (s *planner) startingDeadline() time.Time {
+func (s *job) startingDeadline() time.Time {
 	within := s.in.Job.Spec.StartingDeadlineSeconds
 	if within == nil {
 		return time.Time{}
@@ -15,7 +15,7 @@ func (s *planner) startingDeadline() time.Time {
 }
 
 // suspendedReason is why nothing may start any more; "" if it may.
-func (s *planner) suspendedReason() string {
+func (s *job) suspendedReason() string {
 	at := s.startingDeadline()
 	switch {
 	case s.in.Job.Spec.Suspend:

@@ -9,10 +9,10 @@ import "maps"
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a node that has joined and carries workloads takes no slot": {
-		"rollout_steps.go", "&& !doneBefore && s.withoutWorkloads(node)", "&& !doneBefore",
+		"rollout_steps.go", "&& !doneBefore && s.gate.withoutWorkloads(node)", "&& !doneBefore",
 	},
 	"a gate that was closed late counts as closed from the beginning": {
-		"gate.go", "return s.gate.holds(&t) && t.TimeAdded == nil })", "return s.gate.holds(&t) })",
+		"gate.go", "return s.holds(&t) && t.TimeAdded == nil })", "return s.holds(&t) })",
 	},
 	"control plane nodes are taken side by side": {
 		"maintenance.go", "	case other != \"\":\n", "	case false:\n",
@@ -81,7 +81,7 @@ var hardening = map[string]mutant{
 		"rollout.go", "		return tried\n", "		return time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
-		"planner.go", "	if s.overdue(s.deadline(pod), p) {", "	if false && s.overdue(s.deadline(pod), p) {",
+		"planner.go", "\tif s.overdue(s.attempts.deadline(pod), p) {", "\tif false && s.overdue(s.attempts.deadline(pod), p) {",
 	},
 	"what a node writes itself holds the deletion for ever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",

@@ -134,7 +134,7 @@ var mutants = map[string]mutant{
 		"deletion.go", "s.removeMetadata(w.node, p)\n\t\treturn", "return",
 	},
 	"a success leaves the gate closed": {
-		"recording.go", "c.Taints = s.opened(node, true)", "c.Taints = nil",
+		"recording.go", "c.Taints = s.gate.opened(node, true)", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
 		"gate.go", "case s.gate.spec == nil, st.State == Done:", "case s.gate.spec == nil, st.State != Excluded:",
@@ -143,28 +143,28 @@ var mutants = map[string]mutant{
 		"gate.go", "if s.pending(&s.sharers[i], node) {", "if s.pending(&s.sharers[i], node) && false {",
 	},
 	"the gate stays closed on a node that the NodeJob is not for": {
-		"gate.go", "mark.Taints = s.opened(node, false)", "mark.Taints = nil",
+		"gate.go", "mark.Taints = s.gate.opened(node, false)", "mark.Taints = nil",
 	},
 	"a gate of somebody else is opened on a node that the NodeJob is not for": {
-		"gate.go", "mark.Taints = s.opened(node, false)", "mark.Taints = s.opened(node, true)",
+		"gate.go", "mark.Taints = s.gate.opened(node, false)", "mark.Taints = s.gate.opened(node, true)",
 	},
 	"the taints of others go with the gate": {
-		"gate.go", "return s.gate.holds(&t) && (all || s.gate.own || t.Value == v1alpha1.GateValue)", "return true || all",
+		"gate.go", "return s.holds(&t) && (all || s.own || t.Value == v1alpha1.GateValue)", "return true || all",
 	},
 	"nodes that were there before the gate are closed": {
-		"gate.go", "return node.Created.After(s.gate.since.Time) && s.isNewNode(node)", "return s.isNewNode(node)",
+		"gate.go", "return node.Created.After(s.since.Time) && s.isNewNode(node)", "return s.isNewNode(node)",
 	},
 	"taints are written without a look at what they are": {
 		"onfailure.go", "	c.ResourceVersion = node.ResourceVersion\n", "",
 	},
 	"a deletion leaves the gate closed": {
-		"deletion.go", "s.uncordon(node), s.taintsWithoutGate(node), s.unpublish(node)", "s.uncordon(node), nil, s.unpublish(node)",
+		"deletion.go", "s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)", "s.cordons.uncordon(node), nil, s.publisher.unpublish(node)",
 	},
 	"a deletion leaves facts behind": {
-		"deletion.go", "s.uncordon(node), s.taintsWithoutGate(node), s.unpublish(node)", "s.uncordon(node), s.taintsWithoutGate(node), nil",
+		"deletion.go", "s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)", "s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), nil",
 	},
 	"a deletion that retains the records leaves the cordon": {
-		"deletion.go", "mark.Cordon = s.uncordon(node); mark.Cordon != nil", "mark.Cordon = nil; mark.Cordon != nil",
+		"deletion.go", "mark.Cordon = s.cordons.uncordon(node); mark.Cordon != nil", "mark.Cordon = nil; mark.Cordon != nil",
 	},
 	"the sweeper takes off what is a NodeJob's": {
 		"orphaned.go", "return v1alpha1.GateKey(job) == taint.Key", "return false",
@@ -239,7 +239,7 @@ var mutants = map[string]mutant{
 		"maintenance.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
 	},
 	"a node is not cordoned before the task": {
-		"maintenance.go", "if c := s.cordon(w.node); c != nil {", "if c := s.cordon(w.node); c != nil && false {",
+		"maintenance.go", "if c := s.cordons.cordon(w.node); c != nil {", "if c := s.cordons.cordon(w.node); c != nil && false {",
 	},
 	"the node of the manager does not wait for the others": {
 		"maintenance.go", "case s.comesLast(w):", "case false:",

@@ -1,0 +1,81 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// job is what a pass reads of the NodeJob and of the cluster. Nothing changes it during the pass, and its methods, and
+// those of the types that only embed it, have no side effects.
+type job struct {
+	in  Input
+	key string
+	// retry is task.RetryToken of the NodeJob.
+	retry       string
+	selector    labels.Selector
+	named       names
+	tolerations []corev1.Toleration
+	// obstacle is Input.Obstacle, or what is wrong in the spec.
+	obstacle  *Obstacle
+	dependsOn []peer
+	sharers   []peer
+	// self is the NodeJob as a Peer of other NodeJobs.
+	self peer
+	// podsOn holds the pods by the name of the node that they are bound to.
+	podsOn map[string][]*Pod
+}
+
+func readJob(in Input) *job {
+	s := &job{
+		in:          in,
+		key:         v1alpha1.RecordKey(in.Job.Namespace, in.Job.Name),
+		retry:       task.RetryToken(in.Job),
+		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
+		obstacle:    in.Obstacle,
+		podsOn:      make(map[string][]*Pod, len(in.Pods)),
+		dependsOn:   readPeers(in.DependsOn),
+		sharers:     readPeers(in.GatePeers),
+		named:       namesOf(in.Job.Spec.NodeNames),
+	}
+	s.self = s.selfPeer()
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
+	}
+	s.selector = s.readSelector(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	for _, drain := range []struct {
+		field string
+		spec  *v1alpha1.DrainSpec
+	}{{"spec.onFailure.drain", in.Job.Spec.OnFailure.Drain}, {"spec.maintenance.drain", in.Job.Spec.Maintenance.Drain}} {
+		if drain.spec != nil {
+			s.readSelector(drain.spec.PodSelector, drain.field+".podSelector")
+		}
+	}
+	return s
+}
+
+// readSelector parses a label selector. An invalid one selects nothing and is an obstacle, except for a NodeJob that is
+// being deleted: which nodes it selects does not matter any more.
+func (s *job) readSelector(spec *metav1.LabelSelector, field string) labels.Selector {
+	if spec == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if err == nil {
+		return selector
+	}
+	if s.in.Job.DeletionTimestamp.IsZero() {
+		s.obstacle = &Obstacle{
+			Reason:  v1alpha1.ReasonInvalidSelector,
+			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
+		}
+	}
+	return labels.Nothing()
+}
