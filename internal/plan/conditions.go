@@ -64,8 +64,8 @@ func (s *planner) rollbackCondition() metav1.Condition {
 }
 
 // summarize returns the state of the NodeJob, and why pods of reboots, checks and rollbacks cannot be created.
-func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
-	is := s.taskSummary(n, nodes)
+func (s *planner) summarize(n v1alpha1.NodeCounts) summary {
+	is := s.taskSummary(n)
 	if s.runnerObstructed > 0 {
 		is.message += "; " + s.in.RunnerRefused.Message
 	}
@@ -73,59 +73,59 @@ func (s *planner) summarize(n v1alpha1.NodeCounts, nodes []NodeState) summary {
 }
 
 // taskSummary checks in order of urgency: first what only a user can fix, last what continues automatically.
-func (s *planner) taskSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
-	moving := n.Running + movable(nodes)
+func (s *planner) taskSummary(n v1alpha1.NodeCounts) summary {
+	moving := n.Running + movable(s.work)
 	switch {
 	case s.blocked():
 		return summary{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
 	case s.stopped:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
-		return summary{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage(nodes)}
+		return summary{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage()}
 	case n.Done == n.Matched:
-		return s.complete(n, nodes)
-	case moving == s.countReruns(nodes, Running)+s.countReruns(nodes, Waiting):
-		return s.blockedSummary(n, nodes, moving)
+		return s.complete(n)
+	case moving == s.countReruns(Running)+s.countReruns(Waiting):
+		return s.blockedSummary(n, moving)
 	}
-	return s.goingOn(n, nodes, moving)
+	return s.goingOn(n, moving)
 }
 
 // goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of
 // them.
-func (s *planner) goingOn(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
+func (s *planner) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
 	case s.suspendedReason() != "":
-		return s.suspended(n, nodes)
-	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled(nodes) == int(moving):
-		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, nodes) + "; " + named(s.troubled)}
+		return s.suspended(n)
+	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled() == int(moving):
+		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, s.work) + "; " + named(s.troubled)}
 	case moving > 0 && len(s.disrupted) == int(moving):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
-	return s.progressSummary(n, nodes)
+	return s.progressSummary(n)
 }
 
 // complete is the summary of a rollout in which every node is done.
-func (s *planner) complete(n v1alpha1.NodeCounts, nodes []NodeState) summary {
+func (s *planner) complete(n v1alpha1.NodeCounts) summary {
 	if len(s.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, nodes)}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, s.work)}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
 // task.
-func (s *planner) blockedSummary(n v1alpha1.NodeCounts, nodes []NodeState, moving int32) summary {
+func (s *planner) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case s.waits(nodes, v1alpha1.ReasonStepWithoutNodes):
+	case s.waits(v1alpha1.ReasonStepWithoutNodes):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
-	case s.waits(nodes, v1alpha1.ReasonAwaitingPromotion):
-		return summary{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n, nodes)}
+	case s.waits(v1alpha1.ReasonAwaitingPromotion):
+		return summary{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n)}
 	case n.Failed > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) && len(s.quarantinedNodes()) > 0:
+	case s.waits(v1alpha1.ReasonMaxUnavailableReached) && len(s.quarantinedNodes()) > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.quarantineMessage()}
 	}
-	return s.goingOn(n, nodes, moving)
+	return s.goingOn(n, moving)
 }
 
 // quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
@@ -148,8 +148,8 @@ func (s *planner) quarantineMessage() string {
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
-func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summary {
-	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, nodes)}
+func (s *planner) progressSummary(n v1alpha1.NodeCounts) summary {
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, s.work)}
 	switch {
 	case !s.rollout.SoakingSince.IsZero() && n.Running == 0:
 		current := &s.steps[s.current]
@@ -161,8 +161,8 @@ func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summ
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.troubled) > 0:
 		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
-	case movable(nodes) == s.countReruns(nodes, Waiting) && blockedByUnavailable(nodes) != "":
-		is.message += "; " + blockedByUnavailable(nodes)
+	case movable(s.work) == s.countReruns(Waiting) && blockedByUnavailable(s.work) != "":
+		is.message += "; " + blockedByUnavailable(s.work)
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
 	}
@@ -171,22 +171,22 @@ func (s *planner) progressSummary(n v1alpha1.NodeCounts, nodes []NodeState) summ
 
 // blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the first waiting
 // node; "" if none do.
-func blockedByUnavailable(nodes []NodeState) string {
+func blockedByUnavailable(nodes []nodePlan) string {
 	var held []string
 	for _, reason := range []string{v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane} {
-		if i := slices.IndexFunc(nodes, func(st NodeState) bool { return st.Reason == reason }); i >= 0 {
+		if i := slices.IndexFunc(nodes, func(st nodePlan) bool { return st.Reason == reason }); i >= 0 {
 			held = append(held, nodes[i].Name+": "+nodes[i].Message)
 		}
 	}
 	return strings.Join(held, "; ")
 }
 
-func (s *planner) suspended(n v1alpha1.NodeCounts, nodes []NodeState) summary {
+func (s *planner) suspended(n v1alpha1.NodeCounts) summary {
 	why := "spec.suspend"
 	if !s.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, nodes)}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, s.work)}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -205,7 +205,7 @@ func (s *planner) matters() bool { return s.obstructed > 0 || s.starts > 0 }
 // movable counts the waiting nodes that continue automatically. Excluded from the count are nodes that are unreachable,
 // do not report or are being deleted, since they may never continue; nodes of later steps, which continue only after
 // others; and nodes that wait until fewer are unavailable, since a failed node that is cordoned may be the reason.
-func movable(nodes []NodeState) int32 {
+func movable(nodes []nodePlan) int32 {
 	var n int32
 	for i := range nodes {
 		if nodes[i].State != Waiting || cannotRun(nodes[i].Reason) {
@@ -223,10 +223,10 @@ func movable(nodes []NodeState) int32 {
 
 // countReruns counts the nodes in a state that rerun the task or will rerun it. Reruns may continue forever and do not
 // advance the rollout.
-func (s *planner) countReruns(nodes []NodeState, state State) int32 {
+func (s *planner) countReruns(state State) int32 {
 	var n int32
-	for i := range nodes {
-		if s.work[i].rerun && nodes[i].State == state && (state == Running || movable(nodes[i:i+1]) > 0) {
+	for i := range s.work {
+		if s.work[i].rerun && s.work[i].State == state && (state == Running || movable(s.work[i:i+1]) > 0) {
 			n++
 		}
 	}
@@ -234,12 +234,12 @@ func (s *planner) countReruns(nodes []NodeState, state State) int32 {
 }
 
 // waits reports whether a node waits for that reason.
-func (s *planner) waits(nodes []NodeState, reason string) bool {
-	return slices.ContainsFunc(nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == reason })
+func (s *planner) waits(reason string) bool {
+	return slices.ContainsFunc(s.work, func(st nodePlan) bool { return st.State == Waiting && st.Reason == reason })
 }
 
 // progress describes the progress, and what the remaining nodes wait for.
-func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
+func progress(n v1alpha1.NodeCounts, nodes []nodePlan) string {
 	text := fmt.Sprintf("%d of %s done", n.Done, areNodes(n.Matched))
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)
@@ -257,7 +257,7 @@ func progress(n v1alpha1.NodeCounts, nodes []NodeState) string {
 }
 
 // grouped counts the nodes in a state by reason, except the reasons in but, and names one node for each.
-func grouped(nodes []NodeState, state State, but ...string) []string {
+func grouped(nodes []nodePlan, state State, but ...string) []string {
 	type group struct {
 		count int
 		first string
@@ -285,24 +285,24 @@ func grouped(nodes []NodeState, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint if there is one, because users often forget it.
-func (s *planner) noMatchMessage(nodes []NodeState) string {
+func (s *planner) noMatchMessage() string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
 	if s.named != nil {
 		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
 	}
 	tainted, first := 0, -1
-	for i := range nodes {
-		if nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
-			if tainted++; first < 0 || nodes[i].Name < nodes[first].Name {
+	for i := range s.work {
+		if s.work[i].Reason == v1alpha1.ReasonUntoleratedTaint {
+			if tainted++; first < 0 || s.work[i].Name < s.work[first].Name {
 				first = i
 			}
 		}
 	}
 	if tainted > 0 {
 		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
-			areNodes(int32(tainted)), nodes[first].Name, nodes[first].Message)
+			areNodes(int32(tainted)), s.work[first].Name, s.work[first].Message)
 	}
-	if other := otherOS(nodes); tainted == 0 && other != "" {
+	if other := otherOS(s.work); tainted == 0 && other != "" {
 		return other
 	}
 	return message
@@ -356,11 +356,11 @@ func (s *job) remedy() string {
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
-func (s *planner) promotionMessage(n v1alpha1.NodeCounts, nodes []NodeState) string {
+func (s *planner) promotionMessage(n v1alpha1.NodeCounts) string {
 	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
 		s.steps[s.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
-			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, nodes))
+			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, s.work))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.

@@ -19,11 +19,12 @@ import (
 )
 
 // planDeletion plans for a NodeJob that is being deleted.
-func (s *planner) planDeletion() Plan {
+func (s *planner) planDeletion() {
 	if s.rollsBackOnDeletion() {
-		return s.rollBackAll()
+		s.rollBackAll()
+		return
 	}
-	return s.cleanUp()
+	s.cleanUp()
 }
 
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
@@ -36,32 +37,31 @@ func (s *job) rollsBackOnDeletion() bool {
 
 // cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may
 // never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
-func (s *planner) cleanUp() Plan {
-	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
+func (s *planner) cleanUp() {
+	s.plan.Status = *s.in.Job.Status.DeepCopy()
 	for i := range s.in.Pods {
 		if needsFinalizerRemoval(&s.in.Pods[i]) {
-			p.Actions = append(p.Actions, FinalizePod{Pod: s.in.Pods[i]})
+			s.do(FinalizePod{Pod: s.in.Pods[i]})
 		}
 	}
 	for i := range s.in.Nodes {
 		node := &s.in.Nodes[i]
 		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
 			s.noteTrouble(node, t)
-			p.wake(t.RetryAt)
+			s.plan.wake(t.RetryAt)
 		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
-			s.removeGateAndCordon(node, &p)
+			s.removeGateAndCordon(node)
 		} else {
-			s.removeMetadata(node, &p)
+			s.removeMetadata(node)
 		}
 	}
 	switch {
 	case len(s.troubled) > 0:
 		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(s.troubled))), named(s.troubled))
-		s.setConditions(&p.Status, summary{v1alpha1.ConditionStalled, s.troubleReason, text}, text)
-	case !s.waitsForWrites(&p):
-		p.Actions = append(p.Actions, RemoveFinalizer{})
+		s.setConditions(&s.plan.Status, summary{v1alpha1.ConditionStalled, s.troubleReason, text}, text)
+	case !s.waitsForWrites():
+		s.do(RemoveFinalizer{})
 	}
-	return p
 }
 
 // forgetWithin is how long a deletion waits for the removal of what a node itself may have written. A node could write
@@ -69,8 +69,8 @@ func (s *planner) cleanUp() Plan {
 const forgetWithin = time.Minute
 
 // waitsForWrites reports whether the NodeJob must continue to exist until the actions of the plan are done.
-func (s *planner) waitsForWrites(p *Plan) bool {
-	if len(p.Actions) == 0 {
+func (s *planner) waitsForWrites() bool {
+	if len(s.plan.Actions) == 0 {
 		return false
 	}
 	sealed := map[string]bool{}
@@ -78,14 +78,14 @@ func (s *planner) waitsForWrites(p *Plan) bool {
 		sealed[s.in.Nodes[i].Name] = s.in.Nodes[i].On.Sealed
 	}
 	waited := !s.in.Now.Before(s.in.Job.DeletionTimestamp.Add(forgetWithin))
-	return slices.ContainsFunc(p.Actions, func(action Action) bool {
+	return slices.ContainsFunc(s.plan.Actions, func(action Action) bool {
 		a, forgets := action.(CleanUpNode)
 		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet can write neither
 	})
 }
 
 // removeMetadata removes what Everynode has set on a node, if anything.
-func (s *planner) removeMetadata(node *Node, p *Plan) {
+func (s *planner) removeMetadata(node *Node) {
 	c := s.cordons.changeOf(node)
 	c.Forget = true
 	c.Cordon, c.Taints, c.Facts = s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)
@@ -95,11 +95,11 @@ func (s *planner) removeMetadata(node *Node, p *Plan) {
 	if c.Shared() {
 		c.ResourceVersion = node.ResourceVersion
 	}
-	p.Actions = append(p.Actions, CleanUpNode{Node: node.Name, Change: c})
+	s.do(CleanUpNode{Node: node.Name, Change: c})
 }
 
 // removeGateAndCordon opens a node to workloads if its record is retained, because nothing else would do it later.
-func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
+func (s *planner) removeGateAndCordon(node *Node) {
 	mark := s.cordons.markOf(node, "", "")
 	if mark.Taints = s.gate.taintsWithoutGate(node); mark.Taints != nil {
 		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
@@ -108,7 +108,7 @@ func (s *planner) removeGateAndCordon(node *Node, p *Plan) {
 		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "the cordon is no longer needed"
 	}
 	if mark.Reason != "" {
-		p.Actions = append(p.Actions, mark)
+		s.do(mark)
 	}
 }
 
@@ -128,43 +128,40 @@ func (s *gate) taintsWithoutGate(node *Node) *record.Taints {
 // rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes
 // the record of each node when its rollback succeeds. A node that is unavailable or where the rollback fails blocks the
 // deletion: the user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
-func (s *planner) rollBackAll() Plan {
-	var p Plan
+func (s *planner) rollBackAll() {
 	for i := range s.in.Nodes {
-		s.assessNodeOnDeletion(&s.in.Nodes[i], &p)
+		s.assessNodeOnDeletion(&s.in.Nodes[i])
 	}
-	s.removeOrphanedPods(&p)
-	s.startWithinLimit(&p)
-	for i := range p.Nodes {
+	s.removeOrphanedPods()
+	s.startWithinLimit()
+	for i := range s.work {
 		if s.work[i].slot && !s.work[i].progressDeadlineExceeded {
-			p.Nodes[i].State = Running
+			s.work[i].State = Running
 		}
 	}
 	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !s.waitsForWrites(&p) && !left && count(p.Nodes).Matched == 0 {
-		p.Actions = append(p.Actions, RemoveFinalizer{})
+	if !s.waitsForWrites() && !left && count(s.work).Matched == 0 {
+		s.do(RemoveFinalizer{})
 	}
-	p.Status = s.deletionStatus(&p)
-	if isStalled(p.Status) {
+	s.plan.Status = s.deletionStatus()
+	if isStalled(s.plan.Status) {
 		// Something that is not watched, such as the deletion of the namespace, may unblock the deletion.
-		p.wake(s.in.Now.Add(deletionRecheckInterval))
+		s.plan.wake(s.in.Now.Add(deletionRecheckInterval))
 	}
-	return p
 }
 
 // assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
-func (s *planner) assessNodeOnDeletion(node *Node, p *Plan) {
-	w, st := nodePlan{node: node, step: noStep}, NodeState{Name: node.Name}
-	s.assessPods(&w, &st, p)
+func (s *planner) assessNodeOnDeletion(node *Node) {
+	w := nodePlan{NodeState: NodeState{Name: node.Name}, node: node, step: noStep}
+	s.assessPods(&w)
 	terminating := w.terminating || s.in.BusyNodes[node.Name]
 	if !w.slot && !w.progressDeadlineExceeded {
-		s.assessRollbackOnDeletion(terminating, &w, &st, p)
+		s.assessRollbackOnDeletion(terminating, &w)
 	}
 	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && s.in.Now.Before(late) {
-		p.wake(late)
+		s.plan.wake(late)
 	}
-	p.wake(st.Until)
-	p.Nodes = append(p.Nodes, st)
+	s.plan.wake(w.Until)
 	s.work = append(s.work, w)
 }
 
@@ -176,37 +173,37 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 }
 
 // assessRollbackOnDeletion gives a state to a node on which nothing runs. A node with nothing to roll back is Excluded.
-func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
-	st.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
+	w.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
-		s.removeMetadata(w.node, p)
+		s.removeMetadata(w.node)
 		return
 	}
-	st.State = Waiting
-	s.assessRollback(terminating, w, st)
-	if st.State == Failed && st.Reason == v1alpha1.ReasonRollbackPending {
-		st.State = Waiting
+	w.State = Waiting
+	s.assessRollback(terminating, w)
+	if w.State == Failed && w.Reason == v1alpha1.ReasonRollbackPending {
+		w.State = Waiting
 	}
-	if st.State == Failed {
+	if w.State == Failed {
 		f := s.cordons.failureOf(w.node, false)
-		f.Rollback, f.RollbackMessage = st.Reason, lastLine(rec.Rollback.Message)
+		f.Rollback, f.RollbackMessage = w.Reason, lastLine(rec.Rollback.Message)
 		s.failures = append(s.failures, f)
 	}
 }
 
 // deletionStatus is the status of a NodeJob whose task is being rolled back.
-func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
+func (s *planner) deletionStatus() v1alpha1.NodeJobStatus {
 	status := *s.in.Job.Status.DeepCopy()
 	status.ObservedGeneration = s.in.Job.Generation
-	status.Nodes = count(p.Nodes)
+	status.Nodes = count(s.work)
 	status.Failures = s.boundedFailures()
 	status.Drains, status.Gate = nil, nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
-	held := s.deletionBlockers(p.Nodes)
+	held := s.deletionBlockers()
 	switch {
 	case s.obstacleFor(task.Rollback) != nil && n.Matched > 0:
 		o := s.obstacleFor(task.Rollback)
@@ -221,10 +218,10 @@ func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 }
 
 // deletionBlockers says what blocks the deletion if nothing continues automatically; "" if something does.
-func (s *planner) deletionBlockers(nodes []NodeState) string {
+func (s *planner) deletionBlockers() string {
 	var held []string
-	for i := range nodes {
-		st := &nodes[i]
+	for i := range s.work {
+		st := &s.work[i]
 		switch {
 		case s.work[i].progressDeadlineExceeded:
 			held = append(held, st.Name+": "+st.Message)

@@ -128,13 +128,13 @@ func (s *gate) opened(node *Node, all bool) *record.Taints {
 }
 
 // reconcileGate opens or closes the gate of a node on which no attempt ends in this pass.
-func (s *planner) reconcileGate(w *nodePlan, st *NodeState, mark *PatchNode, p *Plan) {
+func (s *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	node := w.node
 	switch {
 	case s.gate.spec == nil && !s.gate.own:
-	case s.gate.spec == nil, st.State == Done:
+	case s.gate.spec == nil, w.State == Done:
 		mark.Taints = s.gate.opened(node, true)
-	case st.State == Excluded && !s.mayYetRun(node, p):
+	case w.State == Excluded && !s.mayYetRun(node):
 		mark.Taints = s.gate.opened(node, false)
 	case s.gate.closed(node):
 		s.gated++
@@ -167,7 +167,7 @@ func (s *gate) updatedGateTaint(node *Node) *record.Taints {
 
 // mayYetRun reports whether a node is excluded only because of a taint that may soon be removed: a transient taint, or
 // any taint while the node joins. Network and storage drivers have startup taints of their own.
-func (s *planner) mayYetRun(node *Node, p *Plan) bool {
+func (s *planner) mayYetRun(node *Node) bool {
 	taint := s.untolerated(node, s.tolerations)
 	if taint == nil || !s.selects(node) {
 		return false
@@ -176,7 +176,7 @@ func (s *planner) mayYetRun(node *Node, p *Plan) bool {
 		return true
 	}
 	if s.isNewNode(node) {
-		p.wake(node.Created.Add(joiningFor))
+		s.plan.wake(node.Created.Add(joiningFor))
 		return true
 	}
 	return false

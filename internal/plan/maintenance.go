@@ -56,8 +56,8 @@ func (s *job) drainingSince(node *Node) (time.Time, bool) {
 
 // prepare prepares a node for the task over several passes, and reports whether it is prepared. The node has its slot
 // from the beginning. The rest of the pass recognizes that by w.slot.
-func (s *planner) prepare(i int, p *Plan) bool {
-	w, st := &s.work[i], &p.Nodes[i]
+func (s *planner) prepare(i int) bool {
+	w := &s.work[i]
 	if w.start.Phase != task.Task || !s.prepares() {
 		return true
 	}
@@ -65,50 +65,50 @@ func (s *planner) prepare(i int, p *Plan) bool {
 		if c := s.cordons.cordon(w.node); c != nil {
 			mark := s.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
 			mark.Cordon, mark.Before = c, w.start
-			s.mark(w, mark, p)
+			s.mark(w, mark)
 			if s.in.Job.Spec.Maintenance.Drain != nil {
 				s.toDrain++
 			}
-			s.preparing(w, st, "it is cordoned before the task")
+			s.preparing(w, "it is cordoned before the task")
 			return false
 		}
 	}
 	if s.in.Job.Spec.Maintenance.Drain == nil {
 		return true
 	}
-	return s.drainBefore(w, st, p)
+	return s.drainBefore(w)
 }
 
-func (s *planner) preparing(w *nodePlan, st *NodeState, message string) {
+func (s *planner) preparing(w *nodePlan, message string) {
 	w.slot = true
 	s.busy++
 	s.prepared++
 	s.taskStarts++
-	st.set(Running, v1alpha1.ReasonPreparing, message)
+	w.set(Running, v1alpha1.ReasonPreparing, message)
 }
 
 // drainBefore reports whether all pods are evicted from the node.
-func (s *planner) drainBefore(w *nodePlan, st *NodeState, p *Plan) bool {
+func (s *planner) drainBefore(w *nodePlan) bool {
 	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
 	since, known := s.drainingSince(node)
 	if !known {
 		if s.draining >= maxDrains {
-			s.preparing(w, st, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains))
+			s.preparing(w, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains))
 			return false
 		}
 		since = s.now().Time
 		s.draining++
 	}
-	look := s.readDrain(node, since, spec, p)
+	look := s.readDrain(node, since, spec)
 	switch {
 	case look.empty:
 		return true
 	case look.late:
-		s.preparing(w, st, look.message())
-		s.recordEnd(w, s.attempts.notDrained(w, since, look.message()), p)
+		s.preparing(w, look.message())
+		s.recordEnd(w, s.attempts.notDrained(w, since, look.message()))
 	default:
-		s.preparing(w, st, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
-		s.continueDrain(node, look, spec, p)
+		s.preparing(w, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
+		s.continueDrain(node, look, spec)
 	}
 	return false
 }
@@ -139,7 +139,7 @@ func (s *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 
 // retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
 // runs there, or will run again.
-func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
+func (s *planner) retainsCordon(w *nodePlan) bool {
 	switch {
 	case !s.prepares():
 		return false
@@ -147,12 +147,12 @@ func (s *planner) retainsCordon(w *nodePlan, st *NodeState) bool {
 		return !w.rollbackFinished // what the task did there must still be rolled back
 	case w.slot:
 		return true
-	case w.progressDeadlineExceeded, st.State != Waiting:
+	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false
-	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(st.Reason) && s.wasPrepared(w.node):
+	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(w.Reason) && s.wasPrepared(w.node):
 		return true // its pods are not evicted a second time when it continues
 	}
-	return w.ranRevision && s.waitsForRetry(w.node, st)
+	return w.ranRevision && s.waitsForRetry(w)
 }
 
 // waitsForOthers reports whether a node with that reason waits for other nodes.
@@ -165,33 +165,33 @@ func waitsForOthers(reason string) bool {
 }
 
 // waitsForRetry reports whether an attempt has run on a node, and another one will.
-func (s *job) waitsForRetry(node *Node, st *NodeState) bool {
-	rec := node.On.Record
+func (s *job) waitsForRetry(w *nodePlan) bool {
+	rec := w.node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
-	return st.Reason == v1alpha1.ReasonBackingOff || st.Reason == v1alpha1.ReasonPodTerminating || cannotRun(st.Reason)
+	return w.Reason == v1alpha1.ReasonBackingOff || w.Reason == v1alpha1.ReasonPodTerminating || cannotRun(w.Reason)
 }
 
 // countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who
 // cordoned them, and those with a slot of this NodeJob. A joining node does not count, since it was not available
 // before.
-func (s *planner) countUnavailable(nodes []NodeState) {
+func (s *planner) countUnavailable() {
 	if !s.disrupts() {
 		return
 	}
 	matched := 0
-	for i := range nodes {
+	for i := range s.work {
 		w := &s.work[i]
-		if nodes[i].State == Excluded && !w.slot {
+		if s.work[i].State == Excluded && !w.slot {
 			continue
 		}
 		matched++
 		if s.joinedAfterStable(w.node) && !w.slot {
 			continue
 		}
-		w.unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
-		if w.unavailable {
+		w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
+		if w.Unavailable {
 			s.unavailableNodes++
 		}
 	}
@@ -203,7 +203,7 @@ func (s *planner) unavailableMessage() string {
 	if s.unavailableNames == "" {
 		var names []string
 		for i := range s.work {
-			if w := &s.work[i]; w.unavailable && len(names) < maxNamed {
+			if w := &s.work[i]; w.Unavailable && len(names) < maxNamed {
 				names = append(names, w.node.Name)
 			}
 		}
@@ -213,13 +213,6 @@ func (s *planner) unavailableMessage() string {
 		}
 	}
 	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.unavailableNodes)), s.unavailableNames, s.maxUnavailableNodes)
-}
-
-// noteUnavailable sets which nodes use maxUnavailable, so that the command line can name them.
-func (s *planner) noteUnavailable(p *Plan) {
-	for i := range p.Nodes {
-		p.Nodes[i].Unavailable = s.work[i].unavailable
-	}
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
@@ -253,7 +246,7 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 		return "", ""
 	case s.comesLast(w):
 		return v1alpha1.ReasonManagerNodeLast, "the manager runs on this node, so it is last"
-	case !w.unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
+	case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
 		return v1alpha1.ReasonMaxUnavailableReached, s.unavailableMessage()
 	case s.tooManyDrains():
 		return v1alpha1.ReasonWaitingForSlot, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)
@@ -264,7 +257,7 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 // mustNotRollBack is the same for a rollback, which counts as maintenance of its node. A deletion does not wait for
 // other nodes.
 func (s *planner) mustNotRollBack(w *nodePlan) (reason, message string) {
-	if w.unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
+	if w.Unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
 		return "", ""
 	}
 	return v1alpha1.ReasonRollbackPending, s.unavailableMessage()
@@ -322,8 +315,8 @@ type drainProgress struct {
 func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
 // readDrain requests the pods of a node that is being drained, and returns what is known about them.
-func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec, p *Plan) drainProgress {
-	p.DrainPodRequests = append(p.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
+func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
+	s.plan.DrainPodRequests = append(s.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
 	deadline := s.past(since).Add(timeout)
 	pods, looked := s.in.Drains[node.UID]
@@ -337,9 +330,9 @@ func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpe
 }
 
 // continueDrain evicts the pods that may be evicted, and checks again later.
-func (s *planner) continueDrain(node *Node, l drainProgress, spec *v1alpha1.DrainSpec, p *Plan) {
-	p.wake(l.status.Deadline.Time)
-	p.wake(s.in.Now.Add(EvictionInterval))
-	s.evict(node, l.pods, spec, p)
+func (s *planner) continueDrain(node *Node, l drainProgress, spec *v1alpha1.DrainSpec) {
+	s.plan.wake(l.status.Deadline.Time)
+	s.plan.wake(s.in.Now.Add(EvictionInterval))
+	s.evict(node, l.pods, spec)
 	s.drains = append(s.drains, l.status)
 }

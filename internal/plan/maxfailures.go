@@ -69,24 +69,24 @@ func (s *planner) isUnrecordedFailure(uid types.UID) bool {
 
 // failInSoak adds an unrecorded failure for a node that turned NotReady in the soak of its step, or that was NotReady
 // for too long before it.
-func (s *planner) failInSoak(i int, st *NodeState, reason string) {
-	s.addUnrecordedFailure(st.Name, s.work[i].node.UID, reason)
-	s.failUnrecorded(i, st, reason)
+func (s *planner) failInSoak(w *nodePlan, reason string) {
+	s.addUnrecordedFailure(w.Name, w.node.UID, reason)
+	s.failUnrecorded(w, reason)
 }
 
-func (s *planner) failUnrecorded(i int, st *NodeState, reason string) {
-	s.work[i].failed, s.work[i].succeeded, s.work[i].rerun, s.work[i].start = true, false, false, nil
-	st.set(Failed, reason, s.tellCasualty(i, reason))
+func (s *planner) failUnrecorded(w *nodePlan, reason string) {
+	w.failed, w.succeeded, w.rerun, w.start = true, false, false, nil
+	w.set(Failed, reason, s.tellCasualty(w, reason))
 }
 
 // tellCasualty adds a node with an unrecorded failure to the failures in the status, and returns the reason.
-func (s *planner) tellCasualty(i int, reason string) string {
+func (s *planner) tellCasualty(w *nodePlan, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
 		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
 	}
-	f := v1alpha1.NodeFailure{Node: s.work[i].node.Name, Reason: reason, Message: message}
-	if rec := s.work[i].node.On.Record; rec != nil {
+	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: reason, Message: message}
+	if rec := w.node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
 	s.failures = append(s.failures, f)
@@ -94,11 +94,11 @@ func (s *planner) tellCasualty(i int, reason string) string {
 }
 
 // countFailed counts the nodes that count against rollout.maxFailures.
-func (s *planner) countFailed(nodes []NodeState) {
+func (s *planner) countFailed() {
 	matched := 0
-	s.failed = s.reviewUnrecordedFailures(nodes)
-	for i := range nodes {
-		if nodes[i].State != Excluded {
+	s.failed = s.reviewUnrecordedFailures()
+	for i := range s.work {
+		if s.work[i].State != Excluded {
 			matched++
 		}
 		if s.work[i].failed {
@@ -112,7 +112,7 @@ func (s *planner) countFailed(nodes []NodeState) {
 // reviewUnrecordedFailures returns how many of these nodes were deleted or excluded since. A node that still exists and
 // is done counts as failed. A node that is not done any more counts by its current state, since a user has requested
 // another run.
-func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
+func (s *planner) reviewUnrecordedFailures() int {
 	if len(s.rollout.UnrecordedFailures) == 0 {
 		return 0
 	}
@@ -132,13 +132,13 @@ func (s *planner) reviewUnrecordedFailures(nodes []NodeState) int {
 		switch {
 		case !wasPresent(&c):
 			gone++
-		case nodes[i].State == Excluded: // usually because of a taint for its removal
+		case s.work[i].State == Excluded: // usually because of a taint for its removal
 			gone++
-			s.tellCasualty(i, c.Reason)
-		case s.countsAsDone(i, nodes):
-			s.failUnrecorded(i, &nodes[i], c.Reason)
+			s.tellCasualty(&s.work[i], c.Reason)
+		case s.countsAsDone(i):
+			s.failUnrecorded(&s.work[i], c.Reason)
 		default:
-			return nodes[i].Reason != c.Reason
+			return s.work[i].Reason != c.Reason
 		}
 		return false
 	})

@@ -11,12 +11,12 @@ import (
 // reconcileNodeMetadata updates what nodes have besides a run: gates, facts, labels. What can be written with the
 // record of a success is already written with it. This function handles changes without a record, such as a change of
 // the NodeJob.
-func (s *planner) reconcileNodeMetadata(p *Plan) {
-	for i := range p.Nodes {
-		w, st := &s.work[i], &p.Nodes[i]
+func (s *planner) reconcileNodeMetadata() {
+	for i := range s.work {
+		w := &s.work[i]
 		mark := s.cordons.markOf(w.node, "", "")
-		s.reconcileGate(w, st, &mark, p)
-		if st.State == Done {
+		s.reconcileGate(w, &mark)
+		if w.State == Done {
 			s.reconcileFacts(w, &mark)
 		} else if s.publisher.owned(w.node) > 0 {
 			if mark.Facts = s.publisher.unlisted(w.node); mark.Facts != nil {
@@ -24,7 +24,7 @@ func (s *planner) reconcileNodeMetadata(p *Plan) {
 			}
 		}
 		if mark.Reason != "" && !w.written {
-			s.mark(w, mark, p)
+			s.mark(w, mark)
 		}
 	}
 }

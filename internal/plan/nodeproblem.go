@@ -40,10 +40,10 @@ func (s *planner) noteTrouble(node *Node, t *NodeProblem) {
 }
 
 // stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.
-func (s *planner) stillTroubled(nodes []NodeState) int {
+func (s *planner) stillTroubled() int {
 	n := 0
-	for i := range nodes {
-		if (nodes[i].State == Waiting || nodes[i].State == Running) && s.hindrance(s.work[i].node) != nil {
+	for i := range s.work {
+		if (s.work[i].State == Waiting || s.work[i].State == Running) && s.hindrance(s.work[i].node) != nil {
 			n++
 		}
 	}

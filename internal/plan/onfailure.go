@@ -47,10 +47,10 @@ func (s *planner) countDrains() {
 
 // quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
 // the Node, so a new manager continues from there.
-func (s *planner) quarantine(p *Plan) {
-	for i := range p.Nodes {
+func (s *planner) quarantine() {
+	for i := range s.work {
 		if w := &s.work[i]; !w.written {
-			s.reconcileQuarantine(w, &p.Nodes[i], p)
+			s.reconcileQuarantine(w)
 		}
 	}
 	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
@@ -59,17 +59,17 @@ func (s *planner) quarantine(p *Plan) {
 	s.drains = s.drains[:min(len(s.drains), maxDrains)]
 }
 
-func (s *planner) reconcileQuarantine(w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) reconcileQuarantine(w *nodePlan) {
 	policy := s.in.Job.Spec.OnFailure.Node
 	leave := policy == "" || policy == v1alpha1.FailedNodeNone
 	switch {
 	case w.exhausted && !leave:
-		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain, p)
-	case s.retainsCordon(w, st):
-	case leave, st.State == Done, st.State == Excluded, s.wasPrepared(w.node):
-		s.endQuarantine(w, false, p)
+		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain)
+	case s.retainsCordon(w):
+	case leave, w.State == Done, w.State == Excluded, s.wasPrepared(w.node):
+		s.endQuarantine(w, false)
 	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
-		s.endQuarantine(w, true, p)
+		s.endQuarantine(w, true)
 	}
 	// While the task is retried, the node stays cordoned until it succeeds.
 }
@@ -109,23 +109,23 @@ func (s *cordons) uncordon(node *Node) *record.Cordon {
 
 // cordonAndDrain quarantines a failed node: it is cordoned immediately, so that no new pod is scheduled there, and
 // drained when the rollback has ended.
-func (s *planner) cordonAndDrain(w *nodePlan, drain bool, p *Plan) {
+func (s *planner) cordonAndDrain(w *nodePlan, drain bool) {
 	node := w.node
 	r := *node.On.Record
 	switch {
 	case !node.Unschedulable && (r.Cordoned || s.cordonedForUs(node)):
-		s.endQuarantine(w, true, p)
+		s.endQuarantine(w, true)
 		return
 	case !drain && drains(&r):
 		mark := s.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
 		mark.Record = s.cordons.cancelled(r)
-		s.mark(w, mark, p)
+		s.mark(w, mark)
 		return
 	}
 	if mark := s.beginning(w, r, drain); mark.Record != nil {
-		s.mark(w, mark, p)
+		s.mark(w, mark)
 	} else if drain && drains(&r) {
-		s.drain(w, r, p)
+		s.drain(w, r)
 	}
 }
 
@@ -150,7 +150,7 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 
 // endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned. It does not
 // cordon that node a second time.
-func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
+func (s *planner) endQuarantine(w *nodePlan, byHand bool) {
 	mark := s.cordons.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
 	mark.Cordon = s.cordons.uncordon(w.node)
 	if byHand {
@@ -166,7 +166,7 @@ func (s *planner) endQuarantine(w *nodePlan, byHand bool, p *Plan) {
 		}
 	}
 	if mark.Cordon != nil || mark.Record != nil {
-		s.mark(w, mark, p)
+		s.mark(w, mark)
 	}
 }
 
@@ -183,8 +183,8 @@ func (s *cordons) changeOf(node *Node) record.Change {
 }
 
 // mark plans the only write to the node in this pass.
-func (s *planner) mark(w *nodePlan, mark PatchNode, p *Plan) {
-	p.Actions = append(p.Actions, mark)
+func (s *planner) mark(w *nodePlan, mark PatchNode) {
+	s.do(mark)
 	w.written = true
 }
 
@@ -205,13 +205,13 @@ func (s *cordons) cancelled(r record.Record) *record.Record {
 }
 
 // drain continues the drain of a node by one check.
-func (s *planner) drain(w *nodePlan, r record.Record, p *Plan) {
+func (s *planner) drain(w *nodePlan, r record.Record) {
 	node, d := w.node, *r.Drain
 	spec := s.in.Job.Spec.OnFailure.Drain
 	if spec == nil {
 		spec = &v1alpha1.DrainSpec{}
 	}
-	look := s.readDrain(node, d.StartedAt, spec, p)
+	look := s.readDrain(node, d.StartedAt, spec)
 	mark := s.cordons.markOf(node, "", "")
 	d.FinishedAt = s.now().Time
 	switch {
@@ -220,12 +220,12 @@ func (s *planner) drain(w *nodePlan, r record.Record, p *Plan) {
 	case look.late:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
 	default:
-		s.continueDrain(node, look, spec, p)
+		s.continueDrain(node, look, spec)
 		return
 	}
 	d.Outcome = mark.Reason
 	r.Drain, mark.Record = &d, &r
-	s.mark(w, mark, p)
+	s.mark(w, mark)
 }
 
 func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
@@ -237,7 +237,7 @@ func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
 }
 
 // evict requests the eviction of the pods that may be evicted and for which it was not requested recently.
-func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p *Plan) {
+func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
 	if s.suspendedReason() != "" {
 		return
 	}
@@ -254,7 +254,7 @@ func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec, p
 	// The pods with the oldest try come first, in case there is not enough time for all.
 	slices.SortStableFunc(e.Pods, func(a, b DrainPod) int { return a.TriedAt.Compare(b.TriedAt) })
 	if len(e.Pods) > 0 {
-		p.Actions = append(p.Actions, e)
+		s.do(e)
 	}
 }
 

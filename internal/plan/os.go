@@ -17,7 +17,7 @@ import (
 const maxOSBytes = 63
 
 // otherOS says that nodes are excluded because of their operating system; "" if none is.
-func otherOS(nodes []NodeState) string {
+func otherOS(nodes []nodePlan) string {
 	count, first := int32(0), ""
 	for i := range nodes {
 		if nodes[i].Reason != v1alpha1.ReasonUnsupportedOS {

@@ -329,27 +329,28 @@ func (RemoveFinalizer) action() {}
 func Next(in Input) Plan {
 	s := newSurvey(in)
 	if !in.Job.DeletionTimestamp.IsZero() {
-		return s.planDeletion()
+		s.planDeletion()
+		s.plan.Nodes = s.states()
+		return s.plan
 	}
-	var p Plan
 	for i := range in.Nodes {
-		s.assessNode(&in.Nodes[i], &p)
+		s.assessNode(&in.Nodes[i])
 	}
-	s.removeOrphanedPods(&p)
-	s.advance(&p)
-	s.blockStarts(&p)
+	s.removeOrphanedPods()
+	s.advance()
+	s.blockStarts()
 	s.countDrains()
-	s.startWithinLimit(&p)
-	s.noteUnavailable(&p)
-	s.quarantine(&p)
-	s.reconcileNodeMetadata(&p)
-	p.Status = s.status(&p)
-	s.expire(&p)
+	s.startWithinLimit()
+	s.quarantine()
+	s.reconcileNodeMetadata()
+	s.plan.Status = s.status()
+	s.expire()
 	for i := range s.steps {
-		p.Steps = append(p.Steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
+		s.plan.Steps = append(s.plan.Steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
 	}
-	p.Slots = s.slots
-	return p
+	s.plan.Slots = s.slots
+	s.plan.Nodes = s.states()
+	return s.plan
 }
 
 // wake stores the earliest time at which the plan changes without an event.

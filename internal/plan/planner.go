@@ -15,6 +15,7 @@ import (
 // planner is one pass: it assesses each node, and collects what the pass finds.
 type planner struct {
 	*job
+	plan      Plan
 	gate      *gate
 	records   *recordReader
 	publisher *publisher
@@ -76,8 +77,9 @@ type planner struct {
 	troubleReason string
 }
 
-// nodePlan is what a pass finds out about a node in addition to its state.
+// nodePlan is the state of a node, and what else a pass finds out about it.
 type nodePlan struct {
+	NodeState
 	node *Node
 	// ranRevision is true if this revision has run or runs on the node, and since is its earliest start.
 	ranRevision bool
@@ -106,8 +108,6 @@ type nodePlan struct {
 	written bool
 	// step is the step that the node belongs to; noStep if it belongs to none.
 	step int
-	// unavailable is true if the node is unavailable.
-	unavailable bool
 	// start is the attempt that may start now; nil if none may.
 	start *task.Attempt
 }
@@ -128,110 +128,123 @@ func newSurvey(in Input) *planner {
 	return s
 }
 
+// do adds an action to the plan.
+func (s *planner) do(a Action) { s.plan.Actions = append(s.plan.Actions, a) }
+
+// states are the states of the nodes, in their order.
+func (s *planner) states() []NodeState {
+	if len(s.work) == 0 {
+		return nil
+	}
+	states := make([]NodeState, 0, len(s.work))
+	for i := range s.work {
+		states = append(states, s.work[i].NodeState)
+	}
+	return states
+}
+
 // assessNode sets the state of the node and plans what its pods need.
-func (s *planner) assessNode(node *Node, p *Plan) {
-	st := NodeState{Name: node.Name}
-	w := nodePlan{node: node, step: noStep}
+func (s *planner) assessNode(node *Node) {
+	w := nodePlan{NodeState: NodeState{Name: node.Name}, node: node, step: noStep}
 	known := s.records.readRecord(node)
 	w.ranRevision, w.since, w.succeeded = known.ranRevision, known.since, known.succeeded
 	w.rerun = known.ranRevision && !known.done && s.isRerun(node, s.in.Revision)
 	w.succeeded = w.succeeded || w.rerun
-	s.assessPods(&w, &st, p)
+	s.assessPods(&w)
 	terminating := w.terminating || s.in.BusyNodes[node.Name]
 	switch {
 	case w.progressDeadlineExceeded:
 	case !w.slot && known.rebooting:
-		s.assessReboot(terminating, &w, &st, p)
+		s.assessReboot(terminating, &w)
 	case !w.slot:
-		s.assessIdleNode(terminating, known, &w, &st)
+		s.assessIdleNode(terminating, known, &w)
 	case known.failures > s.retryLimit() && s.selects(node):
 		w.failed = true // regardless of what still runs there
 	}
-	s.checkProgress(&w, known, &st, p)
-	s.removeRetainedPods(&w, &st, p)
-	p.wake(st.Until)
-	p.Nodes = append(p.Nodes, st)
+	s.checkProgress(&w, known)
+	s.removeRetainedPods(&w)
+	s.plan.wake(w.Until)
 	s.work = append(s.work, w)
 }
 
 // exclude excludes a node. It does not count as one that reruns the task.
-func (w *nodePlan) exclude(st *NodeState, reason, message string) {
+func (w *nodePlan) exclude(reason, message string) {
 	w.rerun = false
-	st.set(Excluded, reason, message)
+	w.set(Excluded, reason, message)
 }
 
 // assessPods plans for each pod on the node. While the outcome of an attempt is not on record, the attempt occupies its
 // node and its slot.
-func (s *planner) assessPods(w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) assessPods(w *nodePlan) {
 	for _, pod := range s.podsOn[w.node.Name] {
 		v := s.attempts.assessPod(pod, w.node)
-		p.wake(v.until)
+		s.plan.wake(v.until)
 		switch v.disposition {
 		case podTerminating:
 			w.terminating, w.terminatingSince = true, pod.DeleteRequested.Add(pod.DeleteGrace)
 			continue
 		case podOrphaned, podRecorded:
-			s.removePod(pod, v.disposition, w, p)
+			s.removePod(pod, v.disposition, w)
 			continue
 		case podEnded:
-			if s.writeEnd(w, pod, &v, st, p); w.progressDeadlineExceeded && pod.ended() {
+			if s.writeEnd(w, pod, &v); w.progressDeadlineExceeded && pod.ended() {
 				continue // nothing runs there
 			}
 		case podOverdue:
-			p.Actions = append(p.Actions, Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
+			s.do(Stop{Pod: *pod, Reason: v1alpha1.ReasonDeadlineExceeded})
 		case podRuns:
 		}
 		w.slot = true
-		s.notePod(w, pod, v, st)
+		s.notePod(w, pod, v)
 	}
 }
 
 // notePod notes what is known about a node on which a pod has a slot.
-func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
+func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 	if pod.Runs == task.Rollback {
-		s.noteRollback(w, v, st)
+		s.noteRollback(w, v)
 		return
 	}
-	s.noteRunning(w, pod, v, st)
+	s.noteRunning(w, pod, v)
 	switch pod.Runs {
 	case task.Reboot:
-		st.Reason, st.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
+		w.Reason, w.Message = v1alpha1.ReasonRebooting, firstOf(v.message, "the task has succeeded, and the node reboots")
 	case task.Verify:
-		st.Reason = v1alpha1.ReasonVerifying
+		w.Reason = v1alpha1.ReasonVerifying
 	case task.Task, task.Rollback:
 	}
 }
 
 // writeEnd records the outcome of an attempt. If the API server refuses the write, it is retried from time to time and
 // does not count as progress.
-func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment, st *NodeState, p *Plan) {
+func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 	if t, ok := s.in.NodeProblems[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
 		v.message = t.Message
-		s.unrecorded(w, pod, &t, st, p)
+		s.unrecorded(w, pod, &t)
 		if s.in.Now.Before(t.RetryAt) {
-			p.wake(t.RetryAt)
+			s.plan.wake(t.RetryAt)
 			return
 		}
 	}
-	p.Actions = append(p.Actions, s.recorder.recordAction(w.node, pod, v.record))
+	s.do(s.recorder.recordAction(w.node, pod, v.record))
 	w.written = true
 }
 
 // unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
 // slot, but not forever.
-func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem, st *NodeState, p *Plan) {
+func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
 	s.noteTrouble(w.node, t)
-	if s.overdue(s.attempts.deadline(pod), p) {
+	if s.overdue(s.attempts.deadline(pod)) {
 		w.terminating = true
-		st.set(Waiting, t.Reason, t.Message)
-		s.failProgress(w, t.Message, st)
+		w.set(Waiting, t.Reason, t.Message)
+		s.failProgress(w, t.Message)
 	}
 }
 
 // noteRunning notes what is known about a node on which an attempt of the task runs.
-func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, st *NodeState) {
-	st.set(Running, v1alpha1.ReasonRunning, v.message)
-	st.Until = v.until
+func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment) {
+	w.set(Running, v1alpha1.ReasonRunning, v.message)
+	w.Until = v.until
 	if pod.Revision == s.in.Revision && !w.ranRevision {
 		w.ranRevision, w.since = true, pod.Created
 	}
@@ -253,46 +266,46 @@ func (s *planner) retrying(node *Node) {
 
 // assessIdleNode sets the state of a node on which no attempt runs. The order of the checks is part of the behavior:
 // what is on record for a node comes before what prevents it from running.
-func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePlan, st *NodeState) {
+func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePlan) {
 	node := w.node
 	if !s.selects(node) {
 		reason, message := s.unselected(node)
-		w.exclude(st, reason, message)
+		w.exclude(reason, message)
 		return
 	}
 	switch {
 	case known.done:
-		st.set(Done, v1alpha1.ReasonDone, "")
-		st.Until = known.due
+		w.set(Done, v1alpha1.ReasonDone, "")
+		w.Until = known.due
 		return
 	case known.failures > s.retryLimit():
-		s.assessFailedNode(terminating, w, st)
+		s.assessFailedNode(terminating, w)
 		return
 	case known.failures > 0 && node.unreachable():
 		// The task may have made the node unreachable. The node counts as failed until it responds.
 		w.failed = true
-		st.set(Failed, v1alpha1.ReasonNodeUnreachable, "the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again")
+		w.set(Failed, v1alpha1.ReasonNodeUnreachable, "the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again")
 		s.failures = append(s.failures, s.cordons.failureOf(node, false))
 		return
 	}
 	if taint := s.untolerated(node, s.tolerations); taint != nil {
-		w.exclude(st, v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
+		w.exclude(v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
 		return
 	}
 	if !known.notBefore.IsZero() {
 		s.retrying(node)
 	}
-	if s.mustWait(task.Task, node, terminating, known.notBefore, st) {
+	if s.mustWait(task.Task, node, terminating, known.notBefore, &w.NodeState) {
 		return
 	}
 	if before := s.unmetDependency(node); before != "" {
-		st.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
+		w.set(Waiting, v1alpha1.ReasonWaitingForDependency, "NodeJob "+before+" (spec.dependsOn) must be done on it before")
 		if s.isNewNode(node) {
-			st.Until = node.Created.Add(joiningFor) // the node may not match after all
+			w.Until = node.Created.Add(joiningFor) // the node may not match after all
 		}
 		return
 	}
-	st.set(Waiting, v1alpha1.ReasonWaitingForSlot, known.rerunReason)
+	w.set(Waiting, v1alpha1.ReasonWaitingForSlot, known.rerunReason)
 	w.start = s.attempt(node, task.Task, s.in.Revision, known.failures+1)
 }
 
@@ -353,7 +366,7 @@ func cannotRunReason(node *Node) (reason, message string) {
 
 // removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
 // outcome on.
-func (s *planner) removeOrphanedPods(p *Plan) {
+func (s *planner) removeOrphanedPods() {
 	known := make(map[string]bool, len(s.in.Nodes))
 	for i := range s.in.Nodes {
 		known[s.in.Nodes[i].Name] = true
@@ -361,7 +374,7 @@ func (s *planner) removeOrphanedPods(p *Plan) {
 	for i := range s.in.Pods {
 		pod := &s.in.Pods[i]
 		if !known[pod.NodeName] && needsFinalizerRemoval(pod) {
-			p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
+			s.do(FinalizePod{Pod: *pod})
 		}
 	}
 }

@@ -23,14 +23,14 @@ func (s *job) progressDeadline() time.Duration {
 
 // overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds, and wakes
 // the plan at the end of that time.
-func (s *planner) overdue(since time.Time, p *Plan) bool {
+func (s *planner) overdue(since time.Time) bool {
 	limit := s.progressDeadline()
 	if limit == 0 || since.IsZero() {
 		return false
 	}
 	at := since.Add(limit)
 	if s.in.Now.Before(at) {
-		p.wake(at)
+		s.plan.wake(at)
 		return false
 	}
 	return true
@@ -38,20 +38,20 @@ func (s *planner) overdue(since time.Time, p *Plan) bool {
 
 // checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
 // the node can recover.
-func (s *planner) checkProgress(w *nodePlan, known recordState, st *NodeState, p *Plan) {
-	if w.progressDeadlineExceeded || w.rerun || known.done || (st.State != Waiting && st.State != Running) {
+func (s *planner) checkProgress(w *nodePlan, known recordState) {
+	if w.progressDeadlineExceeded || w.rerun || known.done || (w.State != Waiting && w.State != Running) {
 		return
 	}
-	since, why := s.waitingSince(w, known, st)
-	if s.overdue(since, p) {
-		s.failProgress(w, why, st)
+	since, why := s.waitingSince(w, known)
+	if s.overdue(since) {
+		s.failProgress(w, why)
 	}
 }
 
 // waitingSince is since when a node delays others, and why; zero if it does not, or if its own time limits bound the
 // delay.
-func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (time.Time, string) {
-	if since, why := s.blockedSince(w, st); why != "" {
+func (s *planner) waitingSince(w *nodePlan, known recordState) (time.Time, string) {
+	if since, why := s.blockedSince(w); why != "" {
 		return since, why
 	}
 	rec := w.node.On.Record
@@ -59,33 +59,33 @@ func (s *planner) waitingSince(w *nodePlan, known recordState, st *NodeState) (t
 	case !known.ranRevision || rec == nil || s.void(rec):
 	case rec.Outcome == record.Disrupted:
 		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case st.State == Waiting && cannotRun(st.Reason) && s.stableAt.IsZero():
+	case w.State == Waiting && cannotRun(w.Reason) && s.stableAt.IsZero():
 		since := rec.EndedAt()
 		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
 			since = w.node.DeletingSince // before that the node was done, or could have run
 		}
-		return s.past(since), st.Message
+		return s.past(since), w.Message
 	}
 	return time.Time{}, ""
 }
 
 // blockedSince is since when a problem, or a pod that should have ended, prevents a node from starting; "" if neither
 // does.
-func (s *planner) blockedSince(w *nodePlan, st *NodeState) (time.Time, string) {
-	if st.State != Waiting {
+func (s *planner) blockedSince(w *nodePlan) (time.Time, string) {
+	if w.State != Waiting {
 		return time.Time{}, ""
 	}
 	if t, ok := s.in.NodeProblems[w.node.UID]; ok && !t.General {
 		return t.Since, t.Message
 	}
-	if st.Reason == v1alpha1.ReasonPodTerminating {
-		return w.terminatingSince, st.Message
+	if w.Reason == v1alpha1.ReasonPodTerminating {
+		return w.terminatingSince, w.Message
 	}
 	return time.Time{}, ""
 }
 
 // failProgress counts a node as failed for lack of progress.
-func (s *planner) failProgress(w *nodePlan, why string, st *NodeState) {
+func (s *planner) failProgress(w *nodePlan, why string) {
 	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", s.progressDeadline()/time.Second, why)
 	w.failed, w.progressDeadlineExceeded = true, true
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}
@@ -93,7 +93,7 @@ func (s *planner) failProgress(w *nodePlan, why string, st *NodeState) {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
 	s.failures = append(s.failures, f)
-	if w.start == nil && st.State == Waiting {
-		st.set(Failed, v1alpha1.ReasonProgressDeadlineExceeded, message)
+	if w.start == nil && w.State == Waiting {
+		w.set(Failed, v1alpha1.ReasonProgressDeadlineExceeded, message)
 	}
 }

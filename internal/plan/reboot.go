@@ -160,46 +160,46 @@ func (s *attemptReader) completed(r record.Record, boot, message string) record.
 }
 
 // assessReboot continues a run whose task has succeeded, on a node on which no pod of the run runs.
-func (s *planner) assessReboot(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) assessReboot(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
 	deadline := s.attempts.rebootDeadline(rec)
-	st.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
+	w.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
 	if s.replaced(node) {
 		r := *rec
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
 		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
-		s.recordEnd(w, r, p)
+		s.recordEnd(w, r)
 		return
 	}
 	if !s.in.Now.Before(deadline) {
 		// The pod that is on record stays there, because its finalizer may not be removed yet.
-		s.recordEnd(w, s.attempts.givenUp(rec), p)
+		s.recordEnd(w, s.attempts.givenUp(rec))
 		return
 	}
-	st.Until = deadline
-	p.wake(deadline)
+	w.Until = deadline
+	s.plan.wake(deadline)
 	if !rebooted(node) {
-		if !s.waitsForPod(task.Reboot, terminating, w, st, p) {
-			s.continueRun(w, task.Reboot, p)
+		if !s.waitsForPod(task.Reboot, terminating, w) {
+			s.continueRun(w, task.Reboot)
 		}
 		return
 	}
-	s.assessRebootedNode(terminating, w, st, p)
+	s.assessRebootedNode(terminating, w)
 }
 
 // assessRebootedNode continues a run on a node that is in another boot.
-func (s *planner) assessRebootedNode(terminating bool, w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
-	st.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
+	w.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
 	backAt := s.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
 	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince) || differ(rec.Reboot.BootID, node.BootID)):
-		s.markBack(w, s.recordedAt(), "it is back", p)
+		s.markBack(w, s.recordedAt(), "it is back")
 		return
 	case !isReady && !backAt.IsZero():
-		s.markBack(w, time.Time{}, "it is back and not Ready", p)
+		s.markBack(w, time.Time{}, "it is back and not Ready")
 		return
 	case !isReady:
 		return
@@ -208,56 +208,56 @@ func (s *planner) assessRebootedNode(terminating bool, w *nodePlan, st *NodeStat
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case s.in.Now.Before(until):
-		st.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
-		st.Until = until
-		p.wake(until)
+		w.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
+		w.Until = until
+		s.plan.wake(until)
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
 		r.FinishedAt = s.in.Now
-		s.recordEnd(w, s.attempts.completed(r, node.BootID, ""), p)
-	case !s.waitsForPod(task.Verify, terminating, w, st, p):
-		s.continueRun(w, task.Verify, p)
-		st.Reason = v1alpha1.ReasonVerifying
+		s.recordEnd(w, s.attempts.completed(r, node.BootID, ""))
+	case !s.waitsForPod(task.Verify, terminating, w):
+		s.continueRun(w, task.Verify)
+		w.Reason = v1alpha1.ReasonVerifying
 	}
 }
 
 func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
 
 // markBack notes since when the node is Ready in another boot.
-func (s *planner) markBack(w *nodePlan, at time.Time, message string, p *Plan) {
+func (s *planner) markBack(w *nodePlan, at time.Time, message string) {
 	r := *w.node.On.Record
 	back := *r.Reboot
 	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
 	r.Reboot = &back
 	mark := s.cordons.markOf(w.node, v1alpha1.ReasonSettling, message)
 	mark.Record = &r
-	s.mark(w, mark, p)
+	s.mark(w, mark)
 }
 
 // waitsForPod reports whether the next pod of the run must not be created now.
-func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan, st *NodeState, p *Plan) bool {
+func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan) bool {
 	reason, message := cannotRunReason(w.node)
 	rec, o := w.node.On.Record, s.obstacleFor(phase)
 	switch {
 	case reason != "":
-		st.Message = message
+		w.Message = message
 	case terminating:
 	case s.hindrance(w.node) != nil:
 		t := s.hindrance(w.node)
 		s.noteTrouble(w.node, t)
-		st.Message = t.Message
-		p.wake(t.RetryAt)
+		w.Message = t.Message
+		s.plan.wake(t.RetryAt)
 	case o != nil && s.mayProbe(o, phase):
 		return false
 	case o != nil:
 		s.obstructs(o)
-		st.Message = o.Message
+		w.Message = o.Message
 		if s.in.Now.Before(o.RetryAt) {
-			p.wake(o.RetryAt)
+			s.plan.wake(o.RetryAt)
 		}
 	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.EndedAt(), rec.Disruptions)):
-		st.Message = "the pod of the run was disrupted, and is made again"
-		p.wake(s.after(rec.EndedAt(), rec.Disruptions))
+		w.Message = "the pod of the run was disrupted, and is made again"
+		s.plan.wake(s.after(rec.EndedAt(), rec.Disruptions))
 	default:
 		return false
 	}
@@ -270,7 +270,7 @@ func (s *planner) mayProbe(o *Obstacle, phase task.Phase) bool {
 }
 
 // continueRun starts the next pod of the run.
-func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
+func (s *planner) continueRun(w *nodePlan, phase task.Phase) {
 	rec := w.node.On.Record
 	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
 	a.Gates = s.gate.gateKeys(w.node)
@@ -281,11 +281,11 @@ func (s *planner) continueRun(w *nodePlan, phase task.Phase, p *Plan) {
 	}
 	s.starts++
 	*s.startsLike(phase)++
-	p.Actions = append(p.Actions, Start{Attempt: *a})
+	s.do(Start{Attempt: *a})
 }
 
 // recordEnd ends a run without a pod that ends it.
-func (s *planner) recordEnd(w *nodePlan, r record.Record, p *Plan) {
-	p.Actions = append(p.Actions, s.recorder.recordAction(w.node, &Pod{}, r))
+func (s *planner) recordEnd(w *nodePlan, r record.Record) {
+	s.do(s.recorder.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }

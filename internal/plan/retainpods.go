@@ -29,40 +29,40 @@ func (s *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 
 // retain reports whether a pod is retained although its outcome is on record. Its finalizer is removed anyway, so that
 // a deletion of the pod does not block.
-func (s *planner) retain(pod *Pod, w *nodePlan, p *Plan) bool {
+func (s *planner) retain(pod *Pod, w *nodePlan) bool {
 	until := s.attempts.retainedUntil(pod, w.node.On.Record)
 	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
 		return false
 	}
 	w.retained = append(w.retained, pod)
 	if pod.Finalized {
-		p.Actions = append(p.Actions, RetainPod{Pod: *pod})
+		s.do(RetainPod{Pod: *pod})
 	}
-	p.wake(until)
+	s.plan.wake(until)
 	return true
 }
 
 // removePod releases a pod that needs no record, or has one, unless the pod is retained.
-func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan, p *Plan) {
-	if why == podRecorded && s.retain(pod, w, p) {
+func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan) {
+	if why == podRecorded && s.retain(pod, w) {
 		return
 	}
-	p.Actions = append(p.Actions, FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
+	s.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
 	w.terminating = true
 }
 
 // removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
 // may need the name of one of them.
-func (s *planner) removeRetainedPods(w *nodePlan, st *NodeState, p *Plan) {
+func (s *planner) removeRetainedPods(w *nodePlan) {
 	if w.start == nil || len(w.retained) == 0 {
 		return
 	}
 	for _, pod := range w.retained {
-		p.Actions = append(p.Actions, FinalizePod{Pod: *pod})
+		s.do(FinalizePod{Pod: *pod})
 	}
 	w.start = nil
-	st.Message = "the pod of an earlier attempt is still terminating"
-	if st.State == Waiting {
-		st.Reason = v1alpha1.ReasonPodTerminating
+	w.Message = "the pod of an earlier attempt is still terminating"
+	if w.State == Waiting {
+		w.Reason = v1alpha1.ReasonPodTerminating
 	}
 }

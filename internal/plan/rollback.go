@@ -12,15 +12,15 @@ import (
 )
 
 // assessFailedNode sets the state of a node on which every attempt failed, and starts the rollback of the task there.
-func (s *planner) assessFailedNode(terminating bool, w *nodePlan, st *NodeState) {
+func (s *planner) assessFailedNode(terminating bool, w *nodePlan) {
 	w.failed, w.exhausted = true, true
 	f := s.cordons.failureOf(w.node, false)
-	st.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
+	w.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
 	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
 		w.rollbackFinished = true
 	} else {
-		s.assessRollback(terminating, w, st)
-		f.Rollback = st.Reason
+		s.assessRollback(terminating, w)
+		f.Rollback = w.Reason
 		if rb := w.node.On.Record.Rollback; rb != nil && rb.Outcome != record.Succeeded {
 			f.RollbackMessage = lastLine(rb.Message)
 		}
@@ -51,17 +51,17 @@ func (s *recordReader) readRollback(rec *record.Record) rollbackState {
 }
 
 // assessRollback determines the progress of the rollback, and starts it if nothing prevents that.
-func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
+func (s *planner) assessRollback(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	is := s.records.readRollback(rec)
 	switch {
 	case is.done:
 		w.rollbackFinished = true
-		st.Reason = v1alpha1.ReasonRolledBack
+		w.Reason = v1alpha1.ReasonRolledBack
 		return
 	case is.failures > s.retryLimit():
 		w.rollbackFinished = true
-		st.set(Failed, v1alpha1.ReasonRollbackFailed, rec.Rollback.Message)
+		w.set(Failed, v1alpha1.ReasonRollbackFailed, rec.Rollback.Message)
 		s.unrecovered = append(s.unrecovered, rollbackFailure(w.node.Name, rec.Rollback))
 		return
 	}
@@ -70,25 +70,25 @@ func (s *planner) assessRollback(terminating bool, w *nodePlan, st *NodeState) {
 		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
 		away, _ := cannotRunReason(w.node)
 		w.rollbackFinished = away != ""
-		st.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
-		st.Until = wait.Until
+		w.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
+		w.Until = wait.Until
 		return
 	}
-	st.set(Failed, v1alpha1.ReasonRollbackPending, "the rollback waits for a slot")
+	w.set(Failed, v1alpha1.ReasonRollbackPending, "the rollback waits for a slot")
 	w.start = s.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
 	w.start.Undoes, w.start.Deleting = rec, !s.in.Job.DeletionTimestamp.IsZero()
 }
 
 // noteRollback notes what is known about a node on which the rollback runs.
-func (s *planner) noteRollback(w *nodePlan, v podAssessment, st *NodeState) {
-	st.Until = v.until
+func (s *planner) noteRollback(w *nodePlan, v podAssessment) {
+	w.Until = v.until
 	rec := w.node.On.Record
 	if s.records.readRecord(w.node).failures <= s.retryLimit() {
 		// The node was skipped since, or its task will be retried.
-		st.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
+		w.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
 		return
 	}
-	st.set(Failed, v1alpha1.ReasonRollingBack, v.message)
+	w.set(Failed, v1alpha1.ReasonRollingBack, v.message)
 	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
 	f := s.cordons.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack

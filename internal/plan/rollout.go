@@ -21,28 +21,28 @@ var defaultMaxConcurrent = intstr.FromString("25%")
 // startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step and name, so
 // that the same cluster always rolls out in the same order. A node that joined after the revision became stable takes
 // no slot.
-func (s *planner) startWithinLimit(p *Plan) {
-	matched, taken := s.slotsTaken(p.Nodes)
+func (s *planner) startWithinLimit() {
+	matched, taken := s.slotsTaken()
 	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	s.countUnavailable(p.Nodes)
-	candidates := s.candidates(p.Nodes)
+	s.countUnavailable()
+	candidates := s.candidates()
 	for _, i := range candidates {
-		w, st := &s.work[i], &p.Nodes[i]
+		w := &s.work[i]
 		free := taken < s.slots || s.joinedAfterStable(w.node)
 		if s.obstacleFor(w.start.Phase) != nil && *s.startsLike(w.start.Phase) > 0 {
 			// One start shows whether the obstacle still exists.
 			free = false
 		}
 		if !free {
-			st.Message = fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)
+			w.Message = fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)
 			w.start = nil
 			continue
 		}
 		if reason, message := s.mustNotDisrupt(w); reason != "" {
 			if w.start.Phase == task.Task {
-				st.set(Waiting, reason, message)
+				w.set(Waiting, reason, message)
 			} else {
-				st.Reason, st.Message = reason, message
+				w.Reason, w.Message = reason, message
 			}
 			w.start = nil
 			continue
@@ -51,24 +51,24 @@ func (s *planner) startWithinLimit(p *Plan) {
 			taken++
 		}
 		s.take(w)
-		if s.prepare(i, p) {
-			s.begin(i, p)
+		if s.prepare(i) {
+			s.begin(i)
 		}
 	}
 }
 
 // take counts a node that gets a slot as unavailable.
 func (s *planner) take(w *nodePlan) {
-	if s.disrupts() && !w.unavailable {
-		w.unavailable = true
+	if s.disrupts() && !w.Unavailable {
+		w.Unavailable = true
 		s.unavailableNodes++
 	}
 }
 
 // slotsTaken counts the nodes of the rollout, and how many of them take a slot.
-func (s *planner) slotsTaken(nodes []NodeState) (matched, taken int) {
-	for i := range nodes {
-		if nodes[i].State != Excluded || s.work[i].slot {
+func (s *planner) slotsTaken() (matched, taken int) {
+	for i := range s.work {
+		if s.work[i].State != Excluded || s.work[i].slot {
 			matched++
 		}
 		if !s.work[i].slot {
@@ -83,15 +83,15 @@ func (s *planner) slotsTaken(nodes []NodeState) (matched, taken int) {
 }
 
 // candidates are the nodes on which an attempt may start, in start order.
-func (s *planner) candidates(nodes []NodeState) []int {
+func (s *planner) candidates() []int {
 	var candidates []int
-	for i := range nodes {
+	for i := range s.work {
 		if s.work[i].start != nil {
 			candidates = append(candidates, i)
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(s.work[a].Name, s.work[b].Name))
 	})
 	return candidates
 }
@@ -109,20 +109,20 @@ func (s *planner) lastTurn(i int) time.Time {
 }
 
 // begin starts the attempt of a node.
-func (s *planner) begin(i int, p *Plan) {
-	w, st := &s.work[i], &p.Nodes[i]
+func (s *planner) begin(i int) {
+	w := &s.work[i]
 	s.starts++
 	*s.startsLike(w.start.Phase)++
 	s.busy++
 	w.slot = true
 	w.start.Gates = s.gate.gateKeys(w.node)
-	p.Actions = append(p.Actions, Start{Attempt: *w.start})
+	s.do(Start{Attempt: *w.start})
 	if w.start.Phase == task.Rollback {
-		st.set(Failed, v1alpha1.ReasonRollingBack, "")
+		w.set(Failed, v1alpha1.ReasonRollingBack, "")
 		return
 	}
 	w.ranRevision = true
-	st.set(Running, v1alpha1.ReasonStarting, "")
+	w.set(Running, v1alpha1.ReasonStarting, "")
 }
 
 // rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.

@@ -43,12 +43,12 @@ func (s *gate) withoutWorkloads(node *Node) bool {
 }
 
 // advance advances the rollout as far as the observed state allows, one step after the other.
-func (s *planner) advance(p *Plan) {
+func (s *planner) advance() {
 	if s.in.Revision == "" {
 		return
 	}
-	s.countFailed(p.Nodes)
-	s.assignSteps(p.Nodes)
+	s.countFailed()
+	s.assignSteps()
 	if s.indexOf(s.rollout.Step) < 0 {
 		s.beginStep(0)
 	}
@@ -56,7 +56,7 @@ func (s *planner) advance(p *Plan) {
 		if s.stopped {
 			s.rollout.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
 		}
-		if s.stopped || !s.passes(p) {
+		if s.stopped || !s.passes() {
 			return
 		}
 		switch {
@@ -65,7 +65,7 @@ func (s *planner) advance(p *Plan) {
 			if len(s.rollout.UnrecordedFailures) > 0 || s.ceiling < s.current {
 				// The unrecorded failures and the ceiling do not block anything any more. The next pass applies that, and no event
 				// triggers it.
-				p.wake(s.in.Now.Add(time.Second))
+				s.plan.wake(s.in.Now.Add(time.Second))
 			}
 			return
 		case s.current >= s.ceiling:
@@ -88,13 +88,13 @@ func (s *planner) beginStep(k int) {
 
 // passes reports whether the current step has passed. If a node is not Ready in the soak, it becomes an unrecorded
 // failure, and the step is checked once more.
-func (s *planner) passes(p *Plan) bool {
+func (s *planner) passes() bool {
 	st := &s.steps[s.current]
-	for s.stepPassed(st, p.Nodes) {
+	for s.stepPassed(st) {
 		if st.soak == 0 || !s.rollout.SoakedAt.IsZero() {
 			return true
 		}
-		sick, soaks := s.notReady(st, p.Nodes), !s.rollout.SoakingSince.IsZero()
+		sick, soaks := s.notReady(st), !s.rollout.SoakingSince.IsZero()
 		switch {
 		case len(sick) == 0:
 			if !soaks {
@@ -102,13 +102,13 @@ func (s *planner) passes(p *Plan) bool {
 				s.rollout.SoakingSince = metav1.NewTime(s.now().Add(time.Second))
 			}
 			s.rollout.WaitingForReadySince = metav1.Time{}
-			return s.soaked(st, p)
+			return s.soaked(st)
 		case soaks:
-			s.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak, p)
-		case s.waitedForReady(p):
-			s.failNotReady(sick, v1alpha1.ReasonProgressDeadlineExceeded, p)
+			s.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak)
+		case s.waitedForReady():
+			s.failNotReady(sick, v1alpha1.ReasonProgressDeadlineExceeded)
 		default:
-			s.notReadyNode = p.Nodes[sick[0]].Name
+			s.notReadyNode = s.work[sick[0]].Name
 			return false
 		}
 		if s.stopped {
@@ -121,30 +121,30 @@ func (s *planner) passes(p *Plan) bool {
 
 // waitedForReady reports whether the soak has waited longer than rollout.progressDeadlineSeconds for nodes to become
 // Ready.
-func (s *planner) waitedForReady(p *Plan) bool {
+func (s *planner) waitedForReady() bool {
 	if s.rollout.WaitingForReadySince.IsZero() {
 		s.rollout.WaitingForReadySince = s.now()
 	}
-	return s.overdue(s.rollout.WaitingForReadySince.Time, p)
+	return s.overdue(s.rollout.WaitingForReadySince.Time)
 }
 
 // failNotReady counts the nodes of the step that are not Ready as failed, and lets others take their places.
-func (s *planner) failNotReady(sick []int, reason string, p *Plan) {
+func (s *planner) failNotReady(sick []int, reason string) {
 	for _, i := range sick {
-		s.failInSoak(i, &p.Nodes[i], reason)
+		s.failInSoak(&s.work[i], reason)
 	}
-	s.countFailed(p.Nodes)
+	s.countFailed()
 	since := s.rollout.SoakingSince
 	s.rollout.SoakingSince = metav1.Time{} // any node may replace a node that is not Ready
-	s.assignSteps(p.Nodes)
+	s.assignSteps()
 	s.rollout.SoakingSince = since
 }
 
 // soaked reports whether the soak is over, and wakes the plan at the end of the soak.
-func (s *planner) soaked(st *step, p *Plan) bool {
+func (s *planner) soaked(st *step) bool {
 	until := s.rollout.SoakingSince.Add(st.soak)
 	if s.in.Now.Before(until) {
-		p.wake(until)
+		s.plan.wake(until)
 		return false
 	}
 	s.rollout.SoakingSince, s.rollout.SoakedAt = metav1.Time{}, s.now()
@@ -153,27 +153,27 @@ func (s *planner) soaked(st *step, p *Plan) bool {
 
 // stepPassed reports whether no node of the step is pending and the revision has succeeded there. A step for a number
 // of nodes needs that number of successes, as far as there are enough nodes.
-func (s *planner) stepPassed(st *step, nodes []NodeState) bool {
+func (s *planner) stepPassed(st *step) bool {
 	done := 0
 	for _, i := range st.nodes {
 		switch {
-		case s.countsAsDone(i, nodes):
+		case s.countsAsDone(i):
 			done++
-		case nodes[i].State == Failed, s.work[i].progressDeadlineExceeded:
-		case st.quota != nil, s.stepWaitsFor(i, &nodes[i]):
+		case s.work[i].State == Failed, s.work[i].progressDeadlineExceeded:
+		case st.quota != nil, s.stepWaitsFor(&s.work[i]):
 			return false
 		}
 	}
 	if len(st.nodes) == 0 && !st.selective {
-		return s.anySucceeded() // there are no more nodes
+		return s.anySucceeded() // there are no more s.work
 	}
 	return done > 0
 }
 
 // countsAsDone reports whether a node is done, or was done and reruns the task. The revision has succeeded there, and
 // that stands until the rerun fails.
-func (s *planner) countsAsDone(i int, nodes []NodeState) bool {
-	return nodes[i].State == Done || s.work[i].rerun
+func (s *planner) countsAsDone(i int) bool {
+	return s.work[i].State == Done || s.work[i].rerun
 }
 
 // anySucceeded reports whether the revision has succeeded on any node.
@@ -188,20 +188,19 @@ func (s *planner) anySucceeded() bool {
 
 // stepWaitsFor reports whether a step waits for an unfinished node: a node that existed when the step started, and that
 // can run the task or has run it.
-func (s *planner) stepWaitsFor(i int, st *NodeState) bool {
-	w := &s.work[i]
+func (s *planner) stepWaitsFor(w *nodePlan) bool {
 	if w.node.Created.After(s.rollout.StepStartedAt.Time) {
 		return false
 	}
-	return w.ranRevision || !cannotRun(st.Reason)
+	return w.ranRevision || !cannotRun(w.Reason)
 }
 
 // notReady are the nodes of the step that have succeeded and are not Ready, except those on which the task is running
 // again, and those that have joined since the soak started: they may never have been Ready.
-func (s *planner) notReady(st *step, nodes []NodeState) []int {
+func (s *planner) notReady(st *step) []int {
 	var sick []int
 	for _, i := range st.nodes {
-		if s.countsAsDone(i, nodes) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedInSoak(i) {
+		if s.countsAsDone(i) && !s.work[i].slot && s.work[i].node.Ready != corev1.ConditionTrue && !s.joinedInSoak(i) {
 			sick = append(sick, i)
 		}
 	}
@@ -209,17 +208,17 @@ func (s *planner) notReady(st *step, nodes []NodeState) []int {
 }
 
 // blockStarts sets the reason of the nodes that may not start yet.
-func (s *planner) blockStarts(p *Plan) {
-	for i := range p.Nodes {
-		w, st := &s.work[i], &p.Nodes[i]
-		if w.start == nil || st.State != Waiting {
+func (s *planner) blockStarts() {
+	for i := range s.work {
+		w := &s.work[i]
+		if w.start == nil || w.State != Waiting {
 			continue
 		}
 		if reason, message, until := s.rolloutBlock(w); reason != "" {
 			w.start = nil
-			st.set(Waiting, reason, message)
-			st.Until = until
-			p.wake(until)
+			w.set(Waiting, reason, message)
+			w.Until = until
+			s.plan.wake(until)
 		}
 	}
 }

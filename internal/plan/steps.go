@@ -63,10 +63,10 @@ func (s *planner) indexOf(name string) int {
 }
 
 // assignSteps assigns each node to the first step that accepts it.
-func (s *planner) assignSteps(nodes []NodeState) {
+func (s *planner) assignSteps() {
 	var pool []int
-	for i := range nodes {
-		if nodes[i].State != Excluded {
+	for i := range s.work {
+		if s.work[i].State != Excluded {
 			pool = append(pool, i)
 		}
 	}
@@ -75,7 +75,7 @@ func (s *planner) assignSteps(nodes []NodeState) {
 		st := &s.steps[k]
 		st.nodes = s.matchingStep(st, pool)
 		if st.quota != nil {
-			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.matchingStep(st, matched))), nodes)
+			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.matchingStep(st, matched))))
 		}
 		for _, i := range st.nodes {
 			s.work[i].step = k
@@ -141,10 +141,10 @@ func quota(value *intstr.IntOrString, base int) int {
 // zones.
 //
 // While a step soaks, no node is selected that has joined since, because that would restart the soak.
-func (s *planner) choose(k, want int, nodes []NodeState) []int {
-	ran, fresh := s.choices(k, nodes)
+func (s *planner) choose(k, want int) []int {
+	ran, fresh := s.choices(k)
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.stickiness(a, nodes), s.stickiness(b, nodes)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(nodes[a].Name, nodes[b].Name))
+		return cmp.Or(cmp.Compare(s.stickiness(a), s.stickiness(b)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(s.work[a].Name, s.work[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -153,7 +153,7 @@ func (s *planner) choose(k, want int, nodes []NodeState) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if nodes[i].State != Failed && !s.work[i].progressDeadlineExceeded {
+		if s.work[i].State != Failed && !s.work[i].progressDeadlineExceeded {
 			want--
 			inZone[zone(s.work[i].node)]++
 		}
@@ -163,13 +163,13 @@ func (s *planner) choose(k, want int, nodes []NodeState) []int {
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
-func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
+func (s *planner) choices(k int) (ran, fresh []int) {
 	for _, i := range s.steps[k].nodes {
 		switch {
-		case s.work[i].ranRevision && (nodes[i].State != Done || s.work[i].succeeded):
+		case s.work[i].ranRevision && (s.work[i].State != Done || s.work[i].succeeded):
 			ran = append(ran, i)
 		case k == s.current && s.joinedInSoak(i):
-		case startable(&nodes[i]):
+		case startable(&s.work[i]):
 			fresh = append(fresh, i)
 		}
 	}
@@ -178,9 +178,9 @@ func (s *planner) choices(k int, nodes []NodeState) (ran, fresh []int) {
 
 // stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
 // unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
-func (s *planner) stickiness(i int, nodes []NodeState) int {
+func (s *planner) stickiness(i int) int {
 	switch {
-	case s.countsAsDone(i, nodes) || !s.disrupts():
+	case s.countsAsDone(i) || !s.disrupts():
 		return 0
 	case s.cordonedForUs(s.work[i].node):
 		return 1
@@ -189,8 +189,8 @@ func (s *planner) stickiness(i int, nodes []NodeState) int {
 }
 
 // startable reports whether an unfinished node can run a task sooner or later.
-func startable(st *NodeState) bool {
-	return st.State == Waiting && !cannotRun(st.Reason) || st.State == Running
+func startable(w *nodePlan) bool {
+	return w.State == Waiting && !cannotRun(w.Reason) || w.State == Running
 }
 
 // cannotRun reports whether a node with that reason cannot run a task, and may never run one again.

@@ -25,12 +25,12 @@ const (
 
 // status is bounded, regardless of the size of the cluster, and stable: the same state gives the same text, so that it
 // is only written when something changed.
-func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
+func (s *planner) status() v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
 		ObservedGeneration: s.in.Job.Generation,
 		Revision:           s.in.Revision,
 		RevisionDigest:     s.in.Digest,
-		Nodes:              count(p.Nodes),
+		Nodes:              count(s.work),
 		Failures:           s.boundedFailures(),
 		Drains:             s.drains,
 		Gate:               s.gateStatus(),
@@ -38,22 +38,22 @@ func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	s.setConditions(&status, s.summarize(status.Nodes, p.Nodes), progress(status.Nodes, p.Nodes))
+	s.setConditions(&status, s.summarize(status.Nodes), progress(status.Nodes, s.work))
 	if s.in.Revision != "" {
 		s.noteRisks()
-		s.rollout.Steps = s.stepCounts(p.Nodes)
+		s.rollout.Steps = s.stepCounts()
 		status.Rollout = &s.rollout
 	}
 	return status
 }
 
 // stepCounts is the progress of each step.
-func (s *planner) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
+func (s *planner) stepCounts() []v1alpha1.StepStatus {
 	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
 	for i := range s.steps {
 		c := v1alpha1.StepStatus{Name: s.steps[i].name, Nodes: int32(len(s.steps[i].nodes))}
 		for _, n := range s.steps[i].nodes {
-			switch nodes[n].State {
+			switch s.work[n].State {
 			case Done:
 				c.Done++
 			case Failed:
@@ -66,7 +66,7 @@ func (s *planner) stepCounts(nodes []NodeState) []v1alpha1.StepStatus {
 	return counts
 }
 
-func count(nodes []NodeState) v1alpha1.NodeCounts {
+func count(nodes []nodePlan) v1alpha1.NodeCounts {
 	var c v1alpha1.NodeCounts
 	for i := range nodes {
 		switch nodes[i].State {

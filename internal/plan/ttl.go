@@ -13,21 +13,21 @@ import (
 )
 
 // expire deletes the NodeJob after it has been finished for spec.ttlSecondsAfterFinished.
-func (s *planner) expire(p *Plan) {
+func (s *planner) expire() {
 	if closes := s.startingDeadline(); !closes.IsZero() && s.in.Now.Before(closes) {
-		p.wake(closes)
+		s.plan.wake(closes)
 	}
 	ttl := s.in.Job.Spec.TTLSecondsAfterFinished
-	reconciling := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
+	reconciling := meta.FindStatusCondition(s.plan.Status.Conditions, v1alpha1.ConditionReconciling)
 	if ttl == nil || reconciling == nil || reconciling.Status != metav1.ConditionFalse || !s.isFinished() {
 		return
 	}
 	since := later(reconciling.LastTransitionTime.Time, s.lastEnd())
 	if at := since.Add(time.Duration(*ttl) * time.Second); s.in.Now.Before(at) {
-		p.wake(at)
+		s.plan.wake(at)
 		return
 	}
-	p.Actions = append(p.Actions, DeleteJob{})
+	s.do(DeleteJob{})
 }
 
 // isFinished reports whether nothing runs, and no failed node still needs a rollback or a drain. A Stalled rollout is

@@ -51,7 +51,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "	rec := node.On.Record\n	if rec == nil || rec.Revision != pod.Revision", "	rec := node.On.Record\n	if rec == nil {\n		return pod.Attempt - 1\n	}\n	if rec.Revision != pod.Revision",
 	},
 	"a node that runs again is not done for its step": {
-		"rollout_steps.go", "return nodes[i].State == Done || s.work[i].rerun", "return nodes[i].State == Done",
+		"rollout_steps.go", "return s.work[i].State == Done || s.work[i].rerun", "return s.work[i].State == Done",
 	},
 	"nodes that run again do not take turns": {
 		"rollout.go", "	return rec.EndedAt()\n", "	return tried\n",
@@ -75,13 +75,13 @@ var hardening = map[string]mutant{
 		"steps.go", "case k == s.current && s.joinedInSoak(i):", "case false:",
 	},
 	"a node without progress holds the others for ever": {
-		"progress.go", "	if s.overdue(since, p) {", "	if false && s.overdue(since, p) {",
+		"progress.go", "\tif s.overdue(since) {", "\tif false && s.overdue(since) {",
 	},
 	"a node on which pods are refused comes first again": {
 		"rollout.go", "		return tried\n", "		return time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
-		"planner.go", "\tif s.overdue(s.attempts.deadline(pod), p) {", "\tif false && s.overdue(s.attempts.deadline(pod), p) {",
+		"planner.go", "\tif s.overdue(s.attempts.deadline(pod)) {", "\tif false && s.overdue(s.attempts.deadline(pod)) {",
 	},
 	"what a node writes itself holds the deletion for ever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",

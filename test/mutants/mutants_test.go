@@ -53,7 +53,7 @@ var mutants = map[string]mutant{
 		"maxfailures.go", "there && !(onReplace(s.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
 	},
 	"a canary is chosen anew in each pass": {
-		"steps.go", "case s.work[i].ranRevision && (nodes[i].State != Done || s.work[i].succeeded):", "case false:",
+		"steps.go", "case s.work[i].ranRevision && (s.work[i].State != Done || s.work[i].succeeded):", "case false:",
 	},
 	"later steps begin with the first": {
 		"rollout_steps.go", "w.step <= min(s.current, s.ceiling)", "w.step <= len(s.steps)",
@@ -116,7 +116,7 @@ var mutants = map[string]mutant{
 		"onfailure.go", "return key == s.key })\n	if", "return key != \"\" })\n	if",
 	},
 	"a cordon is left behind": {
-		"onfailure.go", "case leave, st.State == Done, st.State == Excluded, s.wasPrepared(w.node):", "case leave, s.wasPrepared(w.node):",
+		"onfailure.go", "case leave, w.State == Done, w.State == Excluded, s.wasPrepared(w.node):", "case leave, s.wasPrepared(w.node):",
 	},
 	"the drain does not wait for the rollback": {
 		"onfailure.go", "if drain && w.rollbackFinished && s.mayDrain", "if drain && s.mayDrain",
@@ -131,13 +131,13 @@ var mutants = map[string]mutant{
 		"deletion.go", "if rec == nil || rec.NeverStarted", "if true || rec.NeverStarted",
 	},
 	"a rolled back node is never forgotten": {
-		"deletion.go", "s.removeMetadata(w.node, p)\n\t\treturn", "return",
+		"deletion.go", "s.removeMetadata(w.node)\n\t\treturn", "return",
 	},
 	"a success leaves the gate closed": {
 		"recording.go", "c.Taints = s.gate.opened(node, true)", "c.Taints = nil",
 	},
 	"the gate opens before the task has succeeded": {
-		"gate.go", "case s.gate.spec == nil, st.State == Done:", "case s.gate.spec == nil, st.State != Excluded:",
+		"gate.go", "case s.gate.spec == nil, w.State == Done:", "case s.gate.spec == nil, w.State != Excluded:",
 	},
 	"the gate opens while another NodeJob with the same gate is awaited": {
 		"gate.go", "if s.pending(&s.sharers[i], node) {", "if s.pending(&s.sharers[i], node) && false {",
@@ -227,13 +227,13 @@ var mutants = map[string]mutant{
 		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
 	},
 	"maxUnavailable is not heeded": {
-		"maintenance.go", "case !w.unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):", "case false:",
+		"maintenance.go", "case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):", "case false:",
 	},
 	"nodes that are not Ready do not count as away": {
-		"maintenance.go", "w.unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
+		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
 	},
 	"nodes that are cordoned do not count as away": {
-		"maintenance.go", "w.unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
+		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
 		"maintenance.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
@@ -245,7 +245,7 @@ var mutants = map[string]mutant{
 		"maintenance.go", "case s.comesLast(w):", "case false:",
 	},
 	"a cordon before the task stays when it does not come to run": {
-		"onfailure.go", "st.State == Excluded, s.wasPrepared(w.node):", "st.State == Excluded:",
+		"onfailure.go", "w.State == Excluded, s.wasPrepared(w.node):", "w.State == Excluded:",
 	},
 	"a cordon before the task stays after the node has failed": {
 		"maintenance.go", "return !w.rollbackFinished // what", "return true // what",
@@ -260,6 +260,6 @@ var mutants = map[string]mutant{
 		"planner.go", "if before := s.unmetDependency(node); before != \"\" {", "if before := s.unmetDependency(node); false {",
 	},
 	"a budget that is used up is no reason to say so": {
-		"conditions.go", "s.waits(nodes, v1alpha1.ReasonMaxUnavailableReached) &&", "false &&",
+		"conditions.go", "s.waits(v1alpha1.ReasonMaxUnavailableReached) &&", "false &&",
 	},
 }
