@@ -26,9 +26,70 @@ type summary struct {
 	message string
 }
 
+// statusBuilder folds the nodes of a pass into the status of the NodeJob.
+type statusBuilder struct {
+	*job
+	gate     *gate
+	rollout  *rollout
+	capacity *capacity
+	nodes    []nodePlan
+	counts   v1alpha1.NodeCounts
+	// failures are status.failures, and drains status.drains, before they are bounded.
+	failures []v1alpha1.NodeFailure
+	drains   []v1alpha1.NodeDrain
+	// troubled are nodes with which the manager cannot continue, and troubleReason is why not.
+	troubled      []string
+	troubleReason string
+	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
+	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
+	notStarted, disrupted, unrecovered, unpublished []string
+	// obstructed counts the nodes that only the obstacle prevents from starting, and runnerObstructed those that only
+	// Input.RunnerRefused does.
+	obstructed, runnerObstructed int32
+}
+
+// newStatus folds the nodes.
+func (s *planner) newStatus() *statusBuilder {
+	b := &statusBuilder{job: s.job, gate: s.gate, rollout: s.rollout, capacity: s.capacity, nodes: s.nodes, counts: count(s.nodes)}
+	for i := range s.nodes {
+		b.add(&s.nodes[i])
+	}
+	return b
+}
+
+// add adds what was found out about a node.
+func (s *statusBuilder) add(w *nodePlan) {
+	s.failures = append(s.failures, w.failures...)
+	if w.drain != nil {
+		s.drains = append(s.drains, *w.drain)
+	}
+	if w.problem != nil {
+		s.troubled, s.troubleReason = append(s.troubled, w.node.Name+": "+w.problem.Message), w.problem.Reason
+	}
+	if w.notStarted != "" {
+		s.notStarted = append(s.notStarted, w.node.Name+": "+w.notStarted)
+	}
+	if w.disrupted {
+		s.disrupted = append(s.disrupted, w.node.Name+": "+lastLine(w.node.On.Record.Message))
+	}
+	if w.unrecovered != "" {
+		s.unrecovered = append(s.unrecovered, w.unrecovered)
+	}
+	if w.unpublished != "" {
+		s.unpublished = append(s.unpublished, w.node.Name+": "+w.unpublished)
+	}
+	switch w.obstructedBy {
+	case nil:
+	case s.in.RunnerRefused:
+		s.runnerObstructed++
+	default:
+		s.obstructed++
+	}
+}
+
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
 // if there is a rollback and GateEnforced if there is a gate.
-func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
+func (s *statusBuilder) conditions(is summary, otherwise string) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
@@ -52,7 +113,7 @@ func (s *planner) conditions(is summary, otherwise string) []metav1.Condition {
 }
 
 // rollbackCondition says whether the rollback failed on any node. Such nodes are in an undefined state.
-func (s *planner) rollbackCondition() metav1.Condition {
+func (s *statusBuilder) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
 	if n := len(s.unrecovered); n > 0 {
@@ -64,7 +125,7 @@ func (s *planner) rollbackCondition() metav1.Condition {
 }
 
 // summarize returns the state of the NodeJob, and why pods of reboots, checks and rollbacks cannot be created.
-func (s *planner) summarize(n v1alpha1.NodeCounts) summary {
+func (s *statusBuilder) summarize(n v1alpha1.NodeCounts) summary {
 	is := s.taskSummary(n)
 	if s.runnerObstructed > 0 {
 		is.message += "; " + s.in.RunnerRefused.Message
@@ -73,12 +134,12 @@ func (s *planner) summarize(n v1alpha1.NodeCounts) summary {
 }
 
 // taskSummary checks in order of urgency: first what only a user can fix, last what continues automatically.
-func (s *planner) taskSummary(n v1alpha1.NodeCounts) summary {
-	moving := n.Running + movable(s.work)
+func (s *statusBuilder) taskSummary(n v1alpha1.NodeCounts) summary {
+	moving := n.Running + s.continuing()
 	switch {
 	case s.blocked():
 		return summary{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
-	case s.stopped:
+	case s.rollout.stopped:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
 	case n.Matched == 0:
 		return summary{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage()}
@@ -92,12 +153,12 @@ func (s *planner) taskSummary(n v1alpha1.NodeCounts) summary {
 
 // goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of
 // them.
-func (s *planner) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
+func (s *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
 	case s.suspendedReason() != "":
 		return s.suspended(n)
 	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled() == int(moving):
-		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, s.work) + "; " + named(s.troubled)}
+		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, s.nodes) + "; " + named(s.troubled)}
 	case moving > 0 && len(s.disrupted) == int(moving):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
 	}
@@ -105,24 +166,24 @@ func (s *planner) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 }
 
 // complete is the summary of a rollout in which every node is done.
-func (s *planner) complete(n v1alpha1.NodeCounts) summary {
+func (s *statusBuilder) complete(n v1alpha1.NodeCounts) summary {
 	if len(s.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, s.work)}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, s.nodes)}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
 // task.
-func (s *planner) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
+func (s *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case s.waits(v1alpha1.ReasonStepWithoutNodes):
+	case s.waitsFor(causeEmptyStep):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
-	case s.waits(v1alpha1.ReasonAwaitingPromotion):
+	case s.waitsFor(causePromotion):
 		return summary{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n)}
 	case n.Failed > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.waits(v1alpha1.ReasonMaxUnavailableReached) && len(s.quarantinedNodes()) > 0:
+	case s.waitsFor(causeMaxUnavailable) && len(s.quarantinedNodes()) > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.quarantineMessage()}
 	}
 	return s.goingOn(n, moving)
@@ -130,39 +191,39 @@ func (s *planner) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
 
 // quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
 // yet.
-func (s *planner) quarantinedNodes() []string {
+func (s *statusBuilder) quarantinedNodes() []string {
 	var nodes []string
-	for i := range s.work {
-		if s.cordonedForUs(s.work[i].node) {
-			nodes = append(nodes, s.work[i].node.Name)
+	for i := range s.nodes {
+		if s.cordonedForUs(s.nodes[i].node) {
+			nodes = append(nodes, s.nodes[i].node.Name)
 		}
 	}
 	return nodes
 }
 
 // quarantineMessage says that nodes that failed earlier use up maxUnavailable, and what to do.
-func (s *planner) quarantineMessage() string {
+func (s *statusBuilder) quarantineMessage() string {
 	nodes := s.quarantinedNodes()
 	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		s.unavailableNodes, s.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
+		s.capacity.unavailableNodes, s.capacity.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
-func (s *planner) progressSummary(n v1alpha1.NodeCounts) summary {
-	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, s.work)}
+func (s *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, s.nodes)}
 	switch {
-	case !s.rollout.SoakingSince.IsZero() && n.Running == 0:
-		current := &s.steps[s.current]
+	case !s.rollout.status.SoakingSince.IsZero() && n.Running == 0:
+		current := &s.rollout.steps[s.rollout.current]
 		is.reason = v1alpha1.ReasonSoaking
-		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
-	case s.notReadyNode != "" && n.Running == 0:
-		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.steps[s.current].name, s.notReadyNode)
+		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.status.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
+	case s.rollout.notReadyNode != "" && n.Running == 0:
+		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.rollout.steps[s.rollout.current].name, s.rollout.notReadyNode)
 	case s.obstacle != nil && s.matters():
 		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
 	case len(s.troubled) > 0:
 		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
-	case movable(s.work) == s.countReruns(Waiting) && blockedByUnavailable(s.work) != "":
-		is.message += "; " + blockedByUnavailable(s.work)
+	case s.continuing() == s.countReruns(Waiting) && s.blockedByUnavailable() != "":
+		is.message += "; " + s.blockedByUnavailable()
 	case len(s.notStarted) > 0:
 		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
 	}
@@ -171,22 +232,22 @@ func (s *planner) progressSummary(n v1alpha1.NodeCounts) summary {
 
 // blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the first waiting
 // node; "" if none do.
-func blockedByUnavailable(nodes []nodePlan) string {
+func (s *statusBuilder) blockedByUnavailable() string {
 	var held []string
-	for _, reason := range []string{v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane} {
-		if i := slices.IndexFunc(nodes, func(st nodePlan) bool { return st.Reason == reason }); i >= 0 {
-			held = append(held, nodes[i].Name+": "+nodes[i].Message)
+	for _, rule := range []cause{causeMaxUnavailable, causeControlPlane} {
+		if i := slices.IndexFunc(s.nodes, func(w nodePlan) bool { return w.cause == rule }); i >= 0 {
+			held = append(held, s.nodes[i].Name+": "+s.nodes[i].Message)
 		}
 	}
 	return strings.Join(held, "; ")
 }
 
-func (s *planner) suspended(n v1alpha1.NodeCounts) summary {
+func (s *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
 	why := "spec.suspend"
 	if !s.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, s.work)}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, s.nodes)}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -195,26 +256,18 @@ func (s *planner) suspended(n v1alpha1.NodeCounts) summary {
 
 // blocked reports whether the obstacle blocks everything: only a change by the user removes it, or the API server
 // refuses pods while no attempt runs whose end could free capacity.
-func (s *planner) blocked() bool {
-	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.starts == s.busy))
+func (s *statusBuilder) blocked() bool {
+	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.capacity.starts == s.capacity.busy))
 }
 
 // matters reports whether the obstacle affects any node.
-func (s *planner) matters() bool { return s.obstructed > 0 || s.starts > 0 }
+func (s *statusBuilder) matters() bool { return s.obstructed > 0 || s.capacity.starts > 0 }
 
-// movable counts the waiting nodes that continue automatically. Excluded from the count are nodes that are unreachable,
-// do not report or are being deleted, since they may never continue; nodes of later steps, which continue only after
-// others; and nodes that wait until fewer are unavailable, since a failed node that is cordoned may be the reason.
-func movable(nodes []nodePlan) int32 {
+// continuing counts the waiting nodes that continue automatically.
+func (s *statusBuilder) continuing() int32 {
 	var n int32
-	for i := range nodes {
-		if nodes[i].State != Waiting || cannotRun(nodes[i].Reason) {
-			continue
-		}
-		switch nodes[i].Reason {
-		case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonStepWithoutNodes, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonMaxFailuresExceeded,
-			v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForControlPlane:
-		default:
+	for i := range s.nodes {
+		if s.nodes[i].continues() {
 			n++
 		}
 	}
@@ -223,19 +276,19 @@ func movable(nodes []nodePlan) int32 {
 
 // countReruns counts the nodes in a state that rerun the task or will rerun it. Reruns may continue forever and do not
 // advance the rollout.
-func (s *planner) countReruns(state State) int32 {
+func (s *statusBuilder) countReruns(state State) int32 {
 	var n int32
-	for i := range s.work {
-		if s.work[i].rerun && s.work[i].State == state && (state == Running || movable(s.work[i:i+1]) > 0) {
+	for i := range s.nodes {
+		if s.nodes[i].rerun && s.nodes[i].State == state && (state == Running || s.nodes[i].continues()) {
 			n++
 		}
 	}
 	return n
 }
 
-// waits reports whether a node waits for that reason.
-func (s *planner) waits(reason string) bool {
-	return slices.ContainsFunc(s.work, func(st nodePlan) bool { return st.State == Waiting && st.Reason == reason })
+// waitsFor reports whether a node waits for that.
+func (s *statusBuilder) waitsFor(c cause) bool {
+	return slices.ContainsFunc(s.nodes, func(w nodePlan) bool { return w.cause == c })
 }
 
 // progress describes the progress, and what the remaining nodes wait for.
@@ -285,45 +338,45 @@ func grouped(nodes []nodePlan, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint if there is one, because users often forget it.
-func (s *planner) noMatchMessage() string {
+func (s *statusBuilder) noMatchMessage() string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
 	if s.named != nil {
 		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
 	}
 	tainted, first := 0, -1
-	for i := range s.work {
-		if s.work[i].Reason == v1alpha1.ReasonUntoleratedTaint {
-			if tainted++; first < 0 || s.work[i].Name < s.work[first].Name {
+	for i := range s.nodes {
+		if s.nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
+			if tainted++; first < 0 || s.nodes[i].Name < s.nodes[first].Name {
 				first = i
 			}
 		}
 	}
 	if tainted > 0 {
 		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
-			areNodes(int32(tainted)), s.work[first].Name, s.work[first].Message)
+			areNodes(int32(tainted)), s.nodes[first].Name, s.nodes[first].Message)
 	}
-	if other := otherOS(s.work); tainted == 0 && other != "" {
+	if other := otherOS(s.nodes); tainted == 0 && other != "" {
 		return other
 	}
 	return message
 }
 
 // failedMessage says that only failed nodes remain, and what to do.
-func (s *planner) failedMessage(n v1alpha1.NodeCounts) string {
+func (s *statusBuilder) failedMessage(n v1alpha1.NodeCounts) string {
 	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
 }
 
 // stoppedMessage says why the rollout is Stalled, and what to do.
-func (s *planner) stoppedMessage() string {
-	text := s.failuresMessage()
-	if len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures {
+func (s *statusBuilder) stoppedMessage() string {
+	text := s.rollout.failuresMessage()
+	if len(s.rollout.status.UnrecordedFailures) >= maxUnrecordedFailures {
 		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxUnrecordedFailures)
 	}
 	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
 }
 
 // namedFailures names up to three nodes with their last message.
-func (s *planner) namedFailures() string {
+func (s *statusBuilder) namedFailures() string {
 	var named []string
 	for _, f := range s.boundedFailures() {
 		if len(named) == maxNamed || f.Retrying {
@@ -338,7 +391,7 @@ func (s *planner) namedFailures() string {
 		}
 		named = append(named, text)
 	}
-	for _, c := range s.rollout.UnrecordedFailures {
+	for _, c := range s.rollout.status.UnrecordedFailures {
 		if len(named) < maxNamed && !wasPresent(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}
@@ -356,30 +409,30 @@ func (s *job) remedy() string {
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
-func (s *planner) promotionMessage(n v1alpha1.NodeCounts) string {
-	next := s.steps[min(s.ceiling+1, len(s.steps)-1)].name
+func (s *statusBuilder) promotionMessage(n v1alpha1.NodeCounts) string {
+	next := s.rollout.steps[min(s.rollout.ceiling+1, len(s.rollout.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
-		s.steps[s.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
-			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, s.work))
+		s.rollout.steps[s.rollout.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
+			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, s.nodes))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
-func (s *planner) emptyStepMessage() string {
+func (s *statusBuilder) emptyStepMessage() string {
 	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. Correct the nodeSelector of the step, or remove the step",
-		s.steps[s.current].name)
+		s.rollout.steps[s.rollout.current].name)
 }
 
-func (s *planner) disruptedMessage() string {
+func (s *statusBuilder) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted at least %d times in a row (%s). They are repeated and do not count as failures; find out what ends them",
 		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
 }
 
-func (s *planner) unpublishedMessage() string {
+func (s *statusBuilder) unpublishedMessage() string {
 	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
 		plural(int32(len(s.unpublished))), named(s.unpublished))
 }
 
-func (s *planner) notStartedMessage() string {
+func (s *statusBuilder) notStartedMessage() string {
 	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 		plural(int32(len(s.notStarted))), named(s.notStarted))
 }

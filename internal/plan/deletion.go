@@ -22,6 +22,7 @@ import (
 func (s *planner) planDeletion() {
 	if s.rollsBackOnDeletion() {
 		s.rollBackAll()
+		s.plan.Nodes = s.states()
 		return
 	}
 	s.cleanUp()
@@ -47,7 +48,7 @@ func (s *planner) cleanUp() {
 	for i := range s.in.Nodes {
 		node := &s.in.Nodes[i]
 		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
-			s.noteTrouble(node, t)
+			s.nodes[i].problem = t
 			s.plan.wake(t.RetryAt)
 		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 			s.removeGateAndCordon(node)
@@ -55,10 +56,10 @@ func (s *planner) cleanUp() {
 			s.removeMetadata(node)
 		}
 	}
-	switch {
-	case len(s.troubled) > 0:
-		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(s.troubled))), named(s.troubled))
-		s.setConditions(&s.plan.Status, summary{v1alpha1.ConditionStalled, s.troubleReason, text}, text)
+	switch status := s.newStatus(); {
+	case len(status.troubled) > 0:
+		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(status.troubled))), named(status.troubled))
+		status.setConditions(&s.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
 	case !s.waitsForWrites():
 		s.do(RemoveFinalizer{})
 	}
@@ -129,21 +130,21 @@ func (s *gate) taintsWithoutGate(node *Node) *record.Taints {
 // the record of each node when its rollback succeeds. A node that is unavailable or where the rollback fails blocks the
 // deletion: the user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
 func (s *planner) rollBackAll() {
-	for i := range s.in.Nodes {
-		s.assessNodeOnDeletion(&s.in.Nodes[i])
+	for i := range s.nodes {
+		s.assessNodeOnDeletion(&s.nodes[i])
 	}
 	s.removeOrphanedPods()
 	s.startWithinLimit()
-	for i := range s.work {
-		if s.work[i].slot && !s.work[i].progressDeadlineExceeded {
-			s.work[i].State = Running
+	for i := range s.nodes {
+		if s.nodes[i].slot && !s.nodes[i].progressDeadlineExceeded {
+			s.nodes[i].run(s.nodes[i].Reason, s.nodes[i].Message, s.nodes[i].Until)
 		}
 	}
 	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !s.waitsForWrites() && !left && count(s.work).Matched == 0 {
+	if !s.waitsForWrites() && !left && count(s.nodes).Matched == 0 {
 		s.do(RemoveFinalizer{})
 	}
-	s.plan.Status = s.deletionStatus()
+	s.plan.Status = s.newStatus().deletionStatus()
 	if isStalled(s.plan.Status) {
 		// Something that is not watched, such as the deletion of the namespace, may unblock the deletion.
 		s.plan.wake(s.in.Now.Add(deletionRecheckInterval))
@@ -151,18 +152,16 @@ func (s *planner) rollBackAll() {
 }
 
 // assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
-func (s *planner) assessNodeOnDeletion(node *Node) {
-	w := nodePlan{NodeState: NodeState{Name: node.Name}, node: node, step: noStep}
-	s.assessPods(&w)
-	terminating := w.terminating || s.in.BusyNodes[node.Name]
+func (s *planner) assessNodeOnDeletion(w *nodePlan) {
+	s.assessPods(w)
+	terminating := w.terminating || s.in.BusyNodes[w.node.Name]
 	if !w.slot && !w.progressDeadlineExceeded {
-		s.assessRollbackOnDeletion(terminating, &w)
+		s.assessRollbackOnDeletion(terminating, w)
 	}
 	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && s.in.Now.Before(late) {
 		s.plan.wake(late)
 	}
 	s.plan.wake(w.Until)
-	s.work = append(s.work, w)
 }
 
 // deletionRecheckInterval is how often a blocked deletion is checked.
@@ -175,29 +174,25 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 // assessRollbackOnDeletion gives a state to a node on which nothing runs. A node with nothing to roll back is Excluded.
 func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
-	w.set(Excluded, v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
+		w.exclude(v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
 		s.removeMetadata(w.node)
 		return
 	}
-	w.State = Waiting
 	s.assessRollback(terminating, w)
-	if w.State == Failed && w.Reason == v1alpha1.ReasonRollbackPending {
-		w.State = Waiting
-	}
 	if w.State == Failed {
 		f := s.cordons.failureOf(w.node, false)
 		f.Rollback, f.RollbackMessage = w.Reason, lastLine(rec.Rollback.Message)
-		s.failures = append(s.failures, f)
+		w.addFailure(f)
 	}
 }
 
 // deletionStatus is the status of a NodeJob whose task is being rolled back.
-func (s *planner) deletionStatus() v1alpha1.NodeJobStatus {
+func (s *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status := *s.in.Job.Status.DeepCopy()
 	status.ObservedGeneration = s.in.Job.Generation
-	status.Nodes = count(s.work)
+	status.Nodes = s.counts
 	status.Failures = s.boundedFailures()
 	status.Drains, status.Gate = nil, nil
 	n := status.Nodes
@@ -208,7 +203,7 @@ func (s *planner) deletionStatus() v1alpha1.NodeJobStatus {
 	case s.obstacleFor(task.Rollback) != nil && n.Matched > 0:
 		o := s.obstacleFor(task.Rollback)
 		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.deletionRemedy()}
-	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.slots):
+	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.capacity.slots):
 		is = summary{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.deletionRemedy()}
 	case held != "":
 		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.deletionRemedy()}
@@ -218,16 +213,16 @@ func (s *planner) deletionStatus() v1alpha1.NodeJobStatus {
 }
 
 // deletionBlockers says what blocks the deletion if nothing continues automatically; "" if something does.
-func (s *planner) deletionBlockers() string {
+func (s *statusBuilder) deletionBlockers() string {
 	var held []string
-	for i := range s.work {
-		st := &s.work[i]
+	for i := range s.nodes {
+		st := &s.nodes[i]
 		switch {
-		case s.work[i].progressDeadlineExceeded:
+		case st.progressDeadlineExceeded:
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Failed:
 			held = append(held, st.Name+": the rollback has failed")
-		case st.State == Waiting && (s.work[i].rollbackFinished || s.hindrance(s.work[i].node) != nil || s.staysTooLong(&s.work[i])):
+		case st.State == Waiting && (st.rollbackFinished || s.hindrance(st.node) != nil || s.staysTooLong(st)):
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Waiting, st.State == Running:
 			return ""
@@ -237,10 +232,10 @@ func (s *planner) deletionBlockers() string {
 }
 
 // slotsStuck counts the slots of nodes that make no progress.
-func (s *planner) slotsStuck() int {
+func (s *statusBuilder) slotsStuck() int {
 	n := 0
-	for i := range s.work {
-		if s.work[i].slot && s.work[i].progressDeadlineExceeded {
+	for i := range s.nodes {
+		if s.nodes[i].slot && s.nodes[i].progressDeadlineExceeded {
 			n++
 		}
 	}
@@ -260,7 +255,7 @@ func (s *job) deletionRemedy() string {
 }
 
 // setConditions sets each condition. At most one of the first three is True.
-func (s *planner) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
+func (s *statusBuilder) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
 	for _, c := range s.conditions(is, otherwise) {
 		c.ObservedGeneration = s.in.Job.Generation
 		c.LastTransitionTime = metav1.NewTime(s.in.Now)

@@ -130,19 +130,24 @@ func (s *gate) opened(node *Node, all bool) *record.Taints {
 // reconcileGate opens or closes the gate of a node on which no attempt ends in this pass.
 func (s *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	node := w.node
+	mayYetRun, until := false, time.Time{}
+	if s.gate.spec != nil && w.State == Excluded {
+		mayYetRun, until = s.mayYetRun(node)
+		s.plan.wake(until)
+	}
 	switch {
 	case s.gate.spec == nil && !s.gate.own:
 	case s.gate.spec == nil, w.State == Done:
 		mark.Taints = s.gate.opened(node, true)
-	case w.State == Excluded && !s.mayYetRun(node):
+	case w.State == Excluded && !mayYetRun:
 		mark.Taints = s.gate.opened(node, false)
 	case s.gate.closed(node):
-		s.gated++
+		w.gated = true
 		if mark.Taints = s.gate.updatedGateTaint(node); mark.Taints != nil {
 			mark.because(v1alpha1.ReasonGateClosed, "it has another effect now")
 		}
 	case s.gate.closes(node):
-		s.gated++
+		w.gated = true
 		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.taintNow())}
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
@@ -166,20 +171,19 @@ func (s *gate) updatedGateTaint(node *Node) *record.Taints {
 }
 
 // mayYetRun reports whether a node is excluded only because of a taint that may soon be removed: a transient taint, or
-// any taint while the node joins. Network and storage drivers have startup taints of their own.
-func (s *planner) mayYetRun(node *Node) bool {
+// any taint while the node joins. Network and storage drivers have startup taints of their own. until is when it ends;
+// zero if that is not known.
+func (s *job) mayYetRun(node *Node) (may bool, until time.Time) {
 	taint := s.untolerated(node, s.tolerations)
-	if taint == nil || !s.selects(node) {
-		return false
+	switch {
+	case taint == nil || !s.selects(node):
+		return false, time.Time{}
+	case slices.Contains(transientTaints, taint.Key):
+		return true, time.Time{}
+	case s.isNewNode(node):
+		return true, node.Created.Add(joiningFor)
 	}
-	if slices.Contains(transientTaints, taint.Key) {
-		return true
-	}
-	if s.isNewNode(node) {
-		s.plan.wake(node.Created.Add(joiningFor))
-		return true
-	}
-	return false
+	return false, time.Time{}
 }
 
 // isNewNode reports whether a node joined the cluster recently.
@@ -214,11 +218,17 @@ func (s *gate) closes(node *Node) bool {
 }
 
 // gateStatus is the gate as the status shows it; nil without a gate.
-func (s *planner) gateStatus() *v1alpha1.GateStatus {
+func (s *statusBuilder) gateStatus() *v1alpha1.GateStatus {
 	if s.gate.spec == nil {
 		return nil
 	}
-	return &v1alpha1.GateStatus{Key: s.gate.Key, Effect: v1alpha1.GateEffect(s.gate.Effect), Since: s.gate.since, Closed: s.gated}
+	status := &v1alpha1.GateStatus{Key: s.gate.Key, Effect: v1alpha1.GateEffect(s.gate.Effect), Since: s.gate.since}
+	for i := range s.nodes {
+		if s.nodes[i].gated {
+			status.Closed++
+		}
+	}
+	return status
 }
 
 // gateCondition says whether the gate is enforced without gaps.

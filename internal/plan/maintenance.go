@@ -54,63 +54,69 @@ func (s *job) drainingSince(node *Node) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// prepare prepares a node for the task over several passes, and reports whether it is prepared. The node has its slot
-// from the beginning. The rest of the pass recognizes that by w.slot.
-func (s *planner) prepare(i int) bool {
-	w := &s.work[i]
-	if w.start.Phase != task.Task || !s.prepares() {
-		return true
+// startOrPrepare starts the attempt of a node that has a slot. If the task needs a cordoned or drained node, it prepares
+// the node first, over several passes. The node has its slot from the beginning. The rest of the pass recognizes that by
+// w.slot.
+func (s *planner) startOrPrepare(w *nodePlan) {
+	switch {
+	case w.start.Phase != task.Task || !s.prepares():
+		s.begin(w)
+	case s.mustCordon(w.node):
+		s.cordonBefore(w)
+	case s.in.Job.Spec.Maintenance.Drain == nil:
+		s.begin(w)
+	default:
+		s.drainBefore(w)
 	}
-	if !s.cordonedForUs(w.node) {
-		if c := s.cordons.cordon(w.node); c != nil {
-			mark := s.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
-			mark.Cordon, mark.Before = c, w.start
-			s.mark(w, mark)
-			if s.in.Job.Spec.Maintenance.Drain != nil {
-				s.toDrain++
-			}
-			s.preparing(w, "it is cordoned before the task")
-			return false
-		}
+}
+
+// mustCordon reports whether the node must be cordoned before the task.
+func (s *planner) mustCordon(node *Node) bool {
+	return !s.cordonedForUs(node) && s.cordons.cordon(node) != nil
+}
+
+// cordonBefore cordons a node before the task.
+func (s *planner) cordonBefore(w *nodePlan) {
+	mark := s.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
+	mark.Cordon, mark.Before = s.cordons.cordon(w.node), w.start
+	s.mark(w, mark)
+	if s.in.Job.Spec.Maintenance.Drain != nil {
+		s.capacity.toDrain++
 	}
-	if s.in.Job.Spec.Maintenance.Drain == nil {
-		return true
-	}
-	return s.drainBefore(w)
+	s.preparing(w, "it is cordoned before the task")
 }
 
 func (s *planner) preparing(w *nodePlan, message string) {
 	w.slot = true
-	s.busy++
-	s.prepared++
-	s.taskStarts++
-	w.set(Running, v1alpha1.ReasonPreparing, message)
+	s.capacity.busy++
+	s.capacity.taskStarts++
+	w.run(v1alpha1.ReasonPreparing, message, w.Until)
 }
 
-// drainBefore reports whether all pods are evicted from the node.
-func (s *planner) drainBefore(w *nodePlan) bool {
+// drainBefore drains a node before the task, and starts the task when all pods are evicted from the node.
+func (s *planner) drainBefore(w *nodePlan) {
 	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
 	since, known := s.drainingSince(node)
 	if !known {
-		if s.draining >= maxDrains {
+		if s.capacity.draining >= maxDrains {
 			s.preparing(w, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains))
-			return false
+			return
 		}
 		since = s.now().Time
-		s.draining++
+		s.capacity.draining++
 	}
-	look := s.readDrain(node, since, spec)
+	s.requestDrainPods(node, spec)
+	look := s.cordons.readDrain(node, since, spec)
 	switch {
 	case look.empty:
-		return true
+		s.begin(w)
 	case look.late:
 		s.preparing(w, look.message())
 		s.recordEnd(w, s.attempts.notDrained(w, since, look.message()))
 	default:
 		s.preparing(w, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
-		s.continueDrain(node, look, spec)
+		s.continueDrain(w, look, spec)
 	}
-	return false
 }
 
 // notDrained is the record of an attempt that never started because the node could not be drained.
@@ -149,19 +155,10 @@ func (s *planner) retainsCordon(w *nodePlan) bool {
 		return true
 	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false
-	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.stopped && !waitsForOthers(w.Reason) && s.wasPrepared(w.node):
+	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.rollout.stopped && !w.waitsForRollout() && s.wasPrepared(w.node):
 		return true // its pods are not evicted a second time when it continues
 	}
 	return w.ranRevision && s.waitsForRetry(w)
-}
-
-// waitsForOthers reports whether a node with that reason waits for other nodes.
-func waitsForOthers(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonSoaking, v1alpha1.ReasonAwaitingPromotion, v1alpha1.ReasonStepWithoutNodes:
-		return true
-	}
-	return false
 }
 
 // waitsForRetry reports whether an attempt has run on a node, and another one will.
@@ -170,24 +167,24 @@ func (s *job) waitsForRetry(w *nodePlan) bool {
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
 	}
-	return w.Reason == v1alpha1.ReasonBackingOff || w.Reason == v1alpha1.ReasonPodTerminating || cannotRun(w.Reason)
+	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cannotRun()
 }
 
 // countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who
 // cordoned them, and those with a slot of this NodeJob. A joining node does not count, since it was not available
 // before.
-func (s *planner) countUnavailable() {
+func (s *capacity) countUnavailable() {
 	if !s.disrupts() {
 		return
 	}
 	matched := 0
-	for i := range s.work {
-		w := &s.work[i]
-		if s.work[i].State == Excluded && !w.slot {
+	for i := range s.nodes {
+		w := &s.nodes[i]
+		if s.nodes[i].State == Excluded && !w.slot {
 			continue
 		}
 		matched++
-		if s.joinedAfterStable(w.node) && !w.slot {
+		if s.rollout.joinedAfterStable(w.node) && !w.slot {
 			continue
 		}
 		w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
@@ -199,11 +196,11 @@ func (s *planner) countUnavailable() {
 }
 
 // unavailableMessage says which nodes use maintenance.maxUnavailable.
-func (s *planner) unavailableMessage() string {
+func (s *capacity) unavailableMessage() string {
 	if s.unavailableNames == "" {
 		var names []string
-		for i := range s.work {
-			if w := &s.work[i]; w.Unavailable && len(names) < maxNamed {
+		for i := range s.nodes {
+			if w := &s.nodes[i]; w.Unavailable && len(names) < maxNamed {
 				names = append(names, w.node.Name)
 			}
 		}
@@ -229,11 +226,11 @@ func (s *job) maxUnavailable(matched int) int {
 	return max(n, 1)
 }
 
-// mustNotDisrupt says why the maintenance of a node must not start now although there is a slot; "" if it may start.
-// The task does not make a node unavailable that is already unavailable.
-func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
+// mustNotDisrupt says why the maintenance of a node must not start now although there is a slot. The task does not make
+// a node unavailable that is already unavailable.
+func (s *capacity) mustNotDisrupt(w *nodePlan) block {
 	if !s.disrupts() {
-		return "", ""
+		return block{}
 	}
 	if w.start.Phase != task.Task {
 		return s.mustNotRollBack(w)
@@ -241,36 +238,37 @@ func (s *planner) mustNotDisrupt(w *nodePlan) (reason, message string) {
 	other := s.unavailableControlPlane(w.node)
 	switch {
 	case other != "":
-		return v1alpha1.ReasonWaitingForControlPlane, fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)
+		return block{cause: causeControlPlane, reason: v1alpha1.ReasonWaitingForControlPlane,
+			message: fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)}
 	case s.inPreparation(w):
-		return "", ""
+		return block{}
 	case s.comesLast(w):
-		return v1alpha1.ReasonManagerNodeLast, "the manager runs on this node, so it is last"
-	case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):
-		return v1alpha1.ReasonMaxUnavailableReached, s.unavailableMessage()
+		return block{cause: causeManagerNodeLast, reason: v1alpha1.ReasonManagerNodeLast, message: "the manager runs on this node, so it is last"}
+	case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.rollout.joinedAfterStable(w.node):
+		return block{cause: causeMaxUnavailable, reason: v1alpha1.ReasonMaxUnavailableReached, message: s.unavailableMessage()}
 	case s.tooManyDrains():
-		return v1alpha1.ReasonWaitingForSlot, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)
+		return block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)}
 	}
-	return "", ""
+	return block{}
 }
 
 // mustNotRollBack is the same for a rollback, which counts as maintenance of its node. A deletion does not wait for
 // other nodes.
-func (s *planner) mustNotRollBack(w *nodePlan) (reason, message string) {
+func (s *capacity) mustNotRollBack(w *nodePlan) block {
 	if w.Unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
-		return "", ""
+		return block{}
 	}
-	return v1alpha1.ReasonRollbackPending, s.unavailableMessage()
+	return block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: s.unavailableMessage()}
 }
 
 // comesLast reports whether a node must wait because the manager runs on it, and the task runs on another node or may
 // start there for the first time.
-func (s *planner) comesLast(own *nodePlan) bool {
-	if s.in.OwnNode != own.node.Name || !s.stableAt.IsZero() {
+func (s *capacity) comesLast(own *nodePlan) bool {
+	if s.in.OwnNode != own.node.Name || !s.rollout.stableAt.IsZero() {
 		return false
 	}
-	for i := range s.work {
-		w := &s.work[i]
+	for i := range s.nodes {
+		w := &s.nodes[i]
 		if _, troubled := s.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start != nil) {
 			return true
 		}
@@ -279,7 +277,7 @@ func (s *planner) comesLast(own *nodePlan) bool {
 }
 
 // tooManyDrains reports whether the limit of drains prevents the drain of a node that is cordoned now.
-func (s *planner) tooManyDrains() bool {
+func (s *capacity) tooManyDrains() bool {
 	return s.in.Job.Spec.Maintenance.Drain != nil && s.draining+s.toDrain >= maxDrains
 }
 
@@ -290,12 +288,12 @@ func (s *job) cordonedElse(node *Node) bool {
 
 // unavailableControlPlane names another control plane node that is unavailable, whether or not it is selected, if the
 // node is a control plane node; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
-func (s *planner) unavailableControlPlane(node *Node) string {
+func (s *capacity) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
 	}
-	for i := range s.work {
-		w := &s.work[i]
+	for i := range s.nodes {
+		w := &s.nodes[i]
 		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || s.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
 			return w.node.Name
 		}
@@ -314,9 +312,13 @@ type drainProgress struct {
 
 func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
-// readDrain requests the pods of a node that is being drained, and returns what is known about them.
-func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
+// requestDrainPods requests the pods of a node that is being drained.
+func (s *planner) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
 	s.plan.DrainPodRequests = append(s.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
+}
+
+// readDrain returns what is known about the pods of a node that is being drained.
+func (s *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
 	deadline := s.past(since).Add(timeout)
 	pods, looked := s.in.Drains[node.UID]
@@ -324,15 +326,15 @@ func (s *planner) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpe
 		pods: pods, empty: looked && len(pods) == 0, late: !s.in.Now.Before(deadline), timeout: timeout,
 		status: v1alpha1.NodeDrain{
 			Node: node.Name, Since: metav1.NewTime(since), Deadline: metav1.NewTime(deadline),
-			Pods: int32(len(pods)), Blocked: s.cordons.blockedPods(node.Name, pods),
+			Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
 		},
 	}
 }
 
 // continueDrain evicts the pods that may be evicted, and checks again later.
-func (s *planner) continueDrain(node *Node, l drainProgress, spec *v1alpha1.DrainSpec) {
+func (s *planner) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainSpec) {
 	s.plan.wake(l.status.Deadline.Time)
 	s.plan.wake(s.in.Now.Add(EvictionInterval))
-	s.evict(node, l.pods, spec)
-	s.drains = append(s.drains, l.status)
+	s.evict(w.node, l.pods, spec)
+	w.drain = &l.status
 }

@@ -25,8 +25,8 @@ const maxUnrecordedFailures = 32
 // countUnrecordedFailures finds the nodes that were deleted, or replaced by another machine, after they were last seen
 // failed or not Ready. They count as failed. Otherwise the repair of nodes that a task breaks would hide the failures,
 // and each canary would be followed by another one.
-func (s *planner) countUnrecordedFailures() {
-	r := &s.rollout
+func (s *rollout) countUnrecordedFailures() {
+	r := &s.status
 	if s.retry != "" && r.Retry != s.retry {
 		// The user who requests a retry has seen them.
 		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, s.retry
@@ -55,32 +55,32 @@ func (s *planner) countUnrecordedFailures() {
 	}
 }
 
-func (s *planner) addUnrecordedFailure(node string, uid types.UID, reason string) {
-	r := &s.rollout
+func (s *rollout) addUnrecordedFailure(node string, uid types.UID, reason string) {
+	r := &s.status
 	if s.isUnrecordedFailure(uid) || len(r.UnrecordedFailures) >= maxUnrecordedFailures {
 		return
 	}
 	r.UnrecordedFailures = append(r.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: node, UID: uid, Reason: reason, At: s.now()})
 }
 
-func (s *planner) isUnrecordedFailure(uid types.UID) bool {
-	return slices.ContainsFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
+func (s *rollout) isUnrecordedFailure(uid types.UID) bool {
+	return slices.ContainsFunc(s.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
 // failInSoak adds an unrecorded failure for a node that turned NotReady in the soak of its step, or that was NotReady
 // for too long before it.
-func (s *planner) failInSoak(w *nodePlan, reason string) {
+func (s *rollout) failInSoak(w *nodePlan, reason string) {
 	s.addUnrecordedFailure(w.Name, w.node.UID, reason)
 	s.failUnrecorded(w, reason)
 }
 
-func (s *planner) failUnrecorded(w *nodePlan, reason string) {
+func (s *rollout) failUnrecorded(w *nodePlan, reason string) {
 	w.failed, w.succeeded, w.rerun, w.start = true, false, false, nil
-	w.set(Failed, reason, s.tellCasualty(w, reason))
+	w.fail(reason, s.noteUnrecordedFailure(w, reason), w.Until)
 }
 
-// tellCasualty adds a node with an unrecorded failure to the failures in the status, and returns the reason.
-func (s *planner) tellCasualty(w *nodePlan, reason string) string {
+// noteUnrecordedFailure adds a node with an unrecorded failure to the failures in the status, and returns the reason.
+func (s *rollout) noteUnrecordedFailure(w *nodePlan, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
 		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
@@ -89,56 +89,56 @@ func (s *planner) tellCasualty(w *nodePlan, reason string) string {
 	if rec := w.node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
-	s.failures = append(s.failures, f)
+	w.addFailure(f)
 	return message
 }
 
 // countFailed counts the nodes that count against rollout.maxFailures.
-func (s *planner) countFailed() {
+func (s *rollout) countFailed() {
 	matched := 0
 	s.failed = s.reviewUnrecordedFailures()
-	for i := range s.work {
-		if s.work[i].State != Excluded {
+	for i := range s.nodes {
+		if s.nodes[i].State != Excluded {
 			matched++
 		}
-		if s.work[i].failed {
+		if s.nodes[i].failed {
 			s.failed++
 		}
 	}
 	s.mayFail = mayFail(s.in.Job.Spec.Rollout, matched)
-	s.stopped = s.failed > s.mayFail || len(s.rollout.UnrecordedFailures) >= maxUnrecordedFailures
+	s.stopped = s.failed > s.mayFail || len(s.status.UnrecordedFailures) >= maxUnrecordedFailures
 }
 
 // reviewUnrecordedFailures returns how many of these nodes were deleted or excluded since. A node that still exists and
 // is done counts as failed. A node that is not done any more counts by its current state, since a user has requested
 // another run.
-func (s *planner) reviewUnrecordedFailures() int {
-	if len(s.rollout.UnrecordedFailures) == 0 {
+func (s *rollout) reviewUnrecordedFailures() int {
+	if len(s.status.UnrecordedFailures) == 0 {
 		return 0
 	}
-	index := make(map[types.UID]int, len(s.work))
-	for i := range s.work {
-		index[s.work[i].node.UID] = i
+	index := make(map[types.UID]int, len(s.nodes))
+	for i := range s.nodes {
+		index[s.nodes[i].node.UID] = i
 	}
 	gone := 0
-	for k := range s.rollout.UnrecordedFailures {
-		c := &s.rollout.UnrecordedFailures[k]
-		if i, there := index[c.UID]; wasPresent(c) && (!there || s.replaced(s.work[i].node)) {
+	for k := range s.status.UnrecordedFailures {
+		c := &s.status.UnrecordedFailures[k]
+		if i, there := index[c.UID]; wasPresent(c) && (!there || s.replaced(s.nodes[i].node)) {
 			c.Reason = v1alpha1.ReasonNotReadyNodeDeleted
 		}
 	}
-	s.rollout.UnrecordedFailures = slices.DeleteFunc(s.rollout.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
+	s.status.UnrecordedFailures = slices.DeleteFunc(s.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
 		i := index[c.UID]
 		switch {
 		case !wasPresent(&c):
 			gone++
-		case s.work[i].State == Excluded: // usually because of a taint for its removal
+		case s.nodes[i].State == Excluded: // usually because of a taint for its removal
 			gone++
-			s.tellCasualty(&s.work[i], c.Reason)
-		case s.countsAsDone(i):
-			s.failUnrecorded(&s.work[i], c.Reason)
+			s.noteUnrecordedFailure(&s.nodes[i], c.Reason)
+		case s.nodes[i].countsAsDone():
+			s.failUnrecorded(&s.nodes[i], c.Reason)
 		default:
-			return s.work[i].Reason != c.Reason
+			return s.nodes[i].Reason != c.Reason
 		}
 		return false
 	})
@@ -163,24 +163,24 @@ func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 	return max(n, 0)
 }
 
-func (s *planner) failuresMessage() string {
+func (s *rollout) failuresMessage() string {
 	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(s.failed)), s.mayFail)
 }
 
 // noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state. A node whose
 // removal was requested while it was healthy does not, for example if a cluster is scaled down.
-func (s *planner) noteRisks() {
+func (s *rollout) noteRisks() {
 	before := map[types.UID]bool{}
-	for _, n := range s.rollout.AtRisk {
+	for _, n := range s.status.AtRisk {
 		before[n.UID] = true
 	}
-	s.rollout.AtRisk = nil
-	if !s.rollout.StableAt.IsZero() {
+	s.status.AtRisk = nil
+	if !s.status.StableAt.IsZero() {
 		return
 	}
 	var risks []v1alpha1.NodeAtRisk
-	for i := range s.work {
-		w := &s.work[i]
+	for i := range s.nodes {
+		w := &s.nodes[i]
 		if !w.ranRevision || s.isUnrecordedFailure(w.node.UID) {
 			continue
 		}
@@ -190,7 +190,7 @@ func (s *planner) noteRisks() {
 		}
 	}
 	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })
-	s.rollout.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
+	s.status.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
 }
 
 // removalTaints are set on nodes that are about to be removed. Sources: cluster-autoscaler utils/taints, ToBeDeletedTaint;

@@ -12,8 +12,8 @@ import (
 // record of a success is already written with it. This function handles changes without a record, such as a change of
 // the NodeJob.
 func (s *planner) reconcileNodeMetadata() {
-	for i := range s.work {
-		w := &s.work[i]
+	for i := range s.nodes {
+		w := &s.nodes[i]
 		mark := s.cordons.markOf(w.node, "", "")
 		s.reconcileGate(w, &mark)
 		if w.State == Done {
@@ -48,7 +48,7 @@ func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 		return // the record had no room for what was published when it was reported
 	}
 	if reason != "" {
-		s.unpublished = append(s.unpublished, w.node.Name+": "+message)
+		w.unpublished = message
 	} else if mark.Facts = facts; facts != nil {
 		mark.because(v1alpha1.ReasonPublished, "")
 	}

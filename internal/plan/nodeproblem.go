@@ -33,17 +33,11 @@ func (s *job) hindrance(node *Node) *NodeProblem {
 	return &t
 }
 
-// noteTrouble names a node in the status that does not continue.
-func (s *planner) noteTrouble(node *Node, t *NodeProblem) {
-	s.troubled = append(s.troubled, node.Name+": "+t.Message)
-	s.troubleReason = t.Reason
-}
-
 // stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.
-func (s *planner) stillTroubled() int {
+func (s *statusBuilder) stillTroubled() int {
 	n := 0
-	for i := range s.work {
-		if (s.work[i].State == Waiting || s.work[i].State == Running) && s.hindrance(s.work[i].node) != nil {
+	for i := range s.nodes {
+		if (s.nodes[i].State == Waiting || s.nodes[i].State == Running) && s.hindrance(s.nodes[i].node) != nil {
 			n++
 		}
 	}
@@ -75,21 +69,4 @@ func beforeRun(reason string) bool {
 		return true
 	}
 	return false
-}
-
-// obstructs notes that an obstacle prevents a node from starting.
-func (s *planner) obstructs(o *Obstacle) {
-	if o == s.in.RunnerRefused {
-		s.runnerObstructed++
-	} else {
-		s.obstructed++
-	}
-}
-
-// startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
-func (s *planner) startsLike(phase task.Phase) *int32 {
-	if phase != task.Task && s.in.Job.Spec.Task.Template != nil {
-		return &s.runnerStarts
-	}
-	return &s.taskStarts
 }

@@ -35,9 +35,9 @@ const (
 type cordons struct{ *job }
 
 // countDrains counts the running drains: those of failed nodes, and those before a task.
-func (s *planner) countDrains() {
-	for i := range s.work {
-		w := &s.work[i]
+func (s *capacity) countDrains() {
+	for i := range s.nodes {
+		w := &s.nodes[i]
 		_, before := s.drainingSince(w.node)
 		if (w.exhausted && drains(w.node.On.Record)) || (before && s.inPreparation(w)) {
 			s.draining++
@@ -48,15 +48,11 @@ func (s *planner) countDrains() {
 // quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
 // the Node, so a new manager continues from there.
 func (s *planner) quarantine() {
-	for i := range s.work {
-		if w := &s.work[i]; !w.written {
+	for i := range s.nodes {
+		if w := &s.nodes[i]; !w.written {
 			s.reconcileQuarantine(w)
 		}
 	}
-	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
-		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
-	})
-	s.drains = s.drains[:min(len(s.drains), maxDrains)]
 }
 
 func (s *planner) reconcileQuarantine(w *nodePlan) {
@@ -140,8 +136,8 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain && w.rollbackFinished && s.mayDrain(node, &r) {
-		s.draining++
+	if drain && w.rollbackFinished && s.capacity.mayDrain(node, &r) {
+		s.capacity.draining++
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
 		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
 	}
@@ -193,7 +189,7 @@ func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt
 
 // mayDrain reports whether a drain may start. The number of drains is limited, because each of them is checked
 // repeatedly.
-func (s *planner) mayDrain(node *Node, r *record.Record) bool {
+func (s *capacity) mayDrain(node *Node, r *record.Record) bool {
 	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
 	return (r.Drain == nil || again) && s.draining < maxDrains && s.suspendedReason() == ""
 }
@@ -211,7 +207,8 @@ func (s *planner) drain(w *nodePlan, r record.Record) {
 	if spec == nil {
 		spec = &v1alpha1.DrainSpec{}
 	}
-	look := s.readDrain(node, d.StartedAt, spec)
+	s.requestDrainPods(node, spec)
+	look := s.cordons.readDrain(node, d.StartedAt, spec)
 	mark := s.cordons.markOf(node, "", "")
 	d.FinishedAt = s.now().Time
 	switch {
@@ -220,7 +217,7 @@ func (s *planner) drain(w *nodePlan, r record.Record) {
 	case look.late:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
 	default:
-		s.continueDrain(node, look, spec)
+		s.continueDrain(w, look, spec)
 		return
 	}
 	d.Outcome = mark.Reason

@@ -327,30 +327,35 @@ func (RemoveFinalizer) action() {}
 
 // Next returns the plan for the observed state.
 func Next(in Input) Plan {
-	s := newSurvey(in)
+	s := newPlanner(in)
 	if !in.Job.DeletionTimestamp.IsZero() {
 		s.planDeletion()
-		s.plan.Nodes = s.states()
-		return s.plan
+		return *s.plan
 	}
-	for i := range in.Nodes {
-		s.assessNode(&in.Nodes[i])
+
+	// 1. Each node by itself: what its pods and its record mean, and whether it could start.
+	for i := range s.nodes {
+		s.assessNode(&s.nodes[i])
 	}
 	s.removeOrphanedPods()
-	s.advance()
-	s.blockStarts()
-	s.countDrains()
+
+	// 2. The rollout: it needs the states of all nodes, and decides which of those that could start may not start yet.
+	s.rollout.advance()
+	s.rollout.blockStarts()
+
+	// 3. Starts, as far as slots, unavailable nodes and drains allow. The drains count only nodes that still may start.
+	s.capacity.countDrains()
 	s.startWithinLimit()
+
+	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
 	s.quarantine()
 	s.reconcileNodeMetadata()
-	s.plan.Status = s.status()
+
+	// 5. The status, which is a fold over the nodes, and what depends on it.
+	s.plan.Status = s.newStatus().status()
 	s.expire()
-	for i := range s.steps {
-		s.plan.Steps = append(s.plan.Steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
-	}
-	s.plan.Slots = s.slots
-	s.plan.Nodes = s.states()
-	return s.plan
+	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states()
+	return *s.plan
 }
 
 // wake stores the earliest time at which the plan changes without an event.

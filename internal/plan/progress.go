@@ -21,19 +21,19 @@ func (s *job) progressDeadline() time.Duration {
 	return time.Duration(valueOr(s.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 
-// overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds, and wakes
-// the plan at the end of that time.
-func (s *planner) overdue(since time.Time) bool {
+// overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds.
+func (s *job) overdue(since time.Time) bool {
+	at := s.overdueAt(since)
+	return !at.IsZero() && !s.in.Now.Before(at)
+}
+
+// overdueAt is when that time ends; zero if it does not.
+func (s *job) overdueAt(since time.Time) time.Time {
 	limit := s.progressDeadline()
 	if limit == 0 || since.IsZero() {
-		return false
+		return time.Time{}
 	}
-	at := since.Add(limit)
-	if s.in.Now.Before(at) {
-		s.plan.wake(at)
-		return false
-	}
-	return true
+	return since.Add(limit)
 }
 
 // checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
@@ -45,6 +45,8 @@ func (s *planner) checkProgress(w *nodePlan, known recordState) {
 	since, why := s.waitingSince(w, known)
 	if s.overdue(since) {
 		s.failProgress(w, why)
+	} else {
+		s.plan.wake(s.overdueAt(since))
 	}
 }
 
@@ -59,7 +61,7 @@ func (s *planner) waitingSince(w *nodePlan, known recordState) (time.Time, strin
 	case !known.ranRevision || rec == nil || s.void(rec):
 	case rec.Outcome == record.Disrupted:
 		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case w.State == Waiting && cannotRun(w.Reason) && s.stableAt.IsZero():
+	case w.cannotRun() && s.rollout.stableAt.IsZero():
 		since := rec.EndedAt()
 		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
 			since = w.node.DeletingSince // before that the node was done, or could have run
@@ -78,7 +80,7 @@ func (s *planner) blockedSince(w *nodePlan) (time.Time, string) {
 	if t, ok := s.in.NodeProblems[w.node.UID]; ok && !t.General {
 		return t.Since, t.Message
 	}
-	if w.Reason == v1alpha1.ReasonPodTerminating {
+	if w.cause == causeTerminatingPod {
 		return w.terminatingSince, w.Message
 	}
 	return time.Time{}, ""
@@ -92,8 +94,8 @@ func (s *planner) failProgress(w *nodePlan, why string) {
 	if rec := w.node.On.Record; rec != nil {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
-	s.failures = append(s.failures, f)
+	w.addFailure(f)
 	if w.start == nil && w.State == Waiting {
-		w.set(Failed, v1alpha1.ReasonProgressDeadlineExceeded, message)
+		w.fail(v1alpha1.ReasonProgressDeadlineExceeded, message, w.Until)
 	}
 }

@@ -164,7 +164,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
 	deadline := s.attempts.rebootDeadline(rec)
-	w.set(Running, v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots")
+	w.run(v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots", time.Time{})
 	if s.replaced(node) {
 		r := *rec
 		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
@@ -178,12 +178,10 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan) {
 		s.recordEnd(w, s.attempts.givenUp(rec))
 		return
 	}
-	w.Until = deadline
+	w.run(w.Reason, w.Message, deadline)
 	s.plan.wake(deadline)
 	if !rebooted(node) {
-		if !s.waitsForPod(task.Reboot, terminating, w) {
-			s.continueRun(w, task.Reboot)
-		}
+		s.continueRun(w, startRequest{phase: task.Reboot, node: node, terminating: terminating})
 		return
 	}
 	s.assessRebootedNode(terminating, w)
@@ -192,7 +190,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan) {
 // assessRebootedNode continues a run on a node that is in another boot.
 func (s *planner) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
-	w.set(Running, v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready")
+	w.run(v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready", w.Until)
 	backAt := s.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
 	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince) || differ(rec.Reboot.BootID, node.BootID)):
@@ -208,16 +206,16 @@ func (s *planner) assessRebootedNode(terminating bool, w *nodePlan) {
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case s.in.Now.Before(until):
-		w.Message = fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds)
-		w.Until = until
+		w.run(w.Reason, fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds), until)
 		s.plan.wake(until)
 	case s.in.Job.Spec.Verify == nil:
 		r := *rec
 		r.FinishedAt = s.in.Now
 		s.recordEnd(w, s.attempts.completed(r, node.BootID, ""))
-	case !s.waitsForPod(task.Verify, terminating, w):
-		s.continueRun(w, task.Verify)
-		w.Reason = v1alpha1.ReasonVerifying
+	default:
+		if s.continueRun(w, startRequest{phase: task.Verify, node: node, terminating: terminating}) {
+			w.run(v1alpha1.ReasonVerifying, w.Message, w.Until)
+		}
 	}
 }
 
@@ -234,54 +232,55 @@ func (s *planner) markBack(w *nodePlan, at time.Time, message string) {
 	s.mark(w, mark)
 }
 
-// waitsForPod reports whether the next pod of the run must not be created now.
-func (s *planner) waitsForPod(phase task.Phase, terminating bool, w *nodePlan) bool {
-	reason, message := cannotRunReason(w.node)
-	rec, o := w.node.On.Record, s.obstacleFor(phase)
+// runBlock is what prevents the next pod of a run from being created now, if anything. probe is true if one start may
+// check whether an obstacle still exists. A run that has begun is not suspended.
+func (s *job) runBlock(r startRequest, probe bool) block {
+	reason, message := cannotRunReason(r.node)
+	rec, o, t := r.node.On.Record, s.obstacleFor(r.phase), s.hindrance(r.node)
+	notBefore := time.Time{}
+	if rec.Disruptions > 0 {
+		notBefore = s.after(rec.EndedAt(), rec.Disruptions)
+	}
 	switch {
 	case reason != "":
-		w.Message = message
-	case terminating:
-	case s.hindrance(w.node) != nil:
-		t := s.hindrance(w.node)
-		s.noteTrouble(w.node, t)
-		w.Message = t.Message
-		s.plan.wake(t.RetryAt)
-	case o != nil && s.mayProbe(o, phase):
-		return false
+		return block{cause: causeNode, message: message}
+	case r.terminating:
+		return block{cause: causeTerminatingPod}
+	case t != nil:
+		return block{cause: causeNodeProblem, message: t.Message, until: t.RetryAt, problem: t}
+	case o != nil && probe && !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt):
+		return block{}
 	case o != nil:
-		s.obstructs(o)
-		w.Message = o.Message
+		b := block{cause: causeObstacle, message: o.Message, obstacle: o}
 		if s.in.Now.Before(o.RetryAt) {
-			s.plan.wake(o.RetryAt)
+			b.until = o.RetryAt
 		}
-	case rec.Disruptions > 0 && s.in.Now.Before(s.after(rec.EndedAt(), rec.Disruptions)):
-		w.Message = "the pod of the run was disrupted, and is made again"
-		s.plan.wake(s.after(rec.EndedAt(), rec.Disruptions))
-	default:
+		return b
+	case s.in.Now.Before(notBefore):
+		return block{cause: causeBackoff, message: "the pod of the run was disrupted, and is made again", until: notBefore}
+	}
+	return block{}
+}
+
+// continueRun starts the next pod of the run, unless something prevents that. It reports whether it does.
+func (s *planner) continueRun(w *nodePlan, r startRequest) bool {
+	rec := w.node.On.Record
+	if b := s.runBlock(r, s.capacity.startsLike(r.phase) == 0); b.blocks() {
+		w.note(b)
+		s.plan.wake(b.until)
+		w.run(w.Reason, firstOf(b.message, w.Message), w.Until)
 		return false
 	}
-	return true
-}
-
-// mayProbe reports whether one start may check whether an obstacle still exists.
-func (s *planner) mayProbe(o *Obstacle, phase task.Phase) bool {
-	return !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt) && *s.startsLike(phase) == 0
-}
-
-// continueRun starts the next pod of the run.
-func (s *planner) continueRun(w *nodePlan, phase task.Phase) {
-	rec := w.node.On.Record
-	a := s.attempt(w.node, phase, rec.Revision, rec.Attempts)
+	a := s.attempt(w.node, r.phase, rec.Revision, rec.Attempts)
 	a.Gates = s.gate.gateKeys(w.node)
-	if phase == task.Reboot {
+	if r.phase == task.Reboot {
 		a.BootID = rec.Reboot.FromBootID
 	} else {
 		a.Checks = rec
 	}
-	s.starts++
-	*s.startsLike(phase)++
+	s.capacity.countStart(r.phase)
 	s.do(Start{Attempt: *a})
+	return true
 }
 
 // recordEnd ends a run without a pod that ends it.

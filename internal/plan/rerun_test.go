@@ -96,7 +96,7 @@ func TestStanding(t *testing.T) {
 			if tt.job == nil {
 				tt.job = newJob()
 			}
-			got := newSurvey(see(tt.job, nil)).records.readRecord(&tt.node)
+			got := newPlanner(see(tt.job, nil)).records.readRecord(&tt.node)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(recordState{})); diff != "" {
 				t.Errorf("standing (-want +got):\n%s", diff)
 			}
@@ -126,7 +126,7 @@ func TestBackoff(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = tt.retry }), nil))
+			s := newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = tt.retry }), nil))
 			if got := s.backoff(tt.n); got != tt.want {
 				t.Errorf("wait %v, want %v", got, tt.want)
 			}
@@ -235,7 +235,7 @@ func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
 // interval, never before half an interval has passed, and no later than one and a half intervals.
 func TestNextDue(t *testing.T) {
 	const every = 600 * time.Second
-	s := newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = int32(every / time.Second) }), nil))
+	s := newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = int32(every / time.Second) }), nil))
 	var perMinute [10]int
 	for i := range 1000 {
 		node := newNode(fmt.Sprintf("n%d", i))
@@ -263,7 +263,7 @@ func TestNextDue(t *testing.T) {
 
 func TestNextDueAtTheBounds(t *testing.T) {
 	every := func(seconds int32) *planner {
-		return newSurvey(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
+		return newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
 	}
 	node := newNode("n")
 	if due := every(0).records.nextDue(&node, now); !due.IsZero() {

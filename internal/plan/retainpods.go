@@ -6,7 +6,6 @@ package plan
 import (
 	"time"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -27,28 +26,24 @@ func (s *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	return s.past(ended).Add(time.Duration(keep) * time.Second)
 }
 
-// retain reports whether a pod is retained although its outcome is on record. Its finalizer is removed anyway, so that
-// a deletion of the pod does not block.
-func (s *planner) retain(pod *Pod, w *nodePlan) bool {
+// removePod releases a pod that needs no record, or has one, unless the pod is retained for its logs.
+func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 	until := s.attempts.retainedUntil(pod, w.node.On.Record)
-	if !onRecord(pod, w.node) || !s.in.Now.Before(until) {
-		return false
+	if why == podRecorded && onRecord(pod, w.node) && s.in.Now.Before(until) {
+		s.retain(pod, w, until)
+		return
 	}
+	s.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
+	w.terminating = true
+}
+
+// retain retains a pod. Its finalizer is removed anyway, so that a deletion of the pod does not block.
+func (s *planner) retain(pod *Pod, w *nodePlan, until time.Time) {
 	w.retained = append(w.retained, pod)
 	if pod.Finalized {
 		s.do(RetainPod{Pod: *pod})
 	}
 	s.plan.wake(until)
-	return true
-}
-
-// removePod releases a pod that needs no record, or has one, unless the pod is retained.
-func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan) {
-	if why == podRecorded && s.retain(pod, w) {
-		return
-	}
-	s.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
-	w.terminating = true
 }
 
 // removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
@@ -60,9 +55,11 @@ func (s *planner) removeRetainedPods(w *nodePlan) {
 	for _, pod := range w.retained {
 		s.do(FinalizePod{Pod: *pod})
 	}
+	b := podIsTerminating(s.job, startRequest{terminating: true})
 	w.start = nil
-	w.Message = "the pod of an earlier attempt is still terminating"
 	if w.State == Waiting {
-		w.Reason = v1alpha1.ReasonPodTerminating
+		w.waitFor(b)
+	} else {
+		w.explain(w.Reason, b.message)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (s *planner) assessFailedNode(terminating bool, w *nodePlan) {
 	w.failed, w.exhausted = true, true
 	f := s.cordons.failureOf(w.node, false)
-	w.set(Failed, v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message)
+	w.fail(v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message, time.Time{})
 	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
 		w.rollbackFinished = true
 	} else {
@@ -25,7 +25,7 @@ func (s *planner) assessFailedNode(terminating bool, w *nodePlan) {
 			f.RollbackMessage = lastLine(rb.Message)
 		}
 	}
-	s.failures = append(s.failures, f)
+	w.addFailure(f)
 }
 
 // rollbackState is the progress of the rollback on a node.
@@ -50,49 +50,56 @@ func (s *recordReader) readRollback(rec *record.Record) rollbackState {
 	return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
 }
 
-// assessRollback determines the progress of the rollback, and starts it if nothing prevents that.
+// assessRollback determines the progress of the rollback on a node whose task has failed, or is rolled back because the
+// NodeJob is deleted, and starts it if nothing prevents that.
 func (s *planner) assessRollback(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	is := s.records.readRollback(rec)
 	switch {
 	case is.done:
 		w.rollbackFinished = true
-		w.Reason = v1alpha1.ReasonRolledBack
+		w.explain(v1alpha1.ReasonRolledBack, w.Message)
 		return
 	case is.failures > s.retryLimit():
 		w.rollbackFinished = true
-		w.set(Failed, v1alpha1.ReasonRollbackFailed, rec.Rollback.Message)
-		s.unrecovered = append(s.unrecovered, rollbackFailure(w.node.Name, rec.Rollback))
+		w.fail(v1alpha1.ReasonRollbackFailed, rec.Rollback.Message, time.Time{})
+		w.unrecovered = rollbackFailure(w.node.Name, rec.Rollback)
 		return
 	}
-	var wait NodeState
-	if s.mustWait(task.Rollback, w.node, terminating, is.notBefore, &wait) {
+	if b := s.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {
 		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
-		away, _ := cannotRunReason(w.node)
-		w.rollbackFinished = away != ""
-		w.set(Failed, v1alpha1.ReasonRollbackPending, wait.Message)
-		w.Until = wait.Until
+		w.rollbackFinished = b.cause == causeNode
+		s.rollbackPending(w, b.message, b.until)
+		w.note(b)
 		return
 	}
-	w.set(Failed, v1alpha1.ReasonRollbackPending, "the rollback waits for a slot")
+	s.rollbackPending(w, "the rollback waits for a slot", time.Time{})
 	w.start = s.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
 	w.start.Undoes, w.start.Deleting = rec, !s.in.Job.DeletionTimestamp.IsZero()
 }
 
+// rollbackPending : a failed node remains failed until its rollback runs. At deletion, a node waits for its rollback.
+func (s *planner) rollbackPending(w *nodePlan, message string, until time.Time) {
+	if s.in.Job.DeletionTimestamp.IsZero() {
+		w.fail(v1alpha1.ReasonRollbackPending, message, until)
+		return
+	}
+	w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: message, until: until})
+}
+
 // noteRollback notes what is known about a node on which the rollback runs.
 func (s *planner) noteRollback(w *nodePlan, v podAssessment) {
-	w.Until = v.until
 	rec := w.node.On.Record
 	if s.records.readRecord(w.node).failures <= s.retryLimit() {
 		// The node was skipped since, or its task will be retried.
-		w.set(Waiting, v1alpha1.ReasonRollingBack, "the rollback of what ran before has not ended yet")
+		w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollingBack, message: "the rollback of what ran before has not ended yet", until: v.until})
 		return
 	}
-	w.set(Failed, v1alpha1.ReasonRollingBack, v.message)
+	w.fail(v1alpha1.ReasonRollingBack, v.message, v.until)
 	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
 	f := s.cordons.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack
-	s.failures = append(s.failures, f)
+	w.addFailure(f)
 }
 
 // rollbackEnded is the record of a node after an attempt of the rollback has ended.

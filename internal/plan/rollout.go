@@ -18,80 +18,125 @@ import (
 // defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
 var defaultMaxConcurrent = intstr.FromString("25%")
 
+// capacity is how much may run and be unavailable at the same time, and how much already is.
+type capacity struct {
+	*job
+	rollout *rollout
+	nodes   []nodePlan
+	// slots is the number of slots that rollout.maxConcurrent allows, and taken how many are in use.
+	slots, taken int
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
+	// next.
+	draining, toDrain int
+	// unavailableNodes counts the unavailable nodes, and maxUnavailableNodes is how many of them maintenance may cause.
+	unavailableNodes, maxUnavailableNodes int
+	// unavailableNames names the first of them, once they are read.
+	unavailableNames string
+	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
+	busy, starts int32
+	// taskStarts and runnerStarts count the starts of this pass, grouped by what the API server refuses together
+	// (startsLike).
+	taskStarts, runnerStarts int32
+}
+
 // startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step and name, so
 // that the same cluster always rolls out in the same order. A node that joined after the revision became stable takes
 // no slot.
 func (s *planner) startWithinLimit() {
-	matched, taken := s.slotsTaken()
-	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	s.countUnavailable()
-	candidates := s.candidates()
-	for _, i := range candidates {
-		w := &s.work[i]
-		free := taken < s.slots || s.joinedAfterStable(w.node)
-		if s.obstacleFor(w.start.Phase) != nil && *s.startsLike(w.start.Phase) > 0 {
-			// One start shows whether the obstacle still exists.
-			free = false
-		}
-		if !free {
-			w.Message = fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)
-			w.start = nil
+	s.capacity.count()
+	for _, i := range s.capacity.candidates() {
+		w := &s.nodes[i]
+		if b := s.capacity.startBlock(w); b.blocks() {
+			w.postpone(b)
 			continue
 		}
-		if reason, message := s.mustNotDisrupt(w); reason != "" {
-			if w.start.Phase == task.Task {
-				w.set(Waiting, reason, message)
-			} else {
-				w.Reason, w.Message = reason, message
-			}
-			w.start = nil
-			continue
-		}
-		if !s.joinedAfterStable(w.node) {
-			taken++
-		}
-		s.take(w)
-		if s.prepare(i) {
-			s.begin(i)
-		}
+		s.capacity.take(w)
+		s.startOrPrepare(w)
 	}
 }
 
-// take counts a node that gets a slot as unavailable.
-func (s *planner) take(w *nodePlan) {
+// startBlock is what prevents a node that is ready to start from starting now: too few slots, or too many unavailable
+// nodes.
+func (s *capacity) startBlock(w *nodePlan) block {
+	free := s.taken < s.slots || s.rollout.joinedAfterStable(w.node)
+	if s.obstacleFor(w.start.Phase) != nil && s.startsLike(w.start.Phase) > 0 {
+		free = false // one start shows whether the obstacle still exists
+	}
+	if !free {
+		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)}
+	}
+	return s.mustNotDisrupt(w)
+}
+
+// count counts the slots, and the unavailable nodes.
+func (s *capacity) count() {
+	matched := s.countSlots()
+	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
+	s.countUnavailable()
+}
+
+// take gives a node a slot, and counts it as unavailable.
+func (s *capacity) take(w *nodePlan) {
+	if !s.rollout.joinedAfterStable(w.node) {
+		s.taken++
+	}
 	if s.disrupts() && !w.Unavailable {
 		w.Unavailable = true
 		s.unavailableNodes++
 	}
 }
 
-// slotsTaken counts the nodes of the rollout, and how many of them take a slot.
-func (s *planner) slotsTaken() (matched, taken int) {
-	for i := range s.work {
-		if s.work[i].State != Excluded || s.work[i].slot {
+// startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
+func (s *capacity) startsLike(phase task.Phase) int32 {
+	if s.isRunner(phase) {
+		return s.runnerStarts
+	}
+	return s.taskStarts
+}
+
+// countStart counts a start.
+func (s *capacity) countStart(phase task.Phase) {
+	s.starts++
+	if s.isRunner(phase) {
+		s.runnerStarts++
+	} else {
+		s.taskStarts++
+	}
+}
+
+// isRunner reports whether the pod of a phase is of another kind than the pod of the task.
+func (s *capacity) isRunner(phase task.Phase) bool {
+	return phase != task.Task && s.in.Job.Spec.Task.Template != nil
+}
+
+// countSlots counts the slots that are in use, and returns the number of nodes of the rollout.
+func (s *capacity) countSlots() (matched int) {
+	for i := range s.nodes {
+		w := &s.nodes[i]
+		if w.State != Excluded || w.slot {
 			matched++
 		}
-		if !s.work[i].slot {
+		if !w.slot {
 			continue
 		}
 		s.busy++
-		if !s.joinedAfterStable(s.work[i].node) {
-			taken++
+		if !s.rollout.joinedAfterStable(w.node) {
+			s.taken++
 		}
 	}
-	return matched, taken
+	return matched
 }
 
 // candidates are the nodes on which an attempt may start, in start order.
-func (s *planner) candidates() []int {
+func (s *capacity) candidates() []int {
 	var candidates []int
-	for i := range s.work {
-		if s.work[i].start != nil {
+	for i := range s.nodes {
+		if s.nodes[i].start != nil {
 			candidates = append(candidates, i)
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.work[a].step, s.work[b].step), cmp.Compare(s.work[a].Name, s.work[b].Name))
+		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.nodes[a].step, s.nodes[b].step), cmp.Compare(s.nodes[a].Name, s.nodes[b].Name))
 	})
 	return candidates
 }
@@ -99,8 +144,8 @@ func (s *planner) candidates() []int {
 // lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
 // knows of, and nodes that rerun the task, come after all others and take turns, because there may always be more of
 // them than slots.
-func (s *planner) lastTurn(i int) time.Time {
-	w := &s.work[i]
+func (s *capacity) lastTurn(i int) time.Time {
+	w := &s.nodes[i]
 	tried, rec := s.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
 	if !tried.IsZero() || !w.rerun || rec == nil || s.inPreparation(w) {
 		return tried
@@ -109,26 +154,24 @@ func (s *planner) lastTurn(i int) time.Time {
 }
 
 // begin starts the attempt of a node.
-func (s *planner) begin(i int) {
-	w := &s.work[i]
-	s.starts++
-	*s.startsLike(w.start.Phase)++
-	s.busy++
+func (s *planner) begin(w *nodePlan) {
+	s.capacity.countStart(w.start.Phase)
+	s.capacity.busy++
 	w.slot = true
 	w.start.Gates = s.gate.gateKeys(w.node)
 	s.do(Start{Attempt: *w.start})
 	if w.start.Phase == task.Rollback {
-		w.set(Failed, v1alpha1.ReasonRollingBack, "")
+		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
 		return
 	}
 	w.ranRevision = true
-	w.set(Running, v1alpha1.ReasonStarting, "")
+	w.run(v1alpha1.ReasonStarting, "", w.Until)
 }
 
 // rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
 // The node of the manager comes last if its workloads would be disrupted.
-func (s *planner) rank(i int) int {
-	w := &s.work[i]
+func (s *capacity) rank(i int) int {
+	w := &s.nodes[i]
 	switch {
 	case w.start.Phase == task.Rollback:
 		return 0

@@ -36,7 +36,7 @@ var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.Fro
 
 // readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API rejects a name that no step has.
 // If such a name is stored anyway, the rollout does not go past the first step.
-func (s *planner) readSteps() {
+func (s *rollout) readSteps() {
 	spec := s.in.Job.Spec.Rollout
 	steps := spec.Steps
 	if len(steps) == 0 {
@@ -57,16 +57,25 @@ func (s *planner) readSteps() {
 	}
 }
 
+// stepNodes are the nodes of each step.
+func (s *rollout) stepNodes() []StepNodes {
+	var steps []StepNodes
+	for i := range s.steps {
+		steps = append(steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
+	}
+	return steps
+}
+
 // indexOf is the index of a step by its name, or -1.
-func (s *planner) indexOf(name string) int {
+func (s *rollout) indexOf(name string) int {
 	return slices.IndexFunc(s.steps, func(st step) bool { return st.name == name })
 }
 
 // assignSteps assigns each node to the first step that accepts it.
-func (s *planner) assignSteps() {
+func (s *rollout) assignSteps() {
 	var pool []int
-	for i := range s.work {
-		if s.work[i].State != Excluded {
+	for i := range s.nodes {
+		if s.nodes[i].State != Excluded {
 			pool = append(pool, i)
 		}
 	}
@@ -78,20 +87,20 @@ func (s *planner) assignSteps() {
 			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.matchingStep(st, matched))))
 		}
 		for _, i := range st.nodes {
-			s.work[i].step = k
+			s.nodes[i].step = k
 		}
-		pool = slices.DeleteFunc(pool, func(i int) bool { return s.work[i].step == k })
+		pool = slices.DeleteFunc(pool, func(i int) bool { return s.nodes[i].step == k })
 	}
 }
 
 // matchingStep are the nodes that the selector of the step matches.
-func (s *planner) matchingStep(st *step, nodes []int) []int {
+func (s *rollout) matchingStep(st *step, nodes []int) []int {
 	if !st.selective {
 		return slices.Clone(nodes)
 	}
 	var fits []int
 	for _, i := range nodes {
-		if node := s.work[i].node; matchesWith(st.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record) {
+		if node := s.nodes[i].node; matchesWith(st.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record) {
 			fits = append(fits, i)
 		}
 	}
@@ -100,13 +109,13 @@ func (s *planner) matchingStep(st *step, nodes []int) []int {
 
 // base is the number of nodes that a percentage of step k refers to. Nodes that have joined since the step started do
 // not count, so that a step of a growing cluster can pass.
-func (s *planner) base(k int, matched []int) int {
+func (s *rollout) base(k int, matched []int) int {
 	if k > s.current {
 		return len(matched)
 	}
 	n := 0
 	for _, i := range matched {
-		if !s.joinedSince(i, s.rollout.StepStartedAt) {
+		if !s.joinedSince(i, s.status.StepStartedAt) {
 			n++
 		}
 	}
@@ -114,15 +123,15 @@ func (s *planner) base(k int, matched []int) int {
 }
 
 // joinedSince reports whether a node was created after t, if t is set.
-func (s *planner) joinedSince(i int, t metav1.Time) bool {
-	return !t.IsZero() && s.work[i].node.Created.After(t.Time)
+func (s *rollout) joinedSince(i int, t metav1.Time) bool {
+	return !t.IsZero() && s.nodes[i].node.Created.After(t.Time)
 }
 
 // joinedInSoak reports whether a node was created since the soak started. The start of the soak is stored as the next
 // whole second.
-func (s *planner) joinedInSoak(i int) bool {
-	since := s.rollout.SoakingSince
-	return !since.IsZero() && !s.work[i].node.Created.Before(since.Add(-time.Second))
+func (s *rollout) joinedInSoak(i int) bool {
+	since := s.status.SoakingSince
+	return !since.IsZero() && !s.nodes[i].node.Created.Before(since.Add(-time.Second))
 }
 
 // quota is how many nodes of base a step is for, at least one.
@@ -141,10 +150,10 @@ func quota(value *intstr.IntOrString, base int) int {
 // zones.
 //
 // While a step soaks, no node is selected that has joined since, because that would restart the soak.
-func (s *planner) choose(k, want int) []int {
+func (s *rollout) choose(k, want int) []int {
 	ran, fresh := s.choices(k)
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.stickiness(a), s.stickiness(b)), s.work[a].since.Compare(s.work[b].since), cmp.Compare(s.work[a].Name, s.work[b].Name))
+		return cmp.Or(cmp.Compare(s.stickiness(a), s.stickiness(b)), s.nodes[a].since.Compare(s.nodes[b].since), cmp.Compare(s.nodes[a].Name, s.nodes[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -153,9 +162,9 @@ func (s *planner) choose(k, want int) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if s.work[i].State != Failed && !s.work[i].progressDeadlineExceeded {
+		if s.nodes[i].State != Failed && !s.nodes[i].progressDeadlineExceeded {
 			want--
-			inZone[zone(s.work[i].node)]++
+			inZone[zone(s.nodes[i].node)]++
 		}
 	}
 	s.spread(fresh, inZone)
@@ -163,13 +172,13 @@ func (s *planner) choose(k, want int) []int {
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
-func (s *planner) choices(k int) (ran, fresh []int) {
+func (s *rollout) choices(k int) (ran, fresh []int) {
 	for _, i := range s.steps[k].nodes {
 		switch {
-		case s.work[i].ranRevision && (s.work[i].State != Done || s.work[i].succeeded):
+		case s.nodes[i].ranRevision && (s.nodes[i].State != Done || s.nodes[i].succeeded):
 			ran = append(ran, i)
 		case k == s.current && s.joinedInSoak(i):
-		case startable(&s.work[i]):
+		case s.nodes[i].startable():
 			fresh = append(fresh, i)
 		}
 	}
@@ -178,51 +187,37 @@ func (s *planner) choices(k int) (ran, fresh []int) {
 
 // stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
 // unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
-func (s *planner) stickiness(i int) int {
+func (s *rollout) stickiness(i int) int {
 	switch {
-	case s.countsAsDone(i) || !s.disrupts():
+	case s.nodes[i].countsAsDone() || !s.disrupts():
 		return 0
-	case s.cordonedForUs(s.work[i].node):
+	case s.cordonedForUs(s.nodes[i].node):
 		return 1
 	}
 	return 2
 }
 
-// startable reports whether an unfinished node can run a task sooner or later.
-func startable(w *nodePlan) bool {
-	return w.State == Waiting && !cannotRun(w.Reason) || w.State == Running
-}
-
-// cannotRun reports whether a node with that reason cannot run a task, and may never run one again.
-func cannotRun(reason string) bool {
-	switch reason {
-	case v1alpha1.ReasonNodeUnreachable, v1alpha1.ReasonNotReported, v1alpha1.ReasonNodeTerminating:
-		return true
-	}
-	return false
-}
-
 // spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
 // from each zone in turn, the oldest first. inZone is how many nodes each zone already has.
-func (s *planner) spread(nodes []int, inZone map[string]int) {
+func (s *rollout) spread(nodes []int, inZone map[string]int) {
 	byAge := func(a, b int) int {
-		x, y := s.work[a].node, s.work[b].node
+		x, y := s.nodes[a].node, s.nodes[b].node
 		return cmp.Or(cmp.Compare(s.canaryRank(x), s.canaryRank(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
 	}
 	slices.SortFunc(nodes, byAge)
 	turn := make(map[int]int, len(nodes))
 	for _, i := range nodes {
-		z := zone(s.work[i].node)
+		z := zone(s.nodes[i].node)
 		turn[i] = inZone[z]
 		inZone[z]++
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.canaryRank(s.work[a].node), s.canaryRank(s.work[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+		return cmp.Or(cmp.Compare(s.canaryRank(s.nodes[a].node), s.canaryRank(s.nodes[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
 	})
 }
 
 // canaryRank orders nodes by how suitable they are as a canary, the most suitable first.
-func (s *planner) canaryRank(node *Node) int {
+func (s *rollout) canaryRank(node *Node) int {
 	n := 0
 	if s.disrupts() && node.Name == s.in.OwnNode {
 		n += 8

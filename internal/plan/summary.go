@@ -25,35 +25,35 @@ const (
 
 // status is bounded, regardless of the size of the cluster, and stable: the same state gives the same text, so that it
 // is only written when something changed.
-func (s *planner) status() v1alpha1.NodeJobStatus {
+func (s *statusBuilder) status() v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
 		ObservedGeneration: s.in.Job.Generation,
 		Revision:           s.in.Revision,
 		RevisionDigest:     s.in.Digest,
-		Nodes:              count(s.work),
+		Nodes:              s.counts,
 		Failures:           s.boundedFailures(),
-		Drains:             s.drains,
+		Drains:             s.boundedDrains(),
 		Gate:               s.gateStatus(),
 	}
 	for _, c := range s.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	s.setConditions(&status, s.summarize(status.Nodes), progress(status.Nodes, s.work))
+	s.setConditions(&status, s.summarize(status.Nodes), progress(status.Nodes, s.nodes))
 	if s.in.Revision != "" {
-		s.noteRisks()
-		s.rollout.Steps = s.stepCounts()
-		status.Rollout = &s.rollout
+		s.rollout.noteRisks()
+		s.rollout.status.Steps = s.rollout.stepCounts()
+		status.Rollout = &s.rollout.status
 	}
 	return status
 }
 
 // stepCounts is the progress of each step.
-func (s *planner) stepCounts() []v1alpha1.StepStatus {
+func (s *rollout) stepCounts() []v1alpha1.StepStatus {
 	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
 	for i := range s.steps {
 		c := v1alpha1.StepStatus{Name: s.steps[i].name, Nodes: int32(len(s.steps[i].nodes))}
 		for _, n := range s.steps[i].nodes {
-			switch s.work[n].State {
+			switch s.nodes[n].State {
 			case Done:
 				c.Done++
 			case Failed:
@@ -93,8 +93,8 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 }
 
 // boundedFailures are the nodes that need a user first, then the nodes that are retried, by name.
-func (s *planner) boundedFailures() []v1alpha1.NodeFailure {
-	slices.SortFunc(s.failures, func(a, b v1alpha1.NodeFailure) int {
+func (s *statusBuilder) boundedFailures() []v1alpha1.NodeFailure {
+	slices.SortStableFunc(s.failures, func(a, b v1alpha1.NodeFailure) int {
 		if a.Retrying != b.Retrying {
 			if b.Retrying {
 				return -1
@@ -104,6 +104,14 @@ func (s *planner) boundedFailures() []v1alpha1.NodeFailure {
 		return cmp.Compare(a.Node, b.Node)
 	})
 	return s.failures[:min(len(s.failures), maxFailures)]
+}
+
+// boundedDrains are the drains, the oldest first.
+func (s *statusBuilder) boundedDrains() []v1alpha1.NodeDrain {
+	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
+	})
+	return s.drains[:min(len(s.drains), maxDrains)]
 }
 
 func (s *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {

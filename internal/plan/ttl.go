@@ -33,19 +33,19 @@ func (s *planner) expire() {
 // isFinished reports whether nothing runs, and no failed node still needs a rollback or a drain. A Stalled rollout is
 // not Reconciling, although any of these may continue.
 func (s *planner) isFinished() bool {
-	for i := range s.work {
-		if w := &s.work[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
+	for i := range s.nodes {
+		if w := &s.nodes[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
 			return false
 		}
 	}
-	return s.draining == 0
+	return s.capacity.draining == 0
 }
 
 // lastEnd is when the last attempt, also of a rollback, ended; zero if none has ended.
 func (s *planner) lastEnd() time.Time {
 	var last time.Time
-	for i := range s.work {
-		rec := s.work[i].node.On.Record
+	for i := range s.nodes {
+		rec := s.nodes[i].node.On.Record
 		if rec == nil {
 			continue
 		}

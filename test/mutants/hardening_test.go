@@ -51,7 +51,7 @@ var hardening = map[string]mutant{
 		"attempt.go", "	rec := node.On.Record\n	if rec == nil || rec.Revision != pod.Revision", "	rec := node.On.Record\n	if rec == nil {\n		return pod.Attempt - 1\n	}\n	if rec.Revision != pod.Revision",
 	},
 	"a node that runs again is not done for its step": {
-		"rollout_steps.go", "return s.work[i].State == Done || s.work[i].rerun", "return s.work[i].State == Done",
+		"nodeplan.go", "return w.State == Done || w.rerun", "return w.State == Done",
 	},
 	"nodes that run again do not take turns": {
 		"rollout.go", "	return rec.EndedAt()\n", "	return tried\n",
@@ -69,7 +69,7 @@ var hardening = map[string]mutant{
 		"conditions.go", "strings.Join(held, \"; \")", "strings.Join(held[:min(len(held), 1)], \"; \")",
 	},
 	"a step grows with the cluster": {
-		"steps.go", "if !s.joinedSince(i, s.rollout.StepStartedAt) {", "if !s.joinedSince(i, s.rollout.StepStartedAt) || true {",
+		"steps.go", "if !s.joinedSince(i, s.status.StepStartedAt) {", "if !s.joinedSince(i, s.status.StepStartedAt) || true {",
 	},
 	"a node that joins in a soak begins it again": {
 		"steps.go", "case k == s.current && s.joinedInSoak(i):", "case false:",
@@ -81,13 +81,13 @@ var hardening = map[string]mutant{
 		"rollout.go", "		return tried\n", "		return time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
-		"planner.go", "\tif s.overdue(s.attempts.deadline(pod)) {", "\tif false && s.overdue(s.attempts.deadline(pod)) {",
+		"planner.go", "\tif !s.overdue(since) {\n", "\tif true || !s.overdue(since) {\n",
 	},
 	"what a node writes itself holds the deletion for ever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
 	},
 	"a deletion does not say that a node refuses its writes": {
-		"deletion.go", "	case len(s.troubled) > 0:\n		text", "	case false:\n		text",
+		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",
 	},
 }
 

@@ -32,7 +32,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 
 var mutants = map[string]mutant{
 	"running pods do not count against maxConcurrent": {
-		"rollout.go", "if !s.joinedAfterStable(s.work[i].node) {\n\t\t\ttaken++", "if false {\n			taken++",
+		"rollout.go", "if !s.rollout.joinedAfterStable(w.node) {\n\t\t\ts.taken++", "if false {\n\t\t\ts.taken++",
 	},
 	"every node counts as joined after the proof": {
 		"rollout_steps.go", "!s.stableAt.IsZero() && node.Created.After(s.stableAt)", "!s.stableAt.IsZero()",
@@ -53,7 +53,7 @@ var mutants = map[string]mutant{
 		"maxfailures.go", "there && !(onReplace(s.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
 	},
 	"a canary is chosen anew in each pass": {
-		"steps.go", "case s.work[i].ranRevision && (s.work[i].State != Done || s.work[i].succeeded):", "case false:",
+		"steps.go", "case s.nodes[i].ranRevision && (s.nodes[i].State != Done || s.nodes[i].succeeded):", "case false:",
 	},
 	"later steps begin with the first": {
 		"rollout_steps.go", "w.step <= min(s.current, s.ceiling)", "w.step <= len(s.steps)",
@@ -71,7 +71,7 @@ var mutants = map[string]mutant{
 		"rollout_steps.go", "case len(sick) == 0:\n", "case true:\n",
 	},
 	"a node that is lost gets a pod": {
-		"planner.go", "case node.unreachable():", "case false:",
+		"start.go", "case node.unreachable():", "case false:",
 	},
 	"a node that is lost after a failure does not count": {
 		"planner.go", "case known.failures > 0 && node.unreachable():", "case false:",
@@ -80,10 +80,10 @@ var mutants = map[string]mutant{
 		"onfailure.go", "!w.written {", "true {",
 	},
 	"a node with a pod that has not left gets another": {
-		"planner.go", "case terminating:", "case false:",
+		"start.go", "if !r.terminating {", "if true {",
 	},
 	"suspend is not heeded": {
-		"planner.go", "case s.suspendedReason() != \"\" && s.in.Job.DeletionTimestamp.IsZero():", "case false:",
+		"start.go", "if why == \"\" || !j.in.Job.DeletionTimestamp.IsZero() {", "if true {",
 	},
 	"a pod that is kept is recorded again": {
 		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)", "return onRecord(pod, node)",
@@ -92,7 +92,7 @@ var mutants = map[string]mutant{
 		"retainpods.go", "if w.start == nil || len(w.retained) == 0 {", "if true {",
 	},
 	"a pod is kept for ever": {
-		"retainpods.go", "!onRecord(pod, w.node) || !s.in.Now.Before(until)", "!onRecord(pod, w.node) || until.IsZero()",
+		"retainpods.go", "onRecord(pod, w.node) && s.in.Now.Before(until)", "onRecord(pod, w.node) && !until.IsZero()",
 	},
 	"a lost node keeps its slot past the deadline": {
 		"attempt.go", "if node.unreachable() {\n\t\treturn s.ended", "if false {\n		return s.ended",
@@ -119,7 +119,7 @@ var mutants = map[string]mutant{
 		"onfailure.go", "case leave, w.State == Done, w.State == Excluded, s.wasPrepared(w.node):", "case leave, s.wasPrepared(w.node):",
 	},
 	"the drain does not wait for the rollback": {
-		"onfailure.go", "if drain && w.rollbackFinished && s.mayDrain", "if drain && s.mayDrain",
+		"onfailure.go", "if drain && w.rollbackFinished && s.capacity.mayDrain", "if drain && s.capacity.mayDrain",
 	},
 	"a rollback that succeeded runs again": {
 		"rollback.go", "return rollbackState{done: true}", "return rollbackState{}",
@@ -227,7 +227,7 @@ var mutants = map[string]mutant{
 		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
 	},
 	"maxUnavailable is not heeded": {
-		"maintenance.go", "case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.joinedAfterStable(w.node):", "case false:",
+		"maintenance.go", "case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.rollout.joinedAfterStable(w.node):", "case false:",
 	},
 	"nodes that are not Ready do not count as away": {
 		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
@@ -236,10 +236,10 @@ var mutants = map[string]mutant{
 		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
-		"maintenance.go", "	case look.empty:\n		return true\n", "	case look.empty, !look.late:\n		return true\n",
+		"maintenance.go", "\tcase look.empty:\n\t\ts.begin(w)\n", "\tcase look.empty, !look.late:\n\t\ts.begin(w)\n",
 	},
 	"a node is not cordoned before the task": {
-		"maintenance.go", "if c := s.cordons.cordon(w.node); c != nil {", "if c := s.cordons.cordon(w.node); c != nil && false {",
+		"maintenance.go", "return !s.cordonedForUs(node) && s.cordons.cordon(node) != nil", "return false",
 	},
 	"the node of the manager does not wait for the others": {
 		"maintenance.go", "case s.comesLast(w):", "case false:",
@@ -257,9 +257,9 @@ var mutants = map[string]mutant{
 		"maintenance.go", "		r.Rollback = prev.Rollback\n	} else", "	} else",
 	},
 	"a dependency is not waited for": {
-		"planner.go", "if before := s.unmetDependency(node); before != \"\" {", "if before := s.unmetDependency(node); false {",
+		"start.go", "\tif before == \"\" {\n", "\tif true {\n",
 	},
 	"a budget that is used up is no reason to say so": {
-		"conditions.go", "s.waits(v1alpha1.ReasonMaxUnavailableReached) &&", "false &&",
+		"conditions.go", "s.waitsFor(causeMaxUnavailable) &&", "false &&",
 	},
 }

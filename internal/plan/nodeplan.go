@@ -1,0 +1,204 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// nodePlan is the state of a node, and what else a pass finds out about it. Only its methods change the state.
+type nodePlan struct {
+	NodeState
+	node *Node
+	// cause is what a Waiting node waits for. Decisions read it, because reasons are for display.
+	cause cause
+	// ranRevision is true if this revision has run or runs on the node, and since is its earliest start.
+	ranRevision bool
+	since       time.Time
+	// succeeded is true if this revision has succeeded there.
+	succeeded bool
+	// progressDeadlineExceeded is true for a node that has delayed others for too long.
+	progressDeadlineExceeded bool
+	// rerun is true for a node that was done with this revision, and reruns it or will rerun it.
+	rerun bool
+	// failed is true if the node counts against rollout.maxFailures.
+	failed bool
+	// exhausted is true if its record says that no attempt is left.
+	exhausted bool
+	// rollbackFinished is true if no further rollback will run.
+	rollbackFinished bool
+	// slot is true while the outcome of a pod of Everynode on the node is not on record.
+	slot bool
+	// terminating is true while a pod of Everynode on the node is terminating and needs no record.
+	terminating bool
+	// terminatingSince is when that pod should have ended; zero if that is not known.
+	terminatingSince time.Time
+	// retained are pods of Everynode whose outcome is on record, and that are retained for their logs.
+	retained []*Pod
+	// written is true if this pass writes a record on the node: a second write would not include the first.
+	written bool
+	// step is the step that the node belongs to; noStep if it belongs to none.
+	step int
+	// start is the attempt that may start now; nil if none may.
+	start *task.Attempt
+	findings
+}
+
+// findings are what a pass finds out about a node for the status. Most nodes have none.
+type findings struct {
+	failures []v1alpha1.NodeFailure
+	// problem is what prevents the manager from continuing with the node; nil if nothing does.
+	problem *NodeProblem
+	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
+	obstructedBy *Obstacle
+	// drain is a drain that continues; nil if there is none.
+	drain *v1alpha1.NodeDrain
+	// gated is true if the node is not done and has the taint of the gate.
+	gated bool
+	// disrupted is true if its attempts were disrupted many times in a row.
+	disrupted bool
+	// notStarted says why its pod does not start, unrecovered how the rollback failed, and unpublished what cannot be
+	// published; "" if that is not so.
+	notStarted, unrecovered, unpublished string
+}
+
+const noStep = -1
+
+// cause is what a node waits for.
+type cause int
+
+const (
+	causeNone cause = iota
+	// causeNode : the node cannot run a task, and may never run one again.
+	causeNode
+	causeTerminatingPod
+	causeSuspended
+	causeObstacle
+	causeNodeProblem
+	causeBackoff
+	causeDependency
+	causeSlot
+	causeStep
+	causeSoak
+	causeEmptyStep
+	causePromotion
+	causeStopped
+	causeManagerNodeLast
+	causeMaxUnavailable
+	causeControlPlane
+	// causeRollback : a rollback must end on the node first.
+	causeRollback
+)
+
+// block is why a node waits.
+type block struct {
+	cause   cause
+	reason  string
+	message string
+	// until is when it no longer waits for that; zero if that is not known.
+	until time.Time
+	// obstacle and problem are what causeObstacle and causeNodeProblem mean.
+	obstacle *Obstacle
+	problem  *NodeProblem
+}
+
+// blocks reports whether there is something to wait for.
+func (b *block) blocks() bool { return b.cause != causeNone }
+
+// waitFor makes the node wait.
+func (w *nodePlan) waitFor(b block) {
+	w.set(Waiting, b.reason, b.message, b.until)
+	w.cause = b.cause
+	w.note(b)
+}
+
+// note notes for the status what blocks the node.
+func (w *nodePlan) note(b block) {
+	if b.obstacle != nil {
+		w.obstructedBy = b.obstacle
+	}
+	if b.problem != nil {
+		w.problem = b.problem
+	}
+}
+
+// run gives the node the state of a node with an attempt.
+func (w *nodePlan) run(reason, message string, until time.Time) {
+	w.set(Running, reason, message, until)
+}
+
+// done gives the node the state of a node that is done. due is when it reruns the task; zero if it does not.
+func (w *nodePlan) done(due time.Time) { w.set(Done, v1alpha1.ReasonDone, "", due) }
+
+// fail gives the node the state of a node that is not retried by itself. until is when the state may change.
+func (w *nodePlan) fail(reason, message string, until time.Time) {
+	w.set(Failed, reason, message, until)
+}
+
+// exclude excludes a node. It does not count as one that reruns the task.
+func (w *nodePlan) exclude(reason, message string) {
+	w.rerun = false
+	w.set(Excluded, reason, message, time.Time{})
+}
+
+// postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.
+func (w *nodePlan) postpone(b block) {
+	if w.start.Phase == task.Task {
+		w.waitFor(b)
+	} else {
+		w.explain(b.reason, b.message)
+	}
+	w.start = nil
+}
+
+// explain replaces the reason and the message, for example of a rollback that is pending.
+func (w *nodePlan) explain(reason, message string) { w.Reason, w.Message = reason, message }
+
+func (w *nodePlan) set(state State, reason, message string, until time.Time) {
+	w.State, w.Reason, w.Message, w.Until, w.cause = state, reason, message, until, causeNone
+}
+
+// addFailure notes a failure for the status.
+func (w *nodePlan) addFailure(f v1alpha1.NodeFailure) { w.failures = append(w.failures, f) }
+
+// cannotRun reports whether the node cannot run a task, and may never run one again.
+func (w *nodePlan) cannotRun() bool { return w.cause == causeNode }
+
+// startable reports whether an unfinished node can run a task sooner or later.
+func (w *nodePlan) startable() bool {
+	return w.State == Waiting && !w.cannotRun() || w.State == Running
+}
+
+// countsAsDone reports whether a node is done, or was done and reruns the task. The revision has succeeded there, and
+// that stands until the rerun fails.
+func (w *nodePlan) countsAsDone() bool { return w.State == Done || w.rerun }
+
+// continues reports whether a waiting node continues by itself. Nodes that are unreachable, do not report or are being
+// deleted may never continue; nodes of later steps continue only after others; and for a node that waits until fewer are
+// unavailable, a failed node that is cordoned may be the reason.
+func (w *nodePlan) continues() bool {
+	if w.State != Waiting {
+		return false
+	}
+	switch w.cause {
+	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane:
+		return false
+	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeSoak,
+		causeManagerNodeLast, causeRollback:
+	}
+	return true
+}
+
+// waitsForRollout reports whether the node waits for other nodes.
+func (w *nodePlan) waitsForRollout() bool {
+	switch w.cause {
+	case causeStep, causeSoak, causeEmptyStep, causePromotion:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// startRequest is an attempt that may start on a node.
+type startRequest struct {
+	phase task.Phase
+	node  *Node
+	// terminating is true while a pod of Everynode is terminating on the node.
+	terminating bool
+	// notBefore is the end of the backoff; zero if there is none.
+	notBefore time.Time
+}
+
+// startChecks are what may prevent a single node from starting an attempt, in the order in which the status reports it:
+// first what concerns the node itself, then what concerns the NodeJob, then what passes with time. The rollout
+// (rolloutBlock) and the capacity (mustNotDisrupt, the slots) are checked afterwards, because they depend on all nodes.
+var startChecks = []func(*job, startRequest) block{
+	nodeCannotRun,
+	podIsTerminating,
+	suspended,
+	obstructed,
+	nodeHasProblem,
+	backingOff,
+	dependencyNotDone,
+}
+
+// startBlock is what prevents a node from starting an attempt now, if anything.
+func (s *job) startBlock(r startRequest) block {
+	for _, check := range startChecks {
+		if b := check(s, r); b.blocks() {
+			return b
+		}
+	}
+	return block{}
+}
+
+// nodeCannotRun : the node cannot run anything now.
+func nodeCannotRun(_ *job, r startRequest) block {
+	if reason, message := cannotRunReason(r.node); reason != "" {
+		return block{cause: causeNode, reason: reason, message: message}
+	}
+	return block{}
+}
+
+// cannotRunReason is why a node cannot run anything now; "" if it can.
+func cannotRunReason(node *Node) (reason, message string) {
+	switch {
+	case node.Deleting:
+		return v1alpha1.ReasonNodeTerminating, "the node is being deleted"
+	case node.Ready == "":
+		return v1alpha1.ReasonNotReported, "the node has not reported its state yet"
+	case node.unreachable():
+		return v1alpha1.ReasonNodeUnreachable, "the node is unreachable (Ready=Unknown)"
+	}
+	return "", ""
+}
+
+// podIsTerminating : the name of the pod may still be in use, and the attempt before it may still have an effect.
+func podIsTerminating(_ *job, r startRequest) block {
+	if !r.terminating {
+		return block{}
+	}
+	return block{cause: causeTerminatingPod, reason: v1alpha1.ReasonPodTerminating, message: "the pod of an earlier attempt is still terminating"}
+}
+
+// suspended : a user does not want anything to start.
+func suspended(j *job, _ startRequest) block {
+	why := j.suspendedReason()
+	if why == "" || !j.in.Job.DeletionTimestamp.IsZero() {
+		return block{}
+	}
+	return block{cause: causeSuspended, reason: v1alpha1.ReasonSuspended, message: why}
+}
+
+// obstructed : no pod of the NodeJob can be created.
+func obstructed(j *job, r startRequest) block {
+	o := j.obstacleFor(r.phase)
+	if o == nil || (!o.RetryAt.IsZero() && !j.in.Now.Before(o.RetryAt)) {
+		return block{}
+	}
+	return block{cause: causeObstacle, reason: o.Reason, message: o.Message, until: o.RetryAt, obstacle: o}
+}
+
+// nodeHasProblem : the manager cannot continue with the node.
+func nodeHasProblem(j *job, r startRequest) block {
+	t := j.hindrance(r.node)
+	if t == nil {
+		return block{}
+	}
+	return block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, until: t.RetryAt, problem: t}
+}
+
+// backingOff : spec.retry.
+func backingOff(j *job, r startRequest) block {
+	if !j.in.Now.Before(r.notBefore) {
+		return block{}
+	}
+	return block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: "the next attempt waits after one that failed or was disrupted", until: r.notBefore}
+}
+
+// dependencyNotDone : spec.dependsOn.
+func dependencyNotDone(j *job, r startRequest) block {
+	if r.phase != task.Task {
+		return block{}
+	}
+	before := j.unmetDependency(r.node)
+	if before == "" {
+		return block{}
+	}
+	b := block{cause: causeDependency, reason: v1alpha1.ReasonWaitingForDependency, message: "NodeJob " + before + " (spec.dependsOn) must be done on it before"}
+	if j.isNewNode(r.node) {
+		b.until = r.node.Created.Add(joiningFor) // the node may not match after all
+	}
+	return b
+}
