@@ -38,6 +38,7 @@ func (s *planner) rollsBackOnDeletion() bool {
 // never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
 func (s *planner) cleanUp() Plan {
 	p := Plan{Status: *s.in.Job.Status.DeepCopy()}
+	p.Status.NodeProblems = s.nodeProblems()
 	for i := range s.in.Pods {
 		if needsFinalizerRemoval(&s.in.Pods[i]) {
 			p.Actions = append(p.Actions, FinalizePod{Pod: s.in.Pods[i]})
@@ -202,7 +203,7 @@ func (s *planner) deletionStatus(p *Plan) v1alpha1.NodeJobStatus {
 	status.ObservedGeneration = s.in.Job.Generation
 	status.Nodes = count(p.Nodes)
 	status.Failures = s.boundedFailures()
-	status.Drains, status.Gate = nil, nil
+	status.Drains, status.NodeProblems, status.Gate = nil, s.nodeProblems(), nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}

@@ -17,6 +17,8 @@ import (
 const (
 	// maxFailures bounds status.failures.
 	maxFailures = 10
+	// maxNodeProblems bounds status.nodeProblems.
+	maxNodeProblems = 10
 	// maxNamed bounds the nodes that a condition's message names.
 	maxNamed = 3
 	// maxFailureMessage bounds the message of one failure, in bytes.
@@ -33,6 +35,7 @@ func (s *planner) status(p *Plan) v1alpha1.NodeJobStatus {
 		Nodes:              count(p.Nodes),
 		Failures:           s.boundedFailures(),
 		Drains:             s.drains,
+		NodeProblems:       s.nodeProblems(),
 		Gate:               s.gateStatus(),
 	}
 	for _, c := range s.in.Job.Status.Conditions {
