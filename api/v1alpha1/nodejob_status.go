@@ -52,6 +52,14 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Failures []NodeFailure `json:"failures,omitempty"`
 
+	// nodeProblems are at most 10 nodes with which the manager cannot continue now for a reason that no other object
+	// shows, by name. The manager retries. A problem that the API server has with all pods is in the conditions instead.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
+
 	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
 	// +optional
 	// +listType=map
@@ -229,6 +237,24 @@ type BlockedPod struct {
 	// message says by what, such as a PodDisruptionBudget.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// NodeProblem is why the manager cannot continue with a node.
+type NodeProblem struct {
+	// node is its name.
+	// +required
+	Node string `json:"node,omitempty"`
+	// reason is PodNameTaken, PodForceDeleted, RecordRejected or RecordRemoved, or why the API server rejects the
+	// pods on this node, such as PodForbidden.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says what is wrong and what to do, in at most 512 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// since is when the manager first met a problem on the node, without a success after it.
+	// rollout.progressDeadlineSeconds counts from it. A manager that starts counts from its first attempt.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
 }
 
 // NodeFailure is a node on which the last attempt failed or was disrupted.

@@ -90,7 +90,7 @@ func forbidden(err error) string {
 }
 
 // viewed lists the resources that the ClusterRole everynode-view allows to read.
-var viewed = []string{"nodejobs", "nodeguards", "nodes", "pods", "pods/log", "configmaps", "events", "poddisruptionbudgets"}
+var viewed = []string{"nodejobs", "nodeguards", "nodes", "pods", "pods/log", "configmaps", "poddisruptionbudgets"}
 
 // roleFor returns the ClusterRole of config/rbac that grants a permission; "" if there is none.
 func roleFor(verb, resource string) string {

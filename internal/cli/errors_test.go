@@ -92,7 +92,7 @@ func TestTheRoleThatIsNamedHasThePermission(t *testing.T) {
 	}
 	for _, needed := range [][2]string{
 		{"list", "nodejobs"}, {"list", "nodeguards"}, {"list", "nodes"}, {"list", "pods"}, {"get", "pods/log"}, {"get", "configmaps"},
-		{"list", "events"}, {"list", "poddisruptionbudgets"}, {"patch", "nodes"}, {"delete", "pods"}, {"create", "nodejobs"}, {"update", "nodejobs"},
+		{"list", "poddisruptionbudgets"}, {"patch", "nodes"}, {"delete", "pods"}, {"create", "nodejobs"}, {"update", "nodejobs"},
 		{"patch", "nodejobs"}, {"delete", "nodejobs"},
 	} {
 		said := roleFor(needed[0], needed[1])

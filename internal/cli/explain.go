@@ -91,11 +91,6 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := attemptEvents(ctx, o.client, job, e.Node)
-	if err != nil {
-		e.EventsUnknown = err.Error() // the record can be shown without events
-	}
-	e.Events = events
 	return o.Print(e.Lines())
 }
 

@@ -44,7 +44,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 		}
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionAttempt,
-			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Attempt: a.Pod.Attempt, How: disrupted, Said: rec.Message}))
+			fmt.Sprintf("node %s: attempt %d was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rec.Message)))
 	case record.Rebooting: // see above
 	case record.Failed:
 		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
@@ -52,7 +52,7 @@ func (r *Reconciler) recorded(seen observation, a plan.Record) {
 			reason, next = v1alpha1.ReasonRetriesExhausted, "not retried"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionAttempt,
-			record.Ended{Attempt: rec.Attempts, How: failed(rec.Reason, rec.ExitCode), Next: next, Said: said(rec.Message)}.String())
+			fmt.Sprintf("attempt %d failed (%s), it is %s%s", rec.Attempts, why(rec.Reason, rec.ExitCode), next, after(said(rec.Message))))
 	}
 }
 
@@ -66,7 +66,7 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeNormal, v1alpha1.ReasonRolledBack, actionRollback, "the rollback has succeeded")
 	case record.Disrupted:
 		r.event(seen.job, loop.Node(a.Node, a.UID), corev1.EventTypeNormal, v1alpha1.ReasonDisrupted, actionRollback,
-			fmt.Sprintf("node %s: %s", a.Node, record.Ended{Rollback: true, Attempt: a.Pod.Attempt, How: disrupted, Said: rb.Message}))
+			fmt.Sprintf("node %s: attempt %d of the rollback was disrupted and does not count%s", a.Node, a.Pod.Attempt, after(rb.Message)))
 	case record.Rebooting: // no rollback reboots
 	case record.Failed:
 		reason, next := v1alpha1.ReasonAttemptFailed, "retried"
@@ -74,17 +74,24 @@ func (r *Reconciler) rolledBack(seen observation, a plan.Record) {
 			reason, next = v1alpha1.ReasonRollbackFailed, "not retried; the node may be in an inconsistent state, check it"
 		}
 		r.tell(seen.job, a.Node, a.UID, corev1.EventTypeWarning, reason, actionRollback,
-			record.Ended{Rollback: true, Attempt: rb.Attempts, How: failed(rb.Reason, rb.ExitCode), Next: next, Said: said(rb.Message)}.String())
+			fmt.Sprintf("attempt %d of the rollback failed (%s), it is %s%s", rb.Attempts, why(rb.Reason, rb.ExitCode), next, after(said(rb.Message))))
 	}
 }
 
-const disrupted = "was disrupted and does not count"
-
-func failed(reason string, code *int32) string {
+// why is the reason of a failure, with its exit code if there is one.
+func why(reason string, code *int32) string {
 	if code == nil {
-		return fmt.Sprintf("failed (%s)", reason)
+		return reason
 	}
-	return fmt.Sprintf("failed (%s, exit code %d)", reason, *code)
+	return fmt.Sprintf("%s, exit code %d", reason, *code)
+}
+
+// after is a message at the end of a sentence; "" if there is none.
+func after(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
 }
 
 // said returns as much of the last output of the attempt as an event can contain.

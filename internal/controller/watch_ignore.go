@@ -78,7 +78,7 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 func isFinished(job *v1alpha1.NodeJob) bool {
 	status := &job.Status
 	return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionComplete) && status.Rollout != nil && !status.Rollout.StableAt.IsZero() &&
-		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.Rollout.UnrecordedFailures) == 0
+		len(status.Failures) == 0 && len(status.Drains) == 0 && len(status.NodeProblems) == 0 && len(status.Rollout.UnrecordedFailures) == 0
 }
 
 // dependsOnBoot reports whether the NodeJob has something to do after a reboot of a node that is done.

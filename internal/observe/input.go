@@ -34,7 +34,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 		in.Nodes[i].Published = record.ReadPublished(in.Nodes[i].Annotations)
 		in.Nodes[i].On = record.Read(in.Nodes[i].Labels, in.Nodes[i].Annotations, key)
 	}
-	in.NodeProblems = ToldTroubles(job, in.Nodes, c.Now)
+	in.NodeProblems = ToldNodeProblems(job, in.Nodes, c.Now)
 	var strangers []*corev1.Pod
 	for i := range pods {
 		if slices.ContainsFunc(pods[i].OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == job.UID }) {

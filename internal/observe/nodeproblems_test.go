@@ -13,54 +13,64 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 )
 
-func TestTroublesThatTheStatusTells(t *testing.T) {
+func TestNodeProblemsThatTheStatusTells(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	created := now.Add(-2 * time.Hour)
+	since := now.Add(-2 * time.Hour)
 	nodes := []plan.Node{{Name: "a", UID: "uid-a"}, {Name: "b", UID: "uid-b"}, {Name: "ab", UID: "uid-ab"}}
-	stalled := func(reason, message string) []metav1.Condition {
-		return []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+	problem := func(node, message string) v1alpha1.NodeProblem {
+		return v1alpha1.NodeProblem{Node: node, Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: metav1.NewTime(since)}
 	}
 	told := func(message string) plan.NodeProblem {
-		return plan.NodeProblem{Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: now, RetryAt: now.Add(troubleFor)}
+		return plan.NodeProblem{Reason: v1alpha1.ReasonRecordRejected, Message: message, Since: since, RetryAt: now.Add(problemFor)}
 	}
-	noProgress := v1alpha1.NodeFailure{Node: "a", Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "no progress for 60 s (rollout.progressDeadlineSeconds): pod x is another's"}
 	tests := map[string]struct {
 		status v1alpha1.NodeJobStatus
-		rec    *record.Record
 		want   map[types.UID]plan.NodeProblem
 	}{
-		"two nodes beside the progress": {
-			status: v1alpha1.NodeJobStatus{Conditions: stalled(v1alpha1.ReasonRecordRejected, "0 of 3 nodes are done; a: too long; make room; ab: no")},
-			want:   map[types.UID]plan.NodeProblem{"uid-a": told("too long; make room"), "uid-ab": told("no")},
+		"two nodes": {
+			status: v1alpha1.NodeJobStatus{NodeProblems: []v1alpha1.NodeProblem{problem("a", "too long; b: make room"), problem("ab", "no")}},
+			want:   map[types.UID]plan.NodeProblem{"uid-a": told("too long; b: make room"), "uid-ab": told("no")},
 		},
-		"a reason of all nodes": {
-			status: v1alpha1.NodeJobStatus{Conditions: stalled(v1alpha1.ReasonMaxFailuresExceeded, "a: failed")},
+		"a node that no longer exists": {
+			status: v1alpha1.NodeJobStatus{NodeProblems: []v1alpha1.NodeProblem{problem("c", "no")}},
 			want:   map[types.UID]plan.NodeProblem{},
+		},
+		"text of a condition is not read": {
+			status: v1alpha1.NodeJobStatus{Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRecordRejected, Message: "0 of 3 nodes are done; a: too long",
+			}}},
 		},
 		"a status that is older than the spec": {
-			status: v1alpha1.NodeJobStatus{ObservedGeneration: 7, Conditions: stalled(v1alpha1.ReasonRecordRejected, "a: no")},
-		},
-		"a node without progress": {
-			status: v1alpha1.NodeJobStatus{Failures: []v1alpha1.NodeFailure{noProgress}},
-			want: map[types.UID]plan.NodeProblem{"uid-a": {
-				Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: "pod x is another's", Since: created, RetryAt: now.Add(troubleFor),
-			}},
-		},
-		"a node without progress, after an attempt": {
-			status: v1alpha1.NodeJobStatus{Revision: "rev", Failures: []v1alpha1.NodeFailure{noProgress}},
-			rec:    &record.Record{Revision: "rev", Outcome: record.Disrupted},
-			want:   map[types.UID]plan.NodeProblem{},
+			status: v1alpha1.NodeJobStatus{ObservedGeneration: 7, NodeProblems: []v1alpha1.NodeProblem{problem("a", "no")}},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, Status: tt.status}
-			nodes[0].On.Record = tt.rec
-			if diff := cmp.Diff(tt.want, ToldTroubles(job, nodes, now)); diff != "" {
+			job := &v1alpha1.NodeJob{Status: tt.status}
+			if diff := cmp.Diff(tt.want, ToldNodeProblems(job, nodes, now)); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// The plan of the command line and that of the manager have the same states.
+func TestANodeWithAProblemHasTheSameStateInBothPlans(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for name, age := range map[string]time.Duration{"it waits": time.Minute, "it counts as failed after rollout.progressDeadlineSeconds": 2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Hour))}}
+			in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
+			in.NodeProblems = map[types.UID]plan.NodeProblem{
+				"uid-a": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x is another's", Since: now.Add(-age), RetryAt: now.Add(problemFor)},
+			}
+			manager := plan.Next(in)
+			job.Status = manager.Status
+			in.NodeProblems = ToldNodeProblems(job, in.Nodes, now)
+			if diff := cmp.Diff(manager.Nodes, plan.Next(in).Nodes); diff != "" {
+				t.Errorf("states (-manager +command line):\n%s", diff)
 			}
 		})
 	}

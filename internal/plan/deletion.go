@@ -40,6 +40,7 @@ func (s *job) rollsBackOnDeletion() bool {
 // never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
 func (s *planner) cleanUp() {
 	s.plan.Status = *s.in.Job.Status.DeepCopy()
+	s.plan.Status.NodeProblems = s.nodeProblems()
 	for i := range s.in.Pods {
 		if needsFinalizerRemoval(&s.in.Pods[i]) {
 			s.do(FinalizePod{Pod: s.in.Pods[i]})
@@ -194,7 +195,7 @@ func (s *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status.ObservedGeneration = s.in.Job.Generation
 	status.Nodes = s.counts
 	status.Failures = s.boundedFailures()
-	status.Drains, status.Gate = nil, nil
+	status.Drains, status.NodeProblems, status.Gate = nil, s.nodeProblems(), nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}

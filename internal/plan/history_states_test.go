@@ -85,8 +85,8 @@ func (h *history) checkStates(in Input, p Plan) {
 
 // checkStatus checks the status against its bounds, and against the previous status.
 func (h *history) checkStatus(before, after v1alpha1.NodeJobStatus) {
-	if len(after.Failures) > mostFailures || len(after.Drains) > mostDrains {
-		h.break_("status", "%d failures and %d drains are listed", len(after.Failures), len(after.Drains))
+	if len(after.Failures) > mostFailures || len(after.Drains) > mostDrains || len(after.NodeProblems) > mostFailures {
+		h.break_("status", "%d failures, %d drains and %d problems are listed", len(after.Failures), len(after.Drains), len(after.NodeProblems))
 	}
 	holds := 0
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {

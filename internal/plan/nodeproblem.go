@@ -4,9 +4,14 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -22,6 +27,25 @@ type NodeProblem struct {
 	General bool
 	// RetryAt is when the operation may be retried; zero for immediately.
 	RetryAt time.Time
+}
+
+// nodeProblems is what the status shows of the problems on single nodes, by name. The time of the next retry is not
+// included, so that a retry does not change the status.
+func (s *job) nodeProblems() []v1alpha1.NodeProblem {
+	if len(s.in.NodeProblems) == 0 {
+		return nil
+	}
+	var problems []v1alpha1.NodeProblem
+	for i := range s.in.Nodes {
+		node := &s.in.Nodes[i]
+		if t, ok := s.in.NodeProblems[node.UID]; ok && !t.General {
+			problems = append(problems, v1alpha1.NodeProblem{
+				Node: node.Name, Reason: t.Reason, Message: outcome.CleanHead(t.Message, maxFailureMessage), Since: metav1.NewTime(t.Since.Truncate(time.Second)),
+			})
+		}
+	}
+	slices.SortFunc(problems, func(a, b v1alpha1.NodeProblem) int { return cmp.Compare(a.Node, b.Node) })
+	return problems[:min(len(problems), maxNodeProblems)]
 }
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,56 @@ func TestTroubleOnANode(t *testing.T) {
 			}
 			if c := p.Status.Conditions[2]; (c.Status == metav1.ConditionTrue) != (tt.stalled != "") || !strings.Contains(c.Message, tt.stalled) {
 				t.Errorf("condition %+v, want Stalled: %q", c, tt.stalled)
+			}
+		})
+	}
+}
+
+func TestNodeProblemsInTheStatus(t *testing.T) {
+	var nodes []Node
+	problems := map[types.UID]NodeProblem{"gone-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "gone", Since: ago(60)}}
+	for i := range 2 * maxNodeProblems {
+		name := fmt.Sprintf("n%02d", 2*maxNodeProblems-i)
+		nodes = append(nodes, newNode(name))
+		problems[nodes[i].UID] = NodeProblem{
+			Reason: v1alpha1.ReasonPodNameTaken, Message: "\x1b" + strings.Repeat("x", 1<<10), Since: ago(60).Add(time.Millisecond), RetryAt: ago(-5), General: name == "n02",
+		}
+	}
+	in := see(newJob(), nodes)
+	in.NodeProblems = problems
+	p := Next(in)
+	var named []string
+	for _, t := range p.Status.NodeProblems {
+		named = append(named, t.Node)
+	}
+	if diff := cmp.Diff([]string{"n01", "n03", "n04", "n05", "n06", "n07", "n08", "n09", "n10", "n11"}, named); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	first := p.Status.NodeProblems[0]
+	if len(first.Message) != maxFailureMessage || !strings.HasPrefix(first.Message, `\x1bxxx`) || first.Reason != v1alpha1.ReasonPodNameTaken || !first.Since.Time.Equal(ago(60)) {
+		t.Errorf("problem %+v", first)
+	}
+
+	for uid, t := range problems { // the operation was retried
+		t.RetryAt = t.RetryAt.Add(time.Minute)
+		problems[uid] = t
+	}
+	if diff := cmp.Diff(p.Status.NodeProblems, Next(in).Status.NodeProblems); diff != "" {
+		t.Errorf("a retry changes the status (-want +got):\n%s", diff)
+	}
+	in.NodeProblems = nil
+	if left := Next(in).Status.NodeProblems; left != nil {
+		t.Errorf("solved problems: %+v", left)
+	}
+
+	for name, policy := range map[string]v1alpha1.DeletionPolicy{"with a rollback": v1alpha1.DeletionRollBack, "without": v1alpha1.DeletionForget} {
+		t.Run("a deletion "+name, func(t *testing.T) {
+			in := see(newJob(func(j *v1alpha1.NodeJob) {
+				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Spec.Rollback = &metav1.Time{Time: ago(5)}, policy, &v1alpha1.RollbackSpec{Script: "undo"}
+			}), []Node{newNode("a", recorded(record.Succeeded))})
+			in.NodeProblems = nameTaken(60, 5)
+			if told := Next(in).Status.NodeProblems; len(told) != 1 || told[0].Node != "a" {
+				t.Errorf("problems %+v, want that of a", told)
 			}
 		})
 	}

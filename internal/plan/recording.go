@@ -25,6 +25,7 @@ func (s *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record {
 	a := Record{Node: node.Name, Change: s.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
+	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
 	if pod.Runs == task.Rollback {
 		s.finishRollback(&a, node)
 		return a

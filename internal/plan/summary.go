@@ -17,6 +17,8 @@ import (
 const (
 	// maxFailures bounds status.failures.
 	maxFailures = 10
+	// maxNodeProblems bounds status.nodeProblems.
+	maxNodeProblems = 10
 	// maxNamed bounds the nodes that a condition's message names.
 	maxNamed = 3
 	// maxFailureMessage bounds the message of one failure, in bytes.
@@ -33,6 +35,7 @@ func (s *statusBuilder) status() v1alpha1.NodeJobStatus {
 		Nodes:              s.counts,
 		Failures:           s.boundedFailures(),
 		Drains:             s.boundedDrains(),
+		NodeProblems:       s.nodeProblems(),
 		Gate:               s.gateStatus(),
 	}
 	for _, c := range s.in.Job.Status.Conditions {

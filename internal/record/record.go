@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package record is what a Node stores for a NodeJob: a label that only exists if the node is done, and an annotation
-// of the same key with the outcome of the last attempt.
+// of the same key with the outcome of the last attempt and a short list of earlier ones.
 //
 // The record is the persistent state of a NodeJob on a node. It is deleted with its Node, so nothing has to collect it,
 // and a user can read it, select nodes by it and remove it. The package is pure.
@@ -103,6 +103,8 @@ type Record struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Drain is the progress of the drain of the failed node; nil if none has started.
 	Drain *Drain `json:"drain,omitempty"`
+	// Earlier are up to MaxEarlier attempts before the last one, the oldest first; see EarlierThan. For display only.
+	Earlier Attempts `json:"earlier,omitempty"`
 	// PodUID is the pod of the last attempt. It distinguishes a recorded pod from one that is not, even if both have
 	// the same name because the user requested another run.
 	PodUID types.UID `json:"podUID"`
@@ -246,15 +248,27 @@ func (r Record) bounded() Record {
 		}
 		r.Drain = &d
 	}
+	r.Earlier = r.Earlier.bounded()
 	return r
 }
 
 // Encode returns the annotation's value: JSON of at most MaxBytes, with escaped control characters. What does not fit
-// is removed, the message first and then the results; the outcome is never removed.
+// is removed in this order: the messages of the earlier attempts, the earlier attempts from the oldest on, the beginning
+// of the message, the results. The outcome is never removed.
 func Encode(r Record) string {
 	r = r.bounded()
-	for _, shorten := range []func(){
+	steps := []func(){
 		func() {},
+		func() {
+			for i := range r.Earlier {
+				r.Earlier[i].Message = ""
+			}
+		},
+	}
+	for range r.Earlier {
+		steps = append(steps, func() { r.Earlier = r.Earlier[1:] })
+	}
+	steps = append(steps,
 		func() {
 			r.Message = outcome.Clean(r.Message, 256)
 			if r.Rollback != nil {
@@ -262,7 +276,8 @@ func Encode(r Record) string {
 			}
 		},
 		func() { r.Results, r.Truncated = nil, true },
-	} {
+	)
+	for _, shorten := range steps {
 		shorten()
 		if encoded := marshal(r); len(encoded) <= MaxBytes {
 			return encoded

@@ -33,6 +33,10 @@ func whole() Record {
 		},
 		Cordoned: true,
 		Drain:    &Drain{StartedAt: began.Add(120 * time.Second), FinishedAt: began.Add(130 * time.Second), Outcome: "Drained"},
+		Earlier: Attempts{
+			{Revision: "9876543210", Number: 1, Outcome: Succeeded, StartedAt: began.Add(-time.Hour), FinishedAt: began.Add(-time.Hour), ExitCode: new(int32(0))},
+			{Revision: "0123456789", Number: 1, Outcome: Failed, StartedAt: began.Add(-time.Minute), FinishedAt: began.Add(-time.Minute), ExitCode: &code, Reason: "TaskFailed", Message: "line 2"},
+		},
 	}
 }
 
@@ -65,7 +69,10 @@ func TestEncodeLooksLikeThis(t *testing.T) {
 		`"bootID":"boot","machineID":"machine","retry":"again",` +
 		`"rollback":{"outcome":"Failed","attempts":3,"disruptions":1,"startedAt":"2026-03-01T12:01:40Z","finishedAt":"2026-03-01T12:01:50Z",` +
 		`"exitCode":3,"reason":"TaskFailed","message":"no way back","retry":"again","podUID":"undo-uid"},"cordoned":true,` +
-		`"drain":{"startedAt":"2026-03-01T12:02:00Z","finishedAt":"2026-03-01T12:02:10Z","outcome":"Drained"},"podUID":"pod-uid"}`
+		`"drain":{"startedAt":"2026-03-01T12:02:00Z","finishedAt":"2026-03-01T12:02:10Z","outcome":"Drained"},` +
+		`"earlier":[{"revision":"9876543210","attempt":1,"outcome":"Succeeded","startedAt":"2026-03-01T11:00:00Z","finishedAt":"2026-03-01T11:00:00Z","exitCode":0},` +
+		`{"revision":"0123456789","attempt":1,"outcome":"Failed","startedAt":"2026-03-01T11:59:00Z","finishedAt":"2026-03-01T11:59:00Z",` +
+		`"exitCode":3,"reason":"TaskFailed","message":"line 2"}],"podUID":"pod-uid"}`
 	if diff := cmp.Diff(want, Encode(whole())); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
@@ -93,11 +100,11 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 	}{
 		"ten thousand results are left out and said so": {
 			change: func(r *Record) { r.Results, r.Truncated = many, false },
-			want:   func(r *Record) { r.Results, r.Truncated = nil, true },
+			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
 		},
 		"one result of a megabyte is left out and said so": {
 			change: func(r *Record) { r.Results, r.Truncated = map[string]string{"a": strings.Repeat("v", 1<<20)}, false },
-			want:   func(r *Record) { r.Results, r.Truncated = nil, true },
+			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
 		},
 		"of a long message the end stays": {
 			change: func(r *Record) { r.Message = strings.Repeat("x", 1<<20) + "the end" },
@@ -331,6 +338,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"revision":"r","outcome":"Failed","results":{"a":"<<<"},"finishedAt":"9999-12-31T23:59:59-23:59"}`)
 	f.Add(`{"REVISION":"r","outcome":"Failed","revision":null}`)
 	f.Add(`{"revision":"r","outcome":"Rebooting","reboot":{"startedAt":"0001-01-01T00:00:00Z","fromBootID":"\u202e"},"removedLabels":{"a":"b","":""}}`)
+	f.Add(`{"revision":"r","outcome":"Failed","earlier":[{"revision":"r","attempt":-1,"outcome":"Disrupted","message":"\u202e\n"},{"outcome":"Rebooting"},7]}`)
+	f.Add(`{"revision":"r","outcome":"Failed","earlier":{"EARLIER":[]},"Earlier":[{"revision":"r","attempt":1,"outcome":"Succeeded"}]}`)
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := Decode(value)
 		if err != nil {

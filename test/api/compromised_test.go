@@ -181,6 +181,9 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w.done("taken", third.Name)
 	c := w.condition("taken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodNameTaken)
 	wantText(t, c.Message, victim.Name+": pod "+w.namespace+"/"+name+" on node "+evil.Name, "kubectl -n "+w.namespace+" delete pod "+name)
+	if told := w.live("taken").Status.NodeProblems; len(told) != 1 || told[0].Node != victim.Name || told[0].Reason != v1alpha1.ReasonPodNameTaken || told[0].Since.IsZero() {
+		t.Errorf("node problems %+v, want that of %s", told, victim.Name)
+	}
 
 	must(t, admin.Delete(w.ctx, mirror, client.GracePeriodSeconds(0)))
 	pod := w.podOf(victim.Name, task.Task)
@@ -190,6 +193,9 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	w.end(pod, 0, "")
 	w.done("taken", victim.Name)
 	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if told := w.live("taken").Status.NodeProblems; len(told) != 0 {
+		t.Errorf("node problems %+v after the last was solved", told)
+	}
 	if diff := cmp.Diff([]string{"task 1"}, made(victim.Name)); diff != "" {
 		t.Errorf("pods of the victim: %s", diff)
 	}

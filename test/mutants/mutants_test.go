@@ -26,6 +26,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"the canaries change when they run again",
 			"the status names one rule that holds nodes",
 			"the boot of a success is the one that is seen",
+			"the end of a rollback is an end of the task for the earlier attempts",
 		},
 	}.test(t)
 }
@@ -42,6 +43,9 @@ var mutants = map[string]mutant{
 	},
 	"a disruption counts as an attempt": {
 		"attempt.go", "s.isRerun(node, pod.Revision), failures\n", "s.isRerun(node, pod.Revision), failures+1\n",
+	},
+	"the end of a rollback is an end of the task for the earlier attempts": {
+		"recording.go", "record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)", "record.EarlierThan(node.On.Record, &r, false)",
 	},
 	"one more failed node than the budget": {
 		"maxfailures.go", "s.stopped = s.failed > s.mayFail ||", "s.stopped = s.failed > s.mayFail+1 ||",

@@ -26,10 +26,6 @@ type Explain struct {
 	Step string
 	// Pods are the pods on the node, including retained ones that have ended.
 	Pods []plan.Pod
-	// Events are the events about attempts on the node, the oldest first. EventsUnknown is the reason why they cannot be
-	// read.
-	Events        []Event
-	EventsUnknown string
 	// Budget lists the nodes that use maintenance.maxUnavailable, if the node waits for it.
 	Budget []BudgetUser
 	Now    time.Time
@@ -69,9 +65,6 @@ func (e Explain) Lines() []text.Line {
 	}
 	for _, s := range e.history() {
 		lines = append(lines, s...)
-	}
-	if e.EventsUnknown != "" {
-		lines = append(lines, text.Wrap(label("Events"), text.Warn, "not known: "+e.EventsUnknown, e.Width)...)
 	}
 	if facts := e.published(); len(facts) > 0 {
 		lines = append(lines, text.Wrap(label("Published"), text.Plain, strings.Join(facts, ", "), e.Width)...)
@@ -278,18 +271,15 @@ func (e Explain) until() string {
 	return ", " + until(e.Now, e.State.Until)
 }
 
-// history lists the attempts. The node stores the last one, and existing events and pods contain the others.
+// history lists the attempts that the record and the existing pods contain.
 func (e Explain) history() [][]text.Line {
 	rec := e.Node.On.Record
-	told := append(e.pods(rec), e.before(rec)...)
+	told := e.pods(rec)
 	if rec == nil {
 		return told
 	}
-	earlier := ""
-	if rec.Revision != e.Job.Status.Revision {
-		earlier = ", of the earlier revision " + rec.Revision
-	}
-	told = append(told, e.attempt("Last", attemptSentence(e.Now, rec)+earlier, rec.Message))
+	told = append(told, e.before(rec)...)
+	told = append(told, e.attempt("Last", attemptSentence(e.Now, rec)+e.ofRevision(rec.Revision), rec.Message))
 	if b := rec.Rollback; b != nil {
 		told = append(told, e.attempt("Rollback", fmt.Sprintf("%s after %s, %s ago%s",
 			strings.ToLower(string(b.Outcome)), plural(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
@@ -298,6 +288,14 @@ func (e Explain) history() [][]text.Line {
 		told = append(told, text.Wrap(label("Results"), text.Plain, strings.Join(results, ", "), e.Width))
 	}
 	return told
+}
+
+// ofRevision names the revision of an attempt if it is not the current one.
+func (e Explain) ofRevision(revision string) string {
+	if revision == e.Job.Status.Revision {
+		return ""
+	}
+	return ", of the earlier revision " + revision
 }
 
 // attempt is a sentence about an attempt, and its output.
@@ -314,11 +312,16 @@ func (e Explain) pods(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		if rec == nil || (rec.PodUID != pod.UID && (rec.Rollback == nil || rec.Rollback.PodUID != pod.UID)) {
+		if !recordedAs(rec, pod) {
 			told = append(told, e.attempt("Pod", e.podSentence(pod), saidBy(pod)))
 		}
 	}
 	return told
+}
+
+// recordedAs reports whether the record says how the pod ended.
+func recordedAs(rec *record.Record, pod *plan.Pod) bool {
+	return rec != nil && (rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID))
 }
 
 func (e Explain) podSentence(pod *plan.Pod) string {

@@ -109,44 +109,35 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"backs-off": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
 		})},
-		"failed-and-rolled-back": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r) }) })},
+		"failed-and-rolled-back": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r); r.Rollback.Attempts, r.Earlier = 2, earlier() })
+		})},
 		"of-an-earlier-revision": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" })},
 		"runs-after-a-disruption": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.Outcome, r.Attempts, r.Disruptions, r.ExitCode, r.Reason = record.Disrupted, 0, 1, nil, "Disrupted"
 			})
 		}), Pods: []plan.Pod{onNode1(false)}},
-		"a-pod-that-cannot-start":    {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(true)}},
-		"whose-events-are-forbidden": {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
-		"whose-events-are-gone":      {Job: fresh(same), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 4) }) })},
+		"a-pod-that-cannot-start": {Job: fresh(same), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(true)}},
+		"with-attempts-that-are-not-listed": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) { failed(r, 4) })
+		})},
+		"with-a-retained-pod": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 }), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) {
+				failed(r, 3)
+				r.FinishedAt = before(time.Minute)
+				for number := range int32(2) {
+					r.Earlier = append(r.Earlier, record.Attempt{Revision: revision, Number: number + 1, Outcome: record.Failed, ExitCode: new(int32(5)), Reason: "TaskFailed",
+						StartedAt: before(4 * time.Minute), FinishedAt: before(3 * time.Minute), Message: "cannot read"})
+				}
+			})
+		}), Pods: []plan.Pod{kept(onNode1(false))}},
 		"whose-record-was-taken-off": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 600 }), Nodes: nodesOf(3, plain), Pods: []plan.Pod{onNode1(false), kept(onNode1(false))}},
-	}
-	told := map[string]func(*Explain){
-		"failed-and-rolled-back": func(e *Explain) {
-			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 2, Until: before(20 * time.Minute), Ended: ended("attempt 1 failed (TaskFailed, exit code 3), it is retried: cannot write\n\x1b[2J: try again")},
-				{At: before(15 * time.Minute), Count: 1, Ended: ended("attempt 3 was disrupted and does not count: the pod was deleted while the task ran")},
-				{At: before(9*time.Minute - time.Millisecond), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not retried: cannot write")},
-				{At: before(8*time.Minute + time.Second), Count: 1, Ended: ended("attempt 1 of the rollback failed (DeadlineExceeded), it is retried")},
-			}
-		},
-		"whose-events-are-forbidden": func(e *Explain) {
-			e.EventsUnknown = "jane may not list events in namespace node-setup. The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list events -n node-setup"
-		},
-		"whose-record-was-taken-off": func(e *Explain) {
-			e.Events = []Event{
-				{At: before(25 * time.Minute), Count: 1, Ended: ended("attempt 4 failed (TaskFailed, exit code 3), it is not retried: cannot write")},
-				{At: before(3 * time.Minute), Count: 1, Ended: ended("attempt 2 failed (TaskFailed, exit code 5), it is retried: a pod says it, too")},
-			}
-		},
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {
 			in.Job.Status.Revision = revision
 			e := explained(in)
-			if tell := told[name]; tell != nil {
-				tell(&e)
-			}
 			drawn(t, "explain-"+name, func(width int) []text.Line {
 				e.Width = width
 				return e.Lines()
@@ -158,9 +149,19 @@ func TestEachNodeIsExplained(t *testing.T) {
 	}
 }
 
-func ended(note string) record.Ended {
-	e, _ := record.ParseEnded(note)
-	return e
+// earlier are all kinds of ends before the fourth attempt and the second of its rollback.
+func earlier() record.Attempts {
+	at := func(ago time.Duration, a record.Attempt) record.Attempt {
+		a.StartedAt, a.FinishedAt = before(ago+30*time.Second), before(ago)
+		return a
+	}
+	return record.Attempts{
+		at(24*time.Hour, record.Attempt{Revision: "0ldc0de", Number: 1, Outcome: record.Succeeded, ExitCode: new(int32(0))}),
+		at(20*time.Minute, record.Attempt{Revision: revision, Number: 2, Outcome: record.Failed, ExitCode: new(int32(3)), Reason: "TaskFailed", Message: `\x1b[2J: try again`}),
+		at(15*time.Minute, record.Attempt{Revision: revision, Number: 3, Outcome: record.Disrupted, Disruptions: 4, Reason: "Disrupted", Message: "the pod was deleted while the task ran"}),
+		at(12*time.Minute, record.Attempt{Revision: revision, Number: 3, Outcome: record.Failed, Reason: "NodeUnreachable"}),
+		at(510*time.Second, record.Attempt{Revision: revision, Number: 1, Rollback: true, Outcome: record.Failed, Reason: "DeadlineExceeded"}),
+	}
 }
 
 func failed(r *record.Record, attempts int32) {

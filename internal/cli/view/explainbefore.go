@@ -6,7 +6,7 @@ package view
 import (
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
@@ -14,73 +14,87 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Event is an event about an attempt on a node, which the cluster retains for a limited time.
-type Event struct {
-	At time.Time
-	// Count is the number of events of this kind, the last of them at Until. The cluster retains the message of the first
-	// one.
-	Count int32
-	Until time.Time
-	record.Ended
-}
-
-// before is what is known about the attempts before the last one.
+// before is what the record contains about the attempts before the last one.
 func (e Explain) before(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	name := "Before"
-	earlier := e.earlier(rec)
-	if rec != nil && rec.Attempts > 1 && rec.Outcome != record.Disrupted {
-		sentence := plural(rec.Attempts-1, "attempt") + " failed before it"
-		if len(earlier) == 0 && e.EventsUnknown == "" {
-			sentence += ", of which the cluster keeps no events any more"
-		}
+	if missing := unlisted(rec); missing > 0 {
+		sentence := plural(missing, "earlier failed attempt") + ", no longer on record"
 		told, name = append(told, text.Wrap(label(name), text.Plain, sentence, e.Width)), ""
 	}
-	for _, event := range earlier {
-		sentence, printed := e.tell(event)
-		told, name = append(told, e.attempt(name, sentence, printed)), ""
+	for _, attempt := range e.earlier(rec) {
+		told, name = append(told, e.attempt(name, e.earlierSentence(&attempt), printedBy(&attempt))), ""
 	}
 	return told
 }
 
-// earlier returns the events about attempts for which there is neither a record nor a pod.
-func (e Explain) earlier(rec *record.Record) []Event {
-	var earlier []Event
-	for _, event := range e.Events {
-		byPod := slices.ContainsFunc(e.Pods, func(p plan.Pod) bool {
-			return p.Exit != nil && event.Rollback == (p.Runs == task.Rollback) && event.Attempt == p.Attempt
-		})
-		if last := lastEnd(rec, event.Rollback); !byPod && (last.IsZero() || event.At.Before(last)) {
-			earlier = append(earlier, event)
+// unlisted counts the attempts that failed before the last one in the same run and that the record does not list.
+func unlisted(rec *record.Record) int32 {
+	failures := rec.Attempts
+	if rec.Outcome != record.Disrupted {
+		failures-- // the last attempt itself
+	}
+	first := failures + 1
+	for i := len(rec.Earlier) - 1; i >= 0; i-- {
+		switch a := &rec.Earlier[i]; {
+		case a.Rollback || a.Outcome == record.Disrupted:
+		case a.Revision != rec.Revision || a.Outcome != record.Failed || a.Number >= first:
+			return first - 1 // of an earlier run
+		default:
+			first = a.Number
+		}
+	}
+	return first - 1
+}
+
+// earlier returns the attempts before the last one, except those whose pods still exist and say more.
+func (e Explain) earlier(rec *record.Record) []record.Attempt {
+	earlier := slices.Clone(rec.Earlier)
+	for i := range e.Pods {
+		pod := &e.Pods[i]
+		if pod.Exit == nil || recordedAs(rec, pod) {
+			continue
+		}
+		for k, a := range slices.Backward(earlier) {
+			if a.Revision == pod.Revision && a.Number == pod.Attempt && a.Rollback == (pod.Runs == task.Rollback) {
+				earlier = slices.Delete(earlier, k, k+1)
+				break
+			}
 		}
 	}
 	return earlier
 }
 
-// lastEnd returns when the recorded attempt ended; zero if there is none.
-func lastEnd(rec *record.Record, rollback bool) time.Time {
-	switch {
-	case rec == nil:
-		return time.Time{}
-	case !rollback:
-		return rec.FinishedAt
-	case rec.Rollback != nil:
-		return rec.Rollback.FinishedAt
+// earlierSentence says how an earlier attempt ended, and when.
+func (e Explain) earlierSentence(a *record.Attempt) string {
+	what := fmt.Sprintf("attempt %d", a.Number)
+	if a.Rollback {
+		what += " of the rollback"
 	}
-	return time.Time{}
+	at := fmt.Sprintf(" at %s (%s ago)", clock(e.Now, a.FinishedAt), ago(e.Now, a.FinishedAt))
+	if a.Outcome == record.Disrupted {
+		what += " was disrupted" + at
+		if a.Disruptions > 1 {
+			what += fmt.Sprintf(", the last of %d disruptions in a row", a.Disruptions)
+		}
+		if a.Message != "" {
+			what += ": " + a.Message // from the manager, not from the task
+		}
+		return what + e.ofRevision(a.Revision)
+	}
+	what += " " + strings.ToLower(string(a.Outcome)) + at
+	if !a.StartedAt.IsZero() && !a.FinishedAt.IsZero() {
+		what += " after " + a.FinishedAt.Sub(a.StartedAt).String()
+	}
+	return what + exited(a.ExitCode, a.Reason) + e.ofRevision(a.Revision)
 }
 
-// tell describes an event in a sentence, with the output of the attempt.
-func (e Explain) tell(event Event) (sentence, printed string) {
-	sentence, printed = event.Sentence(), event.Said
-	if event.Next == "" && printed != "" { // the text is from the manager, not from the task
-		sentence, printed = sentence+": "+printed, ""
+// printedBy returns the end of the output of an earlier attempt.
+func printedBy(a *record.Attempt) string {
+	if a.Outcome == record.Disrupted {
+		return "" // see earlierSentence
 	}
-	sentence += fmt.Sprintf(", at %s (%s ago)", clock(e.Now, event.At), ago(e.Now, event.At))
-	if event.Count > 1 {
-		sentence += fmt.Sprintf(", and %d more like it until %s (%s ago)", event.Count-1, clock(e.Now, event.Until), ago(e.Now, event.Until))
-	}
-	return sentence, printed
+	return a.Message
 }
 
 // saidBy returns the output of an attempt that has ended.
