@@ -6,10 +6,7 @@ package plan_test
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plan/plantest"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -39,9 +36,9 @@ spec:
     steps:
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(10 * time.Minute)
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -67,15 +64,15 @@ spec:
     steps:
     - name: all
 `,
-		script: func(c *cluster) {
-			blocked := newWorkload("db-0")
-			blocked.budget = "The disruption budget db needs 2 healthy pods and has 2 currently"
-			c.workloads["node-1"] = []*workload{newWorkload("web-1")}
-			c.workloads["node-2"] = []*workload{newWorkload("web-2"), blocked}
-			c.create()
-			c.run(50 * time.Second)
-			c.happensUnwatched("The third pod of the database is ready: its PodDisruptionBudget allows a disruption.", func() { blocked.budget = "" })
-			c.run(10 * time.Minute)
+		script: func(c *plantest.Cluster) {
+			blocked := plantest.NewWorkload("shop", "db-0")
+			blocked.Budget = "The disruption budget db needs 2 healthy pods and has 2 currently"
+			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
+			c.Workloads["node-2"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-2"), blocked}
+			c.Create()
+			c.Run(50 * time.Second)
+			c.HappensUnwatched("The third pod of the database is ready: its PodDisruptionBudget allows a disruption.", func() { blocked.Budget = "" })
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -104,16 +101,16 @@ spec:
     steps:
     - name: all
 `,
-		script: func(c *cluster) {
-			c.workloads["node-1"] = []*workload{newWorkload("web-1")}
-			c.task = func(a task.Attempt) result {
+		script: func(c *plantest.Cluster) {
+			c.Workloads["node-1"] = []*plantest.Workload{plantest.NewWorkload("shop", "web-1")}
+			c.Task = func(a task.Attempt) plantest.Result {
 				if a.NodeName == "node-1" && a.Phase == task.Task {
-					return result{code: 1, output: "Job for containerd.service failed"}
+					return plantest.Result{Code: 1, Output: "Job for containerd.service failed"}
 				}
-				return result{}
+				return plantest.Result{}
 			}
-			c.create()
-			c.run(20 * time.Minute)
+			c.Create()
+			c.Run(20 * time.Minute)
 		},
 	},
 	{
@@ -138,18 +135,11 @@ spec:
     steps:
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(30 * time.Second)
-			c.happens("The user deletes the NodeJob.", func() {
-				c.job = c.job.DeepCopy()
-				c.job.DeletionTimestamp = new(metav1.NewTime(c.now))
-			})
-			c.run(10 * time.Minute)
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(30 * time.Second)
+			c.Happens("The user deletes the NodeJob.", c.Delete)
+			c.Run(10 * time.Minute)
 		},
 	},
-}
-
-func newWorkload(name string) *workload {
-	return &workload{DrainPod: plan.DrainPod{Namespace: "shop", Name: name, UID: types.UID(name)}}
 }

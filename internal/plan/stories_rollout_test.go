@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan/plantest"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -37,9 +38,9 @@ spec:
       nodes: 1
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(10 * time.Minute)
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -66,17 +67,17 @@ spec:
       nodes: 1
     - name: all
 `,
-		script: func(c *cluster) {
-			c.task = func(task.Attempt) result {
-				return result{code: 255, output: "sysctl: cannot stat /proc/sys/net/core/somaxcon"}
+		script: func(c *plantest.Cluster) {
+			c.Task = func(task.Attempt) plantest.Result {
+				return plantest.Result{Code: 255, Output: "sysctl: cannot stat /proc/sys/net/core/somaxcon"}
 			}
-			c.create()
-			c.run(10 * time.Minute)
-			c.happens("The user fixes the script: net.core.somaxconn instead of net.core.somaxcon.", func() {
-				c.task = nil
-				c.changeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = "sysctl -w net.core.somaxconn=4096" })
+			c.Create()
+			c.Run(10 * time.Minute)
+			c.Happens("The user fixes the script: net.core.somaxconn instead of net.core.somaxcon.", func() {
+				c.Task = nil
+				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script = "sysctl -w net.core.somaxconn=4096" })
 			})
-			c.run(10 * time.Minute)
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -101,18 +102,18 @@ spec:
       soakSeconds: 600
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(5 * time.Minute)
-			c.happens("node-1 turns NotReady in the soak.", func() { c.setReady("node-1", corev1.ConditionFalse) })
-			c.run(time.Minute)
-			c.happens("node-1 is Ready again.", func() { c.setReady("node-1", corev1.ConditionTrue) })
-			c.run(20 * time.Minute)
-			c.happens("The user has checked node-1, and requests a retry: kubectl everynode retry cpu-governor.", func() {
-				c.job = c.job.DeepCopy()
-				c.job.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"}
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(5 * time.Minute)
+			c.Happens("node-1 turns NotReady in the soak.", func() { c.SetReady("node-1", corev1.ConditionFalse) })
+			c.Run(time.Minute)
+			c.Happens("node-1 is Ready again.", func() { c.SetReady("node-1", corev1.ConditionTrue) })
+			c.Run(20 * time.Minute)
+			c.Happens("The user has checked node-1, and requests a retry: kubectl everynode retry cpu-governor.", func() {
+				c.Job = c.Job.DeepCopy()
+				c.Job.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"}
 			})
-			c.run(20 * time.Minute)
+			c.Run(20 * time.Minute)
 		},
 	},
 	{
@@ -137,13 +138,13 @@ spec:
       nodes: 1
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(30 * time.Minute)
-			c.happens("The user promotes the rollout: kubectl everynode promote somaxconn.", func() {
-				c.changeSpec(func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "all" })
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(30 * time.Minute)
+			c.Happens("The user promotes the rollout: kubectl everynode promote somaxconn.", func() {
+				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Rollout.PromoteTo = "all" })
 			})
-			c.run(10 * time.Minute)
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -167,15 +168,15 @@ spec:
     steps:
     - name: all
 `,
-		script: func(c *cluster) {
-			c.task = func(a task.Attempt) result {
+		script: func(c *plantest.Cluster) {
+			c.Task = func(a task.Attempt) plantest.Result {
 				if a.NodeName == "node-1" && a.Number < 3 {
-					return result{code: 7, output: "curl: (7) Failed to connect to ca.example port 443", after: 5 * time.Second}
+					return plantest.Result{Code: 7, Output: "curl: (7) Failed to connect to ca.example port 443", After: 5 * time.Second}
 				}
-				return result{after: 5 * time.Second}
+				return plantest.Result{After: 5 * time.Second}
 			}
-			c.create()
-			c.run(10 * time.Minute)
+			c.Create()
+			c.Run(10 * time.Minute)
 		},
 	},
 	{
@@ -201,22 +202,22 @@ spec:
       nodes: 1
     - name: all
 `,
-		script: func(c *cluster) {
-			c.create()
-			c.run(10 * time.Minute)
-			c.task = func(a task.Attempt) result {
+		script: func(c *plantest.Cluster) {
+			c.Create()
+			c.Run(10 * time.Minute)
+			c.Task = func(a task.Attempt) plantest.Result {
 				if a.Number == 1 {
-					return result{code: 1, output: "sysctl: permission denied"}
+					return plantest.Result{Code: 1, Output: "sysctl: permission denied"}
 				}
-				return result{}
+				return plantest.Result{}
 			}
-			c.happens("node-3 joins. The admission policy of the gate adds the taint in the request that creates the Node. Its kubelet has not reported yet.", func() {
-				c.addNode("node-3", c.now, corev1.Taint{Key: c.key(), Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
-				c.setReady("node-3", "")
+			c.Happens("node-3 joins. The admission policy of the gate adds the taint in the request that creates the Node. Its kubelet has not reported yet.", func() {
+				c.AddNode("node-3", c.Now, corev1.Taint{Key: c.Key(), Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
+				c.SetReady("node-3", "")
 			})
-			c.run(5 * time.Second)
-			c.happens("node-3 is Ready.", func() { c.setReady("node-3", corev1.ConditionTrue) })
-			c.run(10 * time.Minute)
+			c.Run(5 * time.Second)
+			c.Happens("node-3 is Ready.", func() { c.SetReady("node-3", corev1.ConditionTrue) })
+			c.Run(10 * time.Minute)
 		},
 	},
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/everynode/everynode/internal/plan/plantest"
 )
 
 var update = flag.Bool("update", false, "write the stories in testdata")
@@ -29,7 +31,7 @@ type story struct {
 	// nodes exist from the beginning, and are listed from the oldest to the newest.
 	nodes []string
 	// script is what happens in the cluster.
-	script func(*cluster)
+	script func(*plantest.Cluster)
 }
 
 var stories = slices.Concat(rolloutStories, nodeStories)
@@ -59,10 +61,10 @@ func TestStories(t *testing.T) {
 // tell returns the text of a story.
 func tell(t *testing.T, s story) string {
 	t.Helper()
-	c := newCluster(t, s)
+	c := plantest.New(t, s.spec, s.nodes...)
 	s.script(c)
-	head := strings.Join(wrapped("", s.about, lineWidth), "\n")
-	return head + "\n\n" + strings.TrimLeft(s.spec, "\n") + c.text.String()
+	head := strings.Join(plantest.Wrap("", s.about), "\n")
+	return head + "\n\n" + strings.TrimLeft(s.spec, "\n") + c.Text()
 }
 
 func compare(t *testing.T, path, got string) {
@@ -79,7 +81,7 @@ func compare(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs from what the planner does (-file +planner).\n"+
 			"If the change is intended: go test ./internal/plan -run TestStories -update\n%s", path, diff)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package plantest
 
 import (
 	"encoding/json"
@@ -22,48 +22,49 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// This file is the manager of a story: it observes, plans and applies.
+// This file is the manager: it observes, plans and applies.
 
-// input is what the manager observes.
-func (c *cluster) input() plan.Input {
+// input returns what the manager observes.
+func (c *Cluster) input() plan.Input {
 	c.t.Helper()
 	noContents := func() ([]string, *plan.Obstacle, error) { return nil, nil, nil }
-	source, obstacle, err := observe.Source(c.job, observe.Fetch{Contents: noContents})
+	source, obstacle, err := observe.Source(c.Job, observe.Fetch{Contents: noContents})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	in := plan.Input{Job: c.job, Now: c.now, Obstacle: obstacle, Revision: c.job.Status.Revision, Digest: c.job.Status.RevisionDigest, Drains: map[types.UID][]plan.DrainPod{}}
-	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		node := c.nodes[name]
+	in := plan.Input{Job: c.Job, Now: c.Now, Obstacle: obstacle, Revision: c.Job.Status.Revision, Digest: c.Job.Status.RevisionDigest, Drains: map[types.UID][]plan.DrainPod{}}
+	for _, name := range slices.Sorted(maps.Keys(c.Nodes)) {
+		node := c.Nodes[name]
 		view := observe.Node(node)
 		view.Published = record.ReadPublished(node.Annotations)
-		view.On = record.Read(node.Labels, node.Annotations, c.key())
+		view.On = record.Read(node.Labels, node.Annotations, c.Key())
 		in.Nodes = append(in.Nodes, view)
 	}
-	if c.job.DeletionTimestamp.IsZero() {
-		in.Revision, in.Digest = observe.Revision(c.job, source, in.Nodes)
+	if c.Job.DeletionTimestamp.IsZero() {
+		in.Revision, in.Digest = observe.Revision(c.Job, source, in.Nodes)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
-		in.Pods = append(in.Pods, observe.Pod(c.pods[name]))
+	for _, name := range slices.Sorted(maps.Keys(c.Pods)) {
+		in.Pods = append(in.Pods, observe.Pod(c.Pods[name]))
 	}
-	observe.Peers(&in, []*v1alpha1.NodeJob{c.job}, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
+	observe.Peers(&in, []*v1alpha1.NodeJob{c.Job}, func(_ string, labels, annotations map[string]string, key string) record.NodeRecord {
 		return record.Read(labels, annotations, key)
 	})
 	c.listed = map[types.UID]bool{}
 	for _, request := range c.last.DrainPodRequests {
 		c.listed[request.UID] = true
 		in.Drains[request.UID] = []plan.DrainPod{}
-		for _, w := range c.workloads[request.Node] {
+		for _, w := range c.Workloads[request.Node] {
 			in.Drains[request.UID] = append(in.Drains[request.UID], w.DrainPod)
 		}
 	}
 	return in
 }
 
-func (c *cluster) key() string { return v1alpha1.RecordKey(c.job.Namespace, c.job.Name) }
+// Key is the key of the record of the NodeJob.
+func (c *Cluster) Key() string { return v1alpha1.RecordKey(c.Job.Namespace, c.Job.Name) }
 
 // reconcile makes and applies plans until nothing changes any more, and returns the actions in words.
-func (c *cluster) reconcile() []string {
+func (c *Cluster) reconcile() []string {
 	c.t.Helper()
 	var words []string
 	for range 20 {
@@ -71,32 +72,30 @@ func (c *cluster) reconcile() []string {
 		for _, action := range c.last.Actions {
 			words = append(words, c.apply(action))
 		}
-		changed := !reflect.DeepEqual(c.job.Status, c.last.Status)
-		c.job = c.job.DeepCopy()
-		c.job.Status = *c.last.Status.DeepCopy()
+		changed := !reflect.DeepEqual(c.Job.Status, c.last.Status)
+		c.Job = c.Job.DeepCopy()
+		c.Job.Status = *c.last.Status.DeepCopy()
 		asks := slices.ContainsFunc(c.last.DrainPodRequests, func(r plan.DrainPodRequest) bool { return !c.listed[r.UID] })
 		if c.gone || (len(c.last.Actions) == 0 && !changed && !asks) {
-			if wake := c.last.WakeAt; !c.gone && !wake.IsZero() && !wake.After(c.now) {
-				c.t.Errorf("at %s, the plan asks for %s, which has passed", c.now, wake)
+			if wake := c.last.WakeAt; !c.gone && !wake.IsZero() && !wake.After(c.Now) {
+				c.t.Errorf("at %s, the plan asks for %s, which has passed", c.Now, wake)
 			}
 			return words
 		}
 	}
-	c.t.Fatalf("at %s, plans without end: %q", c.now, words)
+	c.t.Fatalf("at %s, plans without end: %q", c.Now, words)
 	return nil
 }
 
 // apply executes an action as the manager does, and returns it in words.
-func (c *cluster) apply(action plan.Action) string {
+func (c *Cluster) apply(action plan.Action) string {
 	c.t.Helper()
 	switch a := action.(type) {
 	case plan.Start:
 		c.start(a.Attempt)
 		return "create the pod of " + nameOf(a.Attempt.Phase, a.Attempt.Number, a.Attempt.NodeName)
 	case plan.Record:
-		words := recorded(a) + c.patch(a.Node, a.Change)
-		delete(c.pods, a.Pod.Name)
-		return words
+		return c.record(a)
 	case plan.PatchNode:
 		return fmt.Sprintf("mark %s as %s: %s", a.Node, a.Reason, a.Message) + c.patch(a.Node, a.Change)
 	case plan.CleanUpNode:
@@ -104,20 +103,47 @@ func (c *cluster) apply(action plan.Action) string {
 	case plan.Evict:
 		return c.evict(a)
 	case plan.FinalizePod:
-		delete(c.pods, a.Pod.Name)
+		delete(c.Pods, a.Pod.Name)
 		return "delete the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName)
+	case plan.RetainPod:
+		c.retain(a.Pod)
+		return "retain the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName)
+	case plan.Stop:
+		c.stop(c.Pods[a.Pod.Name])
+		return "stop the pod of " + nameOf(a.Pod.Runs, a.Pod.Attempt, a.Pod.NodeName) + ": " + a.Reason
+	case plan.DeleteJob:
+		c.Delete()
+		return "delete the NodeJob"
 	case plan.RemoveFinalizer:
 		c.gone = true
 		return "remove the finalizer of the NodeJob, which is then gone"
 	}
-	c.t.Fatalf("no story has needed %T so far: add it here", action)
+	c.t.Fatalf("%T is unknown", action)
 	return ""
 }
 
+// record writes the end of an attempt to its node, and then releases the pod.
+func (c *Cluster) record(a plan.Record) string {
+	words := recorded(a) + c.patch(a.Node, a.Change)
+	if a.Retain {
+		c.retain(a.Pod)
+	} else {
+		delete(c.Pods, a.Pod.Name)
+	}
+	return words
+}
+
+// retain keeps a pod for its logs.
+func (c *Cluster) retain(pod plan.Pod) {
+	live := c.Pods[pod.Name]
+	live.Finalizers = nil
+	live.Annotations[v1alpha1.RecordedAnnotation] = "true"
+}
+
 // patch writes a change to a node as the API server does, and returns what others see of it.
-func (c *cluster) patch(name string, change record.Change) string {
+func (c *Cluster) patch(name string, change record.Change) string {
 	c.t.Helper()
-	before := c.nodes[name]
+	before := c.Nodes[name]
 	if change.UID != before.UID || (change.Guarded() && change.ResourceVersion != before.ResourceVersion) {
 		c.t.Fatalf("conflict: %s is not what the plan has seen", name)
 	}
@@ -133,26 +159,26 @@ func (c *cluster) patch(name string, change record.Change) string {
 		c.t.Fatal(err)
 	}
 	after.ResourceVersion = string(c.nextUID())
-	c.nodes[name] = after
-	return difference(before, after, c.key())
+	c.Nodes[name] = after
+	return difference(before, after, c.Key())
 }
 
 // evict requests evictions. An evicted pod needs some time to terminate.
-func (c *cluster) evict(a plan.Evict) string {
+func (c *Cluster) evict(a plan.Evict) string {
 	var words []string
 	for _, pod := range a.Pods {
-		i := slices.IndexFunc(c.workloads[a.Node], func(w *workload) bool { return w.UID == pod.UID })
-		w := c.workloads[a.Node][i]
-		w.TriedAt = c.now
+		i := slices.IndexFunc(c.Workloads[a.Node], func(w *Workload) bool { return w.UID == pod.UID })
+		w := c.Workloads[a.Node][i]
+		w.TriedAt = c.Now
 		name := w.Namespace + "/" + w.Name
-		if w.Blocked = w.budget; w.Blocked != "" {
+		if w.Blocked = w.Budget; w.Blocked != "" {
 			words = append(words, name+" (denied)")
 			continue
 		}
 		w.Terminating = true
 		words = append(words, name)
-		c.pending = append(c.pending, event{at: c.now.Add(3 * time.Second), unwatched: true, do: func() string {
-			c.workloads[a.Node] = slices.DeleteFunc(c.workloads[a.Node], func(other *workload) bool { return other == w })
+		c.pending = append(c.pending, event{at: c.Now.Add(3 * time.Second), unwatched: true, do: func() string {
+			c.Workloads[a.Node] = slices.DeleteFunc(c.Workloads[a.Node], func(other *Workload) bool { return other == w })
 			return name + " has terminated on " + a.Node + "."
 		}})
 	}

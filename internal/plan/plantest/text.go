@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package plantest
 
 import (
 	"fmt"
@@ -26,9 +26,12 @@ const (
 	indent = "          "
 )
 
+// Text returns what has happened so far, what the manager did, and the states that resulted.
+func (c *Cluster) Text() string { return c.text.String() }
+
 // step writes events, what the manager does about them, and the states if they have changed. Without an event, the
 // manager makes a plan because the last plan asked for it.
-func (c *cluster) step(events []string) {
+func (c *Cluster) step(events []string) {
 	c.t.Helper()
 	asked := len(events) == 0
 	if asked {
@@ -38,26 +41,26 @@ func (c *cluster) step(events []string) {
 	if !c.gone {
 		actions = c.reconcile()
 	}
-	states, is := c.states(), conditions(&c.job.Status)
+	states, is := c.states(), conditions(&c.Job.Status)
 	full := states + strings.Join(is, "\n")
 	if asked && len(actions) == 0 && full == c.shown {
 		return
 	}
 	c.note(events)
 	for _, a := range actions {
-		c.write(wrapped(indent+"-> ", a, lineWidth))
+		c.write(Wrap(indent+"-> ", a))
 	}
 	if full != c.shown && !c.gone {
 		c.text.WriteString("\n" + states)
 		for _, line := range is {
-			c.write(wrapped(indent, c.shortened(line), lineWidth))
+			c.write(Wrap(indent, c.shortened(line)))
 		}
 	}
 	c.shown, c.shownConditions = full, is
 }
 
 // shortened leaves out a long message that was shown before, so that the reader sees what has changed.
-func (c *cluster) shortened(condition string) string {
+func (c *Cluster) shortened(condition string) string {
 	if kind, _, _ := strings.Cut(condition, ":"); len(condition) > 2*lineWidth && slices.Contains(c.shownConditions, condition) {
 		return kind + ": the same message as before"
 	}
@@ -65,24 +68,24 @@ func (c *cluster) shortened(condition string) string {
 }
 
 // note writes events.
-func (c *cluster) note(events []string) {
-	at := "\n" + clockTime(c.now) + "  "
+func (c *Cluster) note(events []string) {
+	at := "\n" + clockTime(c.Now) + "  "
 	for _, e := range events {
-		lines := wrapped(indent, e, lineWidth)
+		lines := Wrap(indent, e)
 		lines[0] = at + strings.TrimPrefix(lines[0], indent)
 		c.write(lines)
 		at = indent
 	}
 }
 
-func (c *cluster) write(lines []string) {
+func (c *Cluster) write(lines []string) {
 	for _, line := range lines {
 		c.text.WriteString(line + "\n")
 	}
 }
 
 // states describes the nodes and the NodeJob, without its conditions.
-func (c *cluster) states() string {
+func (c *Cluster) states() string {
 	rows := [][]text.Line{text.Cells("NODE", "STATE", "REASON", "MESSAGE")}
 	for _, n := range c.last.Nodes {
 		rows = append(rows, text.Cells(n.Name, string(n.State), n.Reason, n.Message))
@@ -93,7 +96,7 @@ func (c *cluster) states() string {
 			lines = append(lines, indent+line)
 		}
 	}
-	status := &c.job.Status
+	status := &c.Job.Status
 	for i := range status.Drains {
 		lines = append(lines, drainText(&status.Drains[i])...)
 	}
@@ -109,23 +112,23 @@ func (c *cluster) states() string {
 func drainText(d *v1alpha1.NodeDrain) []string {
 	lines := []string{fmt.Sprintf("%sDrain of %s until %s, remaining pods: %d", indent, d.Node, clockTime(d.Deadline.Time), d.Pods)}
 	for _, b := range d.Blocked {
-		lines = append(lines, wrapped(indent+"  ", b.Pod+": "+b.Message, lineWidth)...)
+		lines = append(lines, Wrap(indent+"  ", b.Pod+": "+b.Message)...)
 	}
 	return lines
 }
 
 func rolloutText(r *v1alpha1.RolloutStatus) string {
-	words := "Rollout: step " + r.Step
+	words := []string{"Rollout: step " + r.Step}
 	if !r.SoakingSince.IsZero() {
-		words += ", soaking since " + clockTime(r.SoakingSince.Time)
+		words = append(words, "soaking since "+clockTime(r.SoakingSince.Time))
 	}
 	if !r.StableAt.IsZero() {
-		words += ", stable since " + clockTime(r.StableAt.Time)
+		words = append(words, "stable since "+clockTime(r.StableAt.Time))
 	}
 	for _, f := range r.UnrecordedFailures {
-		words += fmt.Sprintf(", unrecorded failure of %s (%s)", f.Node, f.Reason)
+		words = append(words, fmt.Sprintf("unrecorded failure of %s (%s)", f.Node, f.Reason))
 	}
-	return words
+	return strings.Join(words, ", ")
 }
 
 // conditions describes the condition of the first three that is True, and others that need attention.
@@ -176,40 +179,28 @@ func recorded(a plan.Record) string {
 	if a.Final {
 		words += ", no retry"
 	}
-	if a.Pod.UID != "" {
+	switch {
+	case a.Retain:
+		words += "; retain the pod"
+	case a.Pod.UID != "":
 		words += "; delete the pod"
 	}
 	return "record on " + a.Node + ": " + words
 }
 
-// difference is what a write has changed on a node, apart from the record.
+// difference is what a write has changed on a node, apart from the content of the record.
 func difference(before, after *corev1.Node, key string) string {
 	var words []string
 	if before.Spec.Unschedulable != after.Spec.Unschedulable {
 		words = append(words, map[bool]string{true: "cordoned", false: "uncordoned"}[after.Spec.Unschedulable])
 	}
-	for _, t := range before.Spec.Taints {
-		if !slices.ContainsFunc(after.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&t) }) {
-			words = append(words, "taint "+t.ToString()+" removed")
-		}
-	}
-	for _, t := range after.Spec.Taints {
-		if !slices.ContainsFunc(before.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&t) }) {
-			words = append(words, "taint "+t.ToString()+" added")
-		}
-	}
-	seal := record.SealKey(key)
-	for _, name := range slices.Sorted(maps.Keys(after.Labels)) {
-		if value := after.Labels[name]; name != seal && before.Labels[name] != value {
-			words = append(words, "label "+name+"="+value)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(before.Labels)) {
-		if _, still := after.Labels[name]; !still && name != seal {
-			words = append(words, "label "+name+" removed")
-		}
-	}
-	if _, was := before.Annotations[key]; was && after.Annotations[key] == "" {
+	was, is := taintsOf(before), taintsOf(after)
+	words = append(words, prefixed("taint ", missing(was, is), " removed")...)
+	words = append(words, prefixed("taint ", missing(is, was), " added")...)
+	was, is = labelsOf(before, key), labelsOf(after, key)
+	words = append(words, prefixed("label ", missing(was, is), " removed")...)
+	words = append(words, prefixed("label ", missing(is, was), "")...)
+	if _, stays := after.Annotations[key]; !stays && before.Annotations[key] != "" {
 		words = append(words, "record removed")
 	}
 	if len(words) == 0 {
@@ -218,7 +209,38 @@ func difference(before, after *corev1.Node, key string) string {
 	return " [" + strings.Join(words, ", ") + "]"
 }
 
-// wrapped breaks a text into lines. The first one begins with head, and the others are indented as far.
-func wrapped(head, s string, width int) []string {
-	return text.Render(text.Wrap(text.Of(head), text.Plain, s, width), text.Options{})
+func taintsOf(node *corev1.Node) []string {
+	var taints []string
+	for i := range node.Spec.Taints {
+		taints = append(taints, node.Spec.Taints[i].ToString())
+	}
+	return taints
+}
+
+// labelsOf returns the labels of a node, without the seal of its record.
+func labelsOf(node *corev1.Node, key string) []string {
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(node.Labels)) {
+		if name != record.SealKey(key) {
+			labels = append(labels, name+"="+node.Labels[name])
+		}
+	}
+	return labels
+}
+
+// missing returns those of the texts that others does not have.
+func missing(texts, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return slices.Contains(others, s) })
+}
+
+func prefixed(before string, texts []string, after string) []string {
+	for i := range texts {
+		texts[i] = before + texts[i] + after
+	}
+	return texts
+}
+
+// Wrap breaks a text into lines. The first one begins with head, and the others are indented as far.
+func Wrap(head, s string) []string {
+	return text.Render(text.Wrap(text.Of(head), text.Plain, s, lineWidth), text.Options{})
 }
