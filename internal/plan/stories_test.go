@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/everynode/everynode/internal/plan/plantest"
 )
 
@@ -81,7 +79,7 @@ func compare(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
+	if diff := plantest.Diff(string(want), got); diff != "" {
 		t.Errorf("%s differs from what the planner does (-file +planner).\n"+
 			"If the change is intended: go test ./internal/plan -run TestStories -update\n%s", path, diff)
 	}
