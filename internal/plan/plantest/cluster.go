@@ -34,6 +34,8 @@ type Cluster struct {
 	Task func(task.Attempt) Result
 	// Workloads are the pods of others, by the names of their nodes.
 	Workloads map[string][]*Workload
+	// Events are the events of the manager about attempts.
+	Events []corev1.Event
 
 	t      testing.TB
 	serial int
@@ -53,6 +55,8 @@ type Cluster struct {
 type Result struct {
 	Code   int
 	Output string
+	// Reason is what the runner reports about a failure; TaskFailed if it is empty.
+	Reason string
 	// After is how long the script runs; 20 seconds if it is zero.
 	After time.Duration
 }
@@ -97,14 +101,19 @@ func New(t testing.TB, spec string, nodes ...string) *Cluster {
 
 func (c *Cluster) nextUID() types.UID {
 	c.serial++
-	return types.UID(strconv.Itoa(c.serial))
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", c.serial))
+}
+
+func (c *Cluster) nextVersion() string {
+	c.serial++
+	return strconv.Itoa(c.serial)
 }
 
 // AddNode adds a Ready node.
 func (c *Cluster) AddNode(name string, created time.Time, taints ...corev1.Taint) {
 	c.Nodes[name] = &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: c.nextUID(), CreationTimestamp: metav1.NewTime(created), ResourceVersion: string(c.nextUID()),
+			Name: name, UID: c.nextUID(), CreationTimestamp: metav1.NewTime(created), ResourceVersion: c.nextVersion(),
 			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"},
 		},
 		Spec: corev1.NodeSpec{Taints: taints},
@@ -119,7 +128,7 @@ func (c *Cluster) AddNode(name string, created time.Time, taints ...corev1.Taint
 func (c *Cluster) SetReady(name string, status corev1.ConditionStatus) {
 	c.Nodes[name].Status.Conditions[0].Status = status
 	c.Nodes[name].Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.Now)
-	c.Nodes[name].ResourceVersion = string(c.nextUID())
+	c.Nodes[name].ResourceVersion = c.nextVersion()
 }
 
 // ChangeSpec changes the NodeJob as a user does.
@@ -253,7 +262,7 @@ func (c *Cluster) start(a task.Attempt) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return "" // it was stopped
 		}
-		o := outcome.Outcome{ExitCode: r.Code, Message: r.Output}.WithExitCode(r.Code)
+		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output}.WithExitCode(r.Code)
 		c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
 		if r.Code == 0 {
 			return fmt.Sprintf("The %s succeeds on %s.", scriptNames[a.Phase], a.NodeName)

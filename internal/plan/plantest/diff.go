@@ -12,17 +12,7 @@ func Diff(want, got string) string {
 		return ""
 	}
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	// shared[i][j] is how many lines a[i:] and b[j:] share at most, in the same order.
-	shared := make([][]int, len(a)+1)
-	for i := len(a); i >= 0; i-- {
-		shared[i] = make([]int, len(b)+1)
-		for j := len(b) - 1; j >= 0 && i < len(a); j-- {
-			shared[i][j] = max(shared[i+1][j], shared[i][j+1])
-			if a[i] == b[j] {
-				shared[i][j] = shared[i+1][j+1] + 1
-			}
-		}
-	}
+	shared := sharedLines(a, b)
 	var text strings.Builder
 	before, i, j := "", 0, 0
 	for i < len(a) || j < len(b) {
@@ -42,4 +32,19 @@ func Diff(want, got string) string {
 		}
 	}
 	return text.String()
+}
+
+// sharedLines returns how many lines a[i:] and b[j:] share at most, in the same order.
+func sharedLines(a, b []string) [][]int {
+	shared := make([][]int, len(a)+1)
+	for i := len(a); i >= 0; i-- {
+		shared[i] = make([]int, len(b)+1)
+		for j := len(b) - 1; j >= 0 && i < len(a); j-- {
+			shared[i][j] = max(shared[i+1][j], shared[i][j+1])
+			if a[i] == b[j] {
+				shared[i][j] = shared[i+1][j+1] + 1
+			}
+		}
+	}
+	return shared
 }

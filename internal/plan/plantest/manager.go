@@ -14,12 +14,14 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4" // as the API server applies it
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // This file is the manager: it observes, plans and applies.
@@ -125,12 +127,35 @@ func (c *Cluster) apply(action plan.Action) string {
 // record writes the end of an attempt to its node, and then releases the pod.
 func (c *Cluster) record(a plan.Record) string {
 	words := recorded(a) + c.patch(a.Node, a.Change)
+	c.event(a)
 	if a.Retain {
 		c.retain(a.Pod)
 	} else {
 		delete(c.Pods, a.Pod.Name)
 	}
 	return words
+}
+
+// event adds the event of a failure.
+func (c *Cluster) event(a plan.Record) {
+	ended := record.Ended{Attempt: a.Record.Attempts, How: "failed (" + a.Record.Reason + ")", Next: "retried", Said: a.Record.Message}
+	outcome, code := a.Record.Outcome, a.Record.ExitCode
+	if rb := a.Record.Rollback; rb != nil && a.Pod.Runs == task.Rollback {
+		ended = record.Ended{Rollback: true, Attempt: rb.Attempts, How: "failed (" + rb.Reason + ")", Next: "retried", Said: rb.Message}
+		outcome, code = rb.Outcome, rb.ExitCode
+	}
+	if outcome != record.Failed {
+		return
+	}
+	if code != nil {
+		ended.How = fmt.Sprintf("%s, exit code %d)", strings.TrimSuffix(ended.How, ")"), *code)
+	}
+	c.Events = append(c.Events, corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Job.Namespace, Name: string(c.nextUID())},
+		Reason:     v1alpha1.ReasonAttemptFailed, EventTime: metav1.NewMicroTime(c.Now),
+		Related: &corev1.ObjectReference{Kind: "Node", Name: a.Node, UID: a.UID},
+		Message: fmt.Sprintf("NodeJob %s/%s on node %s: %s", c.Job.Namespace, c.Job.Name, a.Node, ended),
+	})
 }
 
 // retain keeps a pod for its logs.
@@ -158,7 +183,7 @@ func (c *Cluster) patch(name string, change record.Change) string {
 	if err := json.Unmarshal(body, after); err != nil {
 		c.t.Fatal(err)
 	}
-	after.ResourceVersion = string(c.nextUID())
+	after.ResourceVersion = c.nextVersion()
 	c.Nodes[name] = after
 	return difference(before, after, c.Key())
 }
