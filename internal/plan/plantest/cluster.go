@@ -94,7 +94,7 @@ func New(t testing.TB, spec string, nodes ...string) *Cluster {
 	}
 	c.Job.UID, c.Job.Generation, c.Job.CreationTimestamp = "job", 1, metav1.NewTime(c.Now)
 	for i, name := range nodes {
-		c.AddNode(name, c.Now.Add(time.Duration(i-len(nodes))*time.Hour))
+		c.AddNode(name, c.Now.Add(time.Duration(i-len(nodes))*24*time.Hour))
 	}
 	return c
 }
@@ -118,7 +118,7 @@ func (c *Cluster) AddNode(name string, created time.Time, taints ...corev1.Taint
 		},
 		Spec: corev1.NodeSpec{Taints: taints},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{BootID: name + "-boot-1", MachineID: name + "-machine"},
+			NodeInfo:   corev1.NodeSystemInfo{BootID: string(c.nextUID()), MachineID: strings.ReplaceAll(string(c.nextUID()), "-", "")},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created)}},
 		},
 	}
@@ -301,7 +301,7 @@ func (c *Cluster) goDown(node string) string {
 
 func (c *Cluster) comeBack(node string, pod *corev1.Pod) string {
 	c.SetReady(node, corev1.ConditionTrue)
-	c.Nodes[node].Status.NodeInfo.BootID = node + "-boot-2"
+	c.Nodes[node].Status.NodeInfo.BootID = string(c.nextUID())
 	c.end(pod, 255, "Unknown", "")
 	return node + " is Ready again, with another boot ID."
 }
