@@ -104,7 +104,7 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
-	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan -e /internal/guard$$)
+	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
 	go -C bench test ./...
 

@@ -102,7 +102,7 @@ var mutants = map[string]mutant{
 		"attempt.go", "if node.unreachable() {\n\t\treturn s.ended", "if false {\n		return s.ended",
 	},
 	"a pod is released before its record": {
-		"planner.go", "\t\tcase podEnded:\n", "\t\tcase podEnded:\n\t\t\tp.Actions = append(p.Actions, FinalizePod{Pod: *pod})\n",
+		"planner.go", "\t\tcase podEnded:\n", "\t\tcase podEnded:\n\t\t\ts.do(FinalizePod{Pod: *pod})\n",
 	},
 	"a success is not believed when the pod was deleted after it": {
 		"attempt.go", "if pod.Phase == corev1.PodSucceeded ||", "if (pod.Phase == corev1.PodSucceeded && pod.DeleteRequested.IsZero()) ||",
