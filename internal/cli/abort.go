@@ -31,7 +31,7 @@ every node that the task has run on, and takes the records away. The NodeJob is 
 		Args:              exactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.steer(args[0])
+			s, err := f.newMutation(args[0])
 			if err != nil {
 				return err
 			}

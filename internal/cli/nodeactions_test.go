@@ -160,10 +160,10 @@ func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
 // TestWhatIsBeingDeletedKeepsItsRecords checks that records stay, because only they show what to roll back.
 func TestWhatIsBeingDeletedKeepsItsRecords(t *testing.T) {
 	job := againJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(againNow)) })
-	if err := stays(job); CodeOf(err) != ExitUsage {
+	if err := rejectTerminating(job); CodeOf(err) != ExitUsage {
 		t.Errorf("error: %v", err)
 	}
-	if err := stays(againJob(nil)); err != nil {
+	if err := rejectTerminating(againJob(nil)); err != nil {
 		t.Error(err)
 	}
 }

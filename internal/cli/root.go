@@ -86,6 +86,14 @@ func readOnlyCommands(f *Factory) []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
 }
 
+// mutatingCommands returns the commands that change objects.
+func mutatingCommands(f *Factory) []*cobra.Command {
+	return []*cobra.Command{
+		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
+	}
+}
+
 func noVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -107,23 +115,6 @@ func hideRareFlags(root *cobra.Command) {
 			flag.Hidden = true
 		}
 	}
-}
-
-// exactArgs accepts exactly this number of names.
-func exactArgs(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return Failf(ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-func countArguments(n int) string {
-	if n == 1 {
-		return "1 argument"
-	}
-	return fmt.Sprintf("%d arguments", n)
 }
 
 // warnings prints the warnings of the API server.

@@ -201,21 +201,6 @@ func (o *runOptions) validateLimits() (err error) {
 	return err
 }
 
-func numberOrPercent(flag, value string, least int) (intstr.IntOrString, error) {
-	v := intstr.Parse(value)
-	n := v.IntValue()
-	if v.Type == intstr.String {
-		var err error
-		if n, err = intstr.GetScaledValueFromIntOrPercent(&v, 100, false); err != nil || n > 100 {
-			n = -1
-		}
-	}
-	if n < least {
-		return v, Failf(ExitUsage, "%s %s: give a number from %d, or a percentage from %d%% to 100%%", flag, value, least, least)
-	}
-	return v, nil
-}
-
 // validateCommand rejects commands that would not reach the node unchanged.
 func (o *runOptions) validateCommand() error {
 	if len(o.command) > 0 && o.command[0] == "" {

@@ -8,9 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 func TestOutputIsShownByLines(t *testing.T) {
@@ -77,42 +74,6 @@ func TestACommandIsShownAsAShellWouldTakeIt(t *testing.T) {
 	} {
 		if got := quoted(argv); got != want {
 			t.Errorf("%q is shown as %s, want %s", argv, got, want)
-		}
-	}
-}
-
-func TestANodeChangeNamesOnlyWhatItChanges(t *testing.T) {
-	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7"}}
-	for want, change := range map[string]nodeChange{
-		`{"metadata":{"labels":{"k":null},"resourceVersion":"7","uid":"u"}}`:      {labels: map[string]*string{"k": nil}},
-		`{"metadata":{"labels":{"k":"v"},"resourceVersion":"7","uid":"u"}}`:       {labels: map[string]*string{"k": new("v")}},
-		`{"metadata":{"annotations":{"k":null},"resourceVersion":"7","uid":"u"}}`: {annotations: map[string]*string{"k": nil}},
-	} {
-		got, err := change.patch(node)
-		if err != nil || string(got) != want {
-			t.Errorf("%s (%v), want %s", got, err, want)
-		}
-	}
-}
-
-func TestWhoKeepsANodeJob(t *testing.T) {
-	for want, job := range map[string]metav1.ObjectMeta{
-		"":                         {Labels: map[string]string{"app.kubernetes.io/managed-by": "somebody"}},
-		"Argo CD":                  {Annotations: map[string]string{"argocd.argoproj.io/tracking-id": "x"}},
-		"Flux (Kustomization a/b)": {Labels: map[string]string{"kustomize.toolkit.fluxcd.io/namespace": "a", "kustomize.toolkit.fluxcd.io/name": "b"}},
-		"Flux (HelmRelease a/b)":   {Labels: map[string]string{"helm.toolkit.fluxcd.io/namespace": "a", "helm.toolkit.fluxcd.io/name": "b"}},
-		"Helm (release r)":         {Annotations: map[string]string{"meta.helm.sh/release-name": "r"}},
-	} {
-		if got := managedBy(&v1alpha1.NodeJob{ObjectMeta: job}); got != want {
-			t.Errorf("it is kept by %q, want %q", got, want)
-		}
-	}
-}
-
-func TestNumbersAndPercentages(t *testing.T) {
-	for value, want := range map[string]bool{"1": true, "100": true, "1%": true, "100%": true, "0": false, "0%": false, "101%": false, "-1": false, "many": false, "0.5%": false, "": false, "5 %": false} {
-		if _, err := numberOrPercent("--x", value, 1); (err == nil) != want {
-			t.Errorf("%q: %v", value, err)
 		}
 	}
 }

@@ -4,15 +4,12 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	xterm "golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -239,28 +235,4 @@ func countNodes(n int) string {
 		return "1 node"
 	}
 	return fmt.Sprintf("%d nodes", n)
-}
-
-// ask asks the user at the terminal. Without a terminal, it returns an error that names the flag that confirms.
-func (f *Factory) ask(ctx context.Context, question, flag string) error {
-	in, ok := f.In.(*os.File)
-	if !ok || !xterm.IsTerminal(int(in.Fd())) {
-		return Failf(ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)
-	}
-	o := term.Of(f.ErrOut, f.Getenv).Options()
-	o.Width = 0 // a question is never cut
-	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Go on? [y/N]").Render(o) + " "))
-	answers := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
-		answers <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case answer := <-answers:
-		if answer == "y" || answer == "yes" {
-			return nil
-		}
-	case <-ctx.Done():
-	}
-	return Failf(ExitDeclined, "nothing was done")
 }

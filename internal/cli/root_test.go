@@ -12,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // TestWhatACommandLineLacks is told with the exit code of usage, and before anything is asked of a cluster.
@@ -68,36 +66,5 @@ func TestWithoutAClusterThatIsSaid(t *testing.T) {
 	root.SetArgs([]string{"list"})
 	if err := Explain(root.ExecuteContext(t.Context())); CodeOf(err) != ExitUsage || err.Error() != noCluster {
 		t.Errorf("exit code %d: %v", CodeOf(err), err)
-	}
-}
-
-func TestWhyARevisionIsNotKnown(t *testing.T) {
-	tests := map[string]struct {
-		change func(*v1alpha1.NodeJob)
-		want   string
-	}{
-		"no manager has looked": {
-			func(j *v1alpha1.NodeJob) { j.Generation = 2 },
-			"the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status j -n ns",
-		},
-		"its script is missing": {
-			func(j *v1alpha1.NodeJob) {
-				j.Status.Revision = ""
-				j.Status.Conditions = []metav1.Condition{
-					{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse},
-					{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/a does not exist"},
-				}
-			},
-			"the revision that the nodes would be done with is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			job := aJob("j")
-			tt.change(job)
-			if _, err := revisionOf(job); err == nil || err.Error() != tt.want {
-				t.Errorf("error: %v", err)
-			}
-		})
 	}
 }

@@ -1,0 +1,48 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net/http"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestAbortWaitsUntilNothingNewStarts : a pass of the manager that had begun before may still start something.
+func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seenAfter int
+		gets      int
+		said      string
+	}{
+		"a manager that looks soon": {3, 3, ""},
+		"no manager":                {1 << 30, heedTries + 1, "No manager has confirmed yet that nothing new starts: look again with status.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gets := 0
+			f, _, errs := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.Path != pathJobs+"/j" {
+					refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+					return
+				}
+				gets++
+				job := aJob("j")
+				if job.Generation = 2; gets >= tt.seenAfter {
+					job.Status.ObservedGeneration = 2
+				}
+				answer(w, job)
+			}))
+			c, err := f.Client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
+			if _, err := s.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
+				t.Errorf("it has looked %d times (%v), and says %q", gets, err, errs)
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"strings"
+
+	xterm "golang.org/x/term"
+
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// ask asks the user at the terminal. Without a terminal, it returns an error that names the flag that confirms.
+func (f *Factory) ask(ctx context.Context, question, flag string) error {
+	in, ok := f.In.(*os.File)
+	if !ok || !xterm.IsTerminal(int(in.Fd())) {
+		return Failf(ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)
+	}
+	o := term.Of(f.ErrOut, f.Getenv).Options()
+	o.Width = 0 // a question is never cut
+	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Go on? [y/N]").Render(o) + " "))
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-answers:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return Failf(ExitDeclined, "nothing was done")
+}

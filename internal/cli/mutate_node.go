@@ -1,0 +1,127 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// nodeChange is a change of the metadata of a node. A nil value removes the key.
+type nodeChange struct {
+	labels, annotations map[string]*string
+	did                 string
+	// nothing is the reason why there is nothing to change.
+	nothing string
+}
+
+// patch returns the merge patch for the change. It never sets the whole map to null, which would remove every label of
+// the node.
+func (c nodeChange) patch(node *metav1.PartialObjectMetadata) ([]byte, error) {
+	fields := map[string]any{"resourceVersion": node.ResourceVersion, "uid": node.UID}
+	if c.labels != nil {
+		fields["labels"] = c.labels
+	}
+	if c.annotations != nil {
+		fields["annotations"] = c.annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": fields})
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch: %w", err)
+	}
+	return patch, nil
+}
+
+// newNodeMetadata extracts the metadata of a node, without its large fields.
+func newNodeMetadata(name string) *metav1.PartialObjectMetadata {
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	node.Name = name
+	return node
+}
+
+// changeNode changes one node as decide says, under its resource version. The decision depends on the record, which may
+// change at any time.
+func (s *mutation) changeNode(ctx context.Context, name string, decide func(nodeMetadata) nodeChange) (nodeChange, error) {
+	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
+	for try := 1; ; try++ {
+		node := newNodeMetadata(name)
+		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return nodeChange{}, s.nodeError(ctx, name, err)
+		}
+		c := decide(nodeMetadata{record.Read(node.Labels, node.Annotations, key), node.Labels})
+		if c.nothing != "" {
+			return c, nil
+		}
+		patch, err := c.patch(node)
+		if err != nil {
+			return c, err
+		}
+		err = s.client.Patch(ctx, newNodeMetadata(name), client.RawPatch(types.MergePatchType, patch))
+		if apierrors.IsConflict(err) && try < maxChangeTries {
+			continue
+		}
+		return c, Explain(err)
+	}
+}
+
+func (s *mutation) nodeError(ctx context.Context, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return Explain(err)
+	}
+	all := s.nodeNames(ctx, s.client, "")
+	if len(all) == 0 {
+		return Failf(ExitNotFound, "there is no node %s", name)
+	}
+	return Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, all)))
+}
+
+// eachNode does the same for several nodes, and prints each result. If one node cannot be changed, the others still
+// are. changed reports whether any was changed.
+func (s *mutation) eachNode(ctx context.Context, names []string, decide func(nodeMetadata) nodeChange) (changed bool, err error) {
+	var first error
+	for _, name := range names {
+		c, err := s.changeNode(ctx, name, decide)
+		line := text.Of("node " + name + ": ")
+		switch {
+		case err != nil:
+			if first == nil {
+				first = err
+			}
+			s.Tell(line.Tone(text.Bad, err.Error()))
+			continue
+		case c.nothing != "":
+			line = line.With("nothing to change: " + c.nothing)
+		default:
+			changed, line = true, line.Tone(text.Strong, c.did)
+		}
+		if err := s.Print([]text.Line{line}); err != nil {
+			return changed, err
+		}
+	}
+	if first != nil {
+		return changed, Exit(CodeOf(first))
+	}
+	return changed, nil
+}
+
+// rejectTerminating rejects the removal of records for a NodeJob that is being deleted. The manager needs these records to roll the
+// task back.
+func rejectTerminating(job *v1alpha1.NodeJob) error {
+	if job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return Failf(ExitUsage, "NodeJob %s/%s is being deleted, and runs its task nowhere any more. To have a rollback tried again that has failed: kubectl everynode retry %[2]s -n %[1]s, without nodes", job.Namespace, job.Name)
+}

@@ -1,0 +1,96 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func newRerunCommand(f *Factory) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "rerun NAME [NODE…]",
+		Short: "Run again where it is done",
+		Long: `Run again on nodes on which it is done, by taking the record's label off them; without nodes, on all of them. It is a
+run like the first, within rollout.maxConcurrent. Workloads that require the label are not scheduled there until it is
+back. Where it failed, see retry.`,
+		Example:           "  kubectl everynode rerun somaxconn -n node-setup node-7\n  kubectl everynode rerun somaxconn -n node-setup --yes",
+		Args:              atLeastOne("the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobThenNodes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := f.newMutation(args[0])
+			if err != nil {
+				return err
+			}
+			return s.rerun(cmd.Context(), args[1:], yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
+	job, err := GetJob(ctx, s.client, s.key)
+	if err != nil {
+		return err
+	}
+	if err := rejectTerminating(job); err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if names, err = s.labelled(ctx, v1alpha1.RecordKey(s.key.Namespace, s.key.Name)); err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return s.tellNothing("it is done on no node")
+		}
+		if !yes && len(names) > 1 {
+			if err := s.ask(ctx, fmt.Sprintf("Run %s again on %s: %s", s.key, countNodes(len(names)), list(names)), "--yes"); err != nil {
+				return err
+			}
+		}
+	}
+	changed, err := s.eachNode(ctx, names, newNodeActions(job).rerun)
+	if !changed {
+		return err
+	}
+	s.tellCommit(job, "a change of what is executed, such as spec.task.env: [{name: RUN, value: \"2\"}]: it runs again on all nodes")
+	return err
+}
+
+// labelled returns the nodes that have the label of the record.
+func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
+	var names []string
+	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
+	err := eachPage(ctx, s.client, page, func() {
+		for i := range page.Items {
+			names = append(names, page.Items[i].Name)
+		}
+	}, client.HasLabels{key})
+	return names, err
+}
+
+// rerun decides about a node on which it is to run again.
+func (a nodeActions) rerun(on nodeMetadata) nodeChange {
+	rec := on.Record
+	switch {
+	case !a.isDone(on) && !a.isOld(rec) && rec.Outcome == record.Failed:
+		return nodeChange{nothing: "it has failed there; retry tries it again"}
+	case !a.isDone(on):
+		return nodeChange{nothing: "it is not done there, and runs anyway when its turn comes"}
+	case a.isOld(rec) || rec.Outcome == record.Succeeded:
+		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " removed"}
+	case rec.Outcome == record.Rebooting:
+		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
+	}
+	return a.forget(on, "runs again: ") // a user has skipped the node after a failure, which would count again
+}

@@ -1,0 +1,97 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+func newRetryCommand(f *Factory) *cobra.Command {
+	var failed bool
+	cmd := &cobra.Command{
+		Use:   "retry NAME [NODE… | --failed]",
+		Short: "Try again where it failed",
+		Long: `Try again on nodes on which it failed, with the attempts counted from the beginning. Without nodes, on all of them: any
+new value of the annotation everynode.dev/retry of the NodeJob asks for that. On nodes by their names it takes the record
+off them, and puts back the labels of spec.removeLabels that are on it. Where it is done, see rerun.`,
+		Example:           "  kubectl everynode retry somaxconn -n node-setup\n  kubectl everynode retry somaxconn -n node-setup node-7",
+		Args:              atLeastOne("the name of a NodeJob"),
+		ValidArgsFunction: f.completeJobThenNodes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if failed && len(args) > 1 {
+				return Failf(ExitUsage, "name nodes, or give --failed for all that have failed: not both")
+			}
+			s, err := f.newMutation(args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return retryAll(job, f.Now()) })
+			}
+			return s.retryNodes(cmd.Context(), args[1:])
+		},
+	}
+	cmd.Flags().BoolVar(&failed, "failed", false, "all nodes on which it failed, as without nodes")
+	return cmd
+}
+
+// retryAll requests a retry on every failed node.
+func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
+	status := &job.Status
+	casualties := status.Rollout != nil && len(status.Rollout.UnrecordedFailures) > 0
+	if status.Nodes.Failed == 0 && len(status.Failures) == 0 && !casualties {
+		return decision{nothing: "no node has failed"}, nil
+	}
+	value := strconv.FormatInt(now.Unix(), 10)
+	if job.Annotations == nil {
+		job.Annotations = map[string]string{}
+	}
+	job.Annotations[v1alpha1.RetryAnnotation] = value
+	n := max(int(status.Nodes.Failed), len(status.Failures))
+	return decision{
+		did:    fmt.Sprintf("asked for another try on %s: annotation %s=%s", countNodes(n), v1alpha1.RetryAnnotation, value),
+		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value is another try",
+	}, nil
+}
+
+func (s *mutation) retryNodes(ctx context.Context, names []string) error {
+	job, err := GetJob(ctx, s.client, s.key)
+	if err != nil {
+		return err
+	}
+	if err := rejectTerminating(job); err != nil {
+		return err
+	}
+	changed, err := s.eachNode(ctx, names, newNodeActions(job).retry)
+	if changed {
+		s.tellDim("With GitOps, commit nothing: the change is on the nodes.")
+	}
+	return err
+}
+
+// retry decides what to write to a node to retry the task there.
+func (a nodeActions) retry(on nodeMetadata) nodeChange {
+	rec := on.Record
+	switch {
+	case on.Altered && on.Label == "":
+		return nodeChange{nothing: "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"}
+	case rec == nil && on.Label == "":
+		return nodeChange{nothing: "no attempt has ended there"}
+	case a.isDone(on):
+		return nodeChange{nothing: "it is done there; rerun runs it again"}
+	case a.isOld(rec):
+		return nodeChange{nothing: "it has not run there with the revision " + a.revision() + " yet, and does so when its turn comes"}
+	case rec.Outcome != record.Failed && rec.Outcome != record.Disrupted:
+		return nodeChange{nothing: "it has not failed there: the record says " + string(rec.Outcome)}
+	}
+	return a.forget(on, "is tried again from the beginning: ")
+}

@@ -1,0 +1,76 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+func newSkipCommand(f *Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "skip NAME NODE…",
+		Short: "Mark nodes as done without a run",
+		Long: `Mark nodes as done with the current revision without a run, by setting the label of the record. The next revision runs
+on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
+		Example:           "  kubectl everynode skip somaxconn -n node-setup node-7",
+		ValidArgsFunction: f.completeJobThenNodes(0),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return Failf(ExitUsage, "%s takes the name of a NodeJob and of nodes. See: %s --help", cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := f.newMutation(args[0])
+			if err != nil {
+				return err
+			}
+			return s.skip(cmd.Context(), args[1:])
+		},
+	}
+}
+
+// revisionOf returns the revision with which nodes are done.
+func revisionOf(job *v1alpha1.NodeJob) (string, error) {
+	switch revision := job.Status.Revision; {
+	case job.Status.ObservedGeneration != job.Generation:
+		return "", Failf(ExitError, "the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status %s -n %s", job.Name, job.Namespace)
+	case revision == "":
+		_, reason, message := view.Situation(job)
+		return "", Failf(ExitError, "the revision that the nodes would be done with is not known (%s): %s", reason, message)
+	default:
+		return revision, nil
+	}
+}
+
+func (s *mutation) skip(ctx context.Context, names []string) error {
+	job, err := GetJob(ctx, s.client, s.key)
+	if err != nil {
+		return err
+	}
+	if err := rejectTerminating(job); err != nil {
+		return err
+	}
+	revision, err := revisionOf(job)
+	if err != nil {
+		return err
+	}
+	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
+	changed, err := s.eachNode(ctx, names, func(on nodeMetadata) nodeChange {
+		if on.Label == revision {
+			return nodeChange{nothing: "it counts as done with revision " + revision + " already"}
+		}
+		return nodeChange{labels: map[string]*string{key: &revision}, did: "counts as done without a run: label " + key + "=" + revision}
+	})
+	if !changed {
+		return err
+	}
+	s.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that leaves it out: this one holds for the current revision only")
+	return err
+}
