@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/task"
 )
 
-func newAbortCommand(f *Factory) *cobra.Command {
+func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
 	var rollback, yes bool
 	cmd := &cobra.Command{
 		Use:   "abort NAME [--rollback]",
@@ -28,10 +29,10 @@ are done stay as they are; resume goes on with the others. Rollbacks, and runs w
 With --rollback, what was done is undone: the NodeJob is deleted with deletionPolicy RollBack, which runs spec.rollback on
 every node that the task has run on, and takes the records away. The NodeJob is gone when the last is undone.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ const (
 // still start an attempt.
 func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
 	for range heedTries {
-		job, err := GetJob(ctx, s.client, s.key)
+		job, err := cmdutil.GetJob(ctx, s.client, s.key)
 		if err != nil || job.Status.ObservedGeneration == job.Generation {
 			return job, err
 		}
@@ -78,7 +79,7 @@ func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) 
 		}
 	}
 	s.tellDim("No manager has confirmed yet that nothing new starts: look again with status.")
-	return GetJob(ctx, s.client, s.key)
+	return cmdutil.GetJob(ctx, s.client, s.key)
 }
 
 // endAttempts deletes the pods of running tasks.
@@ -87,7 +88,7 @@ func (s *mutation) endAttempts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pods, err := podsOf(ctx, s.client, job)
+	pods, err := cmdutil.PodsOf(ctx, s.client, job)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (s *mutation) endAttempts(ctx context.Context) error {
 			continue
 		}
 		if err := s.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, Explain(err))
+			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
 		if err := s.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "what runs there is ended")}); err != nil {
 			return err
@@ -109,19 +110,19 @@ func (s *mutation) endAttempts(ctx context.Context) error {
 }
 
 func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
-	job, err := GetJob(ctx, s.client, s.key)
+	job, err := cmdutil.GetJob(ctx, s.client, s.key)
 	switch {
 	case err != nil:
 		return err
 	case job.Spec.Rollback == nil:
-		return Failf(ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", s.key, job.Name, job.Namespace)
+		return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", s.key, job.Name, job.Namespace)
 	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack:
 		return s.tellNothing("it is being rolled back already")
 	}
 	n := job.Status.Nodes
 	if !yes {
 		question := fmt.Sprintf("Delete NodeJob %s, and undo it on the nodes that it has run on (%d done, %d running, %d failed)", s.key, n.Done, n.Running, n.Failed)
-		if err := s.ask(ctx, question, "--yes"); err != nil {
+		if err := s.Confirm(ctx, question, "--yes"); err != nil {
 			return err
 		}
 	}
@@ -136,7 +137,7 @@ func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 		return err
 	}
 	if err := s.client.Delete(ctx, job, client.Preconditions{UID: &job.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting NodeJob %s: %w", s.key, Explain(err))
+		return fmt.Errorf("deleting NodeJob %s: %w", s.key, cmdutil.Explain(err))
 	}
 	return s.tell(job, decision{
 		did:    "is being rolled back, and is gone when that is done",

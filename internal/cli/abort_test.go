@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
 // TestAbortWaitsUntilNothingNewStarts : a pass of the manager that had begun before may still start something.
@@ -23,17 +25,17 @@ func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			gets := 0
-			f, _, errs := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodGet || r.URL.Path != pathJobs+"/j" {
-					refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+			f, _, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.Path != clitest.JobsPath+"/j" {
+					clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 					return
 				}
 				gets++
-				job := aJob("j")
+				job := clitest.NodeJob("j")
 				if job.Generation = 2; gets >= tt.seenAfter {
 					job.Status.ObservedGeneration = 2
 				}
-				answer(w, job)
+				clitest.Respond(w, job)
 			}))
 			c, err := f.Client()
 			if err != nil {

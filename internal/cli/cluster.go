@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -26,10 +27,10 @@ type clusterView struct {
 
 // readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user
 // who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
-func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace string) (clusterView, error) {
+func readCluster(ctx context.Context, f *cmdutil.Factory, c client.Reader, namespace string) (clusterView, error) {
 	var seen clusterView
 	var page corev1.NodeList
-	err := eachPage(ctx, c, &page, func() {
+	err := cmdutil.EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			seen.Nodes = append(seen.Nodes, observe.Node(&page.Items[i]))
 		}
@@ -39,10 +40,10 @@ func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace str
 	if err != nil {
 		return seen, err
 	}
-	jobs, err := listJobs(ctx, c, "")
-	if CodeOf(err) == ExitForbidden {
+	jobs, err := cmdutil.ListJobs(ctx, c, "")
+	if cmdutil.CodeOf(err) == cmdutil.ExitForbidden {
 		seen.namespaced = err
-		jobs, err = listJobs(ctx, c, namespace)
+		jobs, err = cmdutil.ListJobs(ctx, c, namespace)
 	}
 	for i := range jobs {
 		seen.Jobs = append(seen.Jobs, &jobs[i])
@@ -77,7 +78,7 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	var page corev1.PodList
-	err := eachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
+	err := cmdutil.EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 	return all, err
 }
@@ -95,7 +96,7 @@ func eachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1a
 		return err
 	}
 	var page corev1.PodList
-	return eachPage(ctx, c, &page, func() {
+	return cmdutil.EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && selector.Matches(labels.Set(pod.Labels)) {
 				do(pod, observe.DrainPod(pod, deleteEmptyDirData))
@@ -114,9 +115,9 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 		names = append(names, nodes[i].Name)
 	}
 	if len(names) == 0 {
-		return 0, Failf(ExitNotFound, "there is no node %s: the cluster has none", name)
+		return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s: the cluster has none", name)
 	}
-	return 0, Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, names)))
+	return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, names)))
 }
 
 // errUnseen is the error for a NodeJob that no manager has observed.

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // registryHost matches a host with an optional port, as in the names of images.
 var registryHost = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?$`)
 
-func newCreateCertificateCommand(f *Factory) *cobra.Command {
+func newCreateCertificateCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var file, registry, wanted string
 	cmd := &cobra.Command{
@@ -28,10 +30,10 @@ func newCreateCertificateCommand(f *Factory) *cobra.Command {
 nothing is restarted (recipes/ca-certificate-containerd.yaml). Without, the whole node does, and containerd is restarted
 (recipes/ca-certificate-system.yaml).`,
 		Example: "  kubectl everynode create ca-certificate shop-ca -n node-setup --cert ca.pem --registry registry.example:5000\n  kubectl everynode create ca-certificate shop-ca -n node-setup --cert ca.pem --wanted example.com/ca-certificate=wanted",
-		Args:    exactArgs(1, "a name for the certificate"),
+		Args:    cmdutil.ExactArgs(1, "a name for the certificate"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" {
-				return Failf(ExitUsage, "which certificate? Give --cert FILE, in PEM form")
+				return cmdutil.Failf(cmdutil.ExitUsage, "which certificate? Give --cert FILE, in PEM form")
 			}
 			content, err := o.readFile(file, 64<<10)
 			if err != nil {
@@ -39,13 +41,13 @@ nothing is restarted (recipes/ca-certificate-containerd.yaml). Without, the whol
 			}
 			certificates, err := certificatesIn(content)
 			if err != nil {
-				return Failf(ExitUsage, "%s: %w", file, err)
+				return cmdutil.Failf(cmdutil.ExitUsage, "%s: %w", file, err)
 			}
 			if registry != "" {
 				return o.registryCertificate(args[0], registry, wanted, string(content))
 			}
 			if certificates != 1 {
-				return Failf(ExitUsage, "%s has %d certificates: the trust store of a node takes one in each file, so write a NodeJob for each", file, certificates)
+				return cmdutil.Failf(cmdutil.ExitUsage, "%s has %d certificates: the trust store of a node takes one in each file, so write a NodeJob for each", file, certificates)
 			}
 			return o.systemCertificate(args[0], wanted, string(content))
 		},
@@ -80,9 +82,9 @@ func certificatesIn(content []byte) (int, error) {
 func (o *createOptions) registryCertificate(name, registry, wanted, certificate string) error {
 	switch {
 	case !registryHost.MatchString(registry):
-		return Failf(ExitUsage, "%q is no registry: give its host, and its port if it has one, as in the names of images", registry)
+		return cmdutil.Failf(cmdutil.ExitUsage, "%q is no registry: give its host, and its port if it has one, as in the names of images", registry)
 	case wanted != "":
-		return Failf(ExitUsage, "--wanted is for a certificate that the whole node trusts: leave --registry out, or choose nodes with -l")
+		return cmdutil.Failf(cmdutil.ExitUsage, "--wanted is for a certificate that the whole node trusts: leave --registry out, or choose nodes with -l")
 	}
 	job, _, err := recipe("ca-certificate-containerd.yaml")
 	if err != nil {
@@ -107,9 +109,9 @@ func (o *createOptions) systemCertificate(name, wanted, certificate string) erro
 		job.Spec.RemoveLabels = nil
 		job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/os": "linux"}}
 	case o.selector != "":
-		return Failf(ExitUsage, "give --wanted or -l, not both")
+		return cmdutil.Failf(cmdutil.ExitUsage, "give --wanted or -l, not both")
 	case len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 || value == "":
-		return Failf(ExitUsage, "--wanted %s is no label: give KEY=VALUE, such as example.com/ca-certificate=wanted", wanted)
+		return cmdutil.Failf(cmdutil.ExitUsage, "--wanted %s is no label: give KEY=VALUE, such as example.com/ca-certificate=wanted", wanted)
 	default:
 		job.Spec.RemoveLabels = []string{key}
 		job.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
@@ -117,7 +119,7 @@ func (o *createOptions) systemCertificate(name, wanted, certificate string) erro
 	setEnv(job, "NAME", name)
 	setEnv(job, "CERTIFICATE", certificate)
 	if len(validation.IsDNS1123Label(name)) > 0 {
-		return Failf(ExitUsage, "%q cannot be the name of a certificate's file: lower case letters, digits and '-'", name)
+		return cmdutil.Failf(cmdutil.ExitUsage, "%q cannot be the name of a certificate's file: lower case letters, digits and '-'", name)
 	}
 	if err := o.finish(job, name); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
@@ -23,7 +24,7 @@ var (
 	fileOwner = regexp.MustCompile(`^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)?$`)
 )
 
-func newCreateFileCommand(f *Factory) *cobra.Command {
+func newCreateFileCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var from, mode, owner string
 	cmd := &cobra.Command{
@@ -32,18 +33,18 @@ func newCreateFileCommand(f *Factory) *cobra.Command {
 		Long: `Put a file on every node, with checksum, mode and owner, in one step that leaves either the old file or the new one
 (recipes/drop-file.yaml). Its content is in a ConfigMap beside the NodeJob.`,
 		Example: "  kubectl everynode create file /etc/logrotate.d/shop --from shop.conf -n node-setup --mode 0644",
-		Args:    exactArgs(1, "the whole path of the file on the node"),
+		Args:    cmdutil.ExactArgs(1, "the whole path of the file on the node"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			target := args[0]
 			switch {
 			case !path.IsAbs(target) || path.Clean(target) != target || target == "/" || text.Safe(target) != target:
-				return Failf(ExitUsage, "%q must be the whole path of a file on the node, such as /etc/logrotate.d/shop", target)
+				return cmdutil.Failf(cmdutil.ExitUsage, "%q must be the whole path of a file on the node, such as /etc/logrotate.d/shop", target)
 			case from == "":
-				return Failf(ExitUsage, "which content? Give --from FILE, or --from - for standard input")
+				return cmdutil.Failf(cmdutil.ExitUsage, "which content? Give --from FILE, or --from - for standard input")
 			case !fileMode.MatchString(mode):
-				return Failf(ExitUsage, "--mode %s: give it in octal, such as 0644", mode)
+				return cmdutil.Failf(cmdutil.ExitUsage, "--mode %s: give it in octal, such as 0644", mode)
 			case !fileOwner.MatchString(owner):
-				return Failf(ExitUsage, "--owner %s: give USER or USER:GROUP", owner)
+				return cmdutil.Failf(cmdutil.ExitUsage, "--owner %s: give USER or USER:GROUP", owner)
 			}
 			content, err := o.readFile(from, maxFile)
 			if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/task"
 )
 
-func newCreateScriptCommand(f *Factory) *cobra.Command {
+func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var file, verify, rollback string
 	var onReboot bool
@@ -20,10 +21,10 @@ func newCreateScriptCommand(f *Factory) *cobra.Command {
 		Use:     "script NAME -f FILE",
 		Short:   "A script that runs once on every node, of now and later",
 		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --verify check.sh --rollback undo.sh --promote-to canary",
-		Args:    exactArgs(1, "the name of the NodeJob"),
+		Args:    cmdutil.ExactArgs(1, "the name of the NodeJob"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if file == "" {
-				return Failf(ExitUsage, "which script? Give -f FILE, or -f - for standard input")
+				return cmdutil.Failf(cmdutil.ExitUsage, "which script? Give -f FILE, or -f - for standard input")
 			}
 			job := &v1alpha1.NodeJob{}
 			job.Spec.Rerun.OnReboot = onReboot
@@ -43,7 +44,7 @@ func newCreateScriptCommand(f *Factory) *cobra.Command {
 					return err
 				}
 				if !isText(content) || strings.TrimSpace(string(content)) == "" {
-					return Failf(ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
+					return cmdutil.Failf(cmdutil.ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
 				}
 				s.put(string(content))
 			}

@@ -9,12 +9,14 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // sysctlName matches what the recipe accepts: a path in /proc/sys with dots.
 var sysctlName = regexp.MustCompile(`^[a-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
 
-func newCreateSysctlCommand(f *Factory) *cobra.Command {
+func newCreateSysctlCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &createOptions{Factory: f}
 	var onReboot bool
 	cmd := &cobra.Command{
@@ -23,14 +25,14 @@ func newCreateSysctlCommand(f *Factory) *cobra.Command {
 		Long: `Raise a kernel setting that is one number where it is too low, now and for every boot to come (recipes/kernel-setting.yaml).
 Where it is high enough nothing is changed.`,
 		Example: "  kubectl everynode create sysctl vm.max_map_count 262144 -n node-setup\n  kubectl everynode create sysctl net.core.somaxconn 16384 -n node-setup -l pool=web",
-		Args:    exactArgs(2, "a setting and a number"),
+		Args:    cmdutil.ExactArgs(2, "a setting and a number"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			setting, least := args[0], args[1]
 			if !sysctlName.MatchString(setting) {
-				return Failf(ExitUsage, "%q is no kernel setting: give its name with dots, such as vm.max_map_count", setting)
+				return cmdutil.Failf(cmdutil.ExitUsage, "%q is no kernel setting: give its name with dots, such as vm.max_map_count", setting)
 			}
 			if n, err := strconv.ParseUint(least, 10, 63); err != nil || strconv.FormatUint(n, 10) != least {
-				return Failf(ExitUsage, "%q is no number: the recipe raises settings that are one number", least)
+				return cmdutil.Failf(cmdutil.ExitUsage, "%q is no number: the recipe raises settings that are one number", least)
 			}
 			job, _, err := recipe("kernel-setting.yaml")
 			if err != nil {

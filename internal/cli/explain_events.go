@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -24,7 +25,7 @@ var attemptReasons = []string{v1alpha1.ReasonAttemptFailed, v1alpha1.ReasonRetri
 func attemptEvents(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, node *plan.Node) ([]view.Event, error) {
 	var told []view.Event
 	var page corev1.EventList
-	err := eachPage(ctx, c, &page, func() {
+	err := cmdutil.EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			e := &page.Items[i]
 			ended, ok := record.ParseEnded(e.Message)

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/podlog"
 )
 
 const (
@@ -25,9 +27,11 @@ const (
 	maxStreams = 64
 	// lookInterval is the interval at which the command lists pods to find new ones.
 	lookInterval = 2 * time.Second
-	// followTries is the number of times that a log is reopened without new content, with a pause of followPause. An API
+	// followTries is the number of times that a log is reopened without new content, with a pause of reopenPause. An API
 	// server or a kubelet that restarts is available again by then.
 	followTries = 60
+	// reopenPause is the pause before a log is reopened.
+	reopenPause = time.Second
 )
 
 // stream follows the logs of all running pods, including new ones, until none is running.
@@ -50,7 +54,7 @@ func (o *logsOptions) stream(ctx context.Context, job *v1alpha1.NodeJob, pods []
 		case <-ctx.Done():
 			return group.Wait()
 		}
-		if pods, err = o.selected(ctx, job); err != nil && CodeOf(err) != ExitNoAnswer {
+		if pods, err = o.selected(ctx, job); err != nil && cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
 			return err
 		}
 	}
@@ -61,7 +65,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	if followed[pod.UID] || pod.Status.Phase == corev1.PodPending {
 		return
 	}
-	f := follower{logsOptions: o, pod: pod, log: logTail{pods: o.pods, pod: pod.Name, container: containerOf(pod), lines: o.tail}}
+	f := follower{logsOptions: o, pod: pod, log: podlog.Tail{Pods: o.pods, Pod: pod.Name, Container: containerOf(pod), Lines: o.tail}}
 	if group.TryGo(func() error { return f.follow(ctx) }) {
 		followed[pod.UID] = true
 	}
@@ -69,11 +73,11 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 
 // over reports whether no unfollowed pod is running and no further pod will start by itself.
 func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed map[types.UID]bool) (bool, error) {
-	now, err := GetJob(ctx, o.client, o.key)
-	switch code := CodeOf(err); {
-	case code == ExitNotFound:
+	now, err := cmdutil.GetJob(ctx, o.client, o.key)
+	switch code := cmdutil.CodeOf(err); {
+	case code == cmdutil.ExitNotFound:
 		return true, nil
-	case code == ExitNoAnswer:
+	case code == cmdutil.ExitNoAnswer:
 		return false, nil
 	case err != nil:
 		return false, err
@@ -104,14 +108,14 @@ func (o *logsOptions) selected(ctx context.Context, job *v1alpha1.NodeJob) ([]co
 type follower struct {
 	*logsOptions
 	pod *corev1.Pod
-	log logTail
+	log podlog.Tail
 }
 
 // follow returns when the log ends. An error of one log does not end the others.
 func (f *follower) follow(ctx context.Context) error {
 	for try := 1; ; try++ {
 		ended := hasEnded(f.pod)
-		printed, err := f.log.read(ctx, f.print)
+		printed, err := f.log.Read(ctx, f.print)
 		if printed {
 			try = 1
 		}
@@ -124,7 +128,7 @@ func (f *follower) follow(ctx context.Context) error {
 			return f.finish(err)
 		}
 		select {
-		case <-f.After(followPause):
+		case <-f.After(reopenPause):
 		case <-ctx.Done():
 			return nil
 		}
@@ -145,12 +149,12 @@ func isLasting(err error) bool {
 // finish prints what is missing from a log, if anything. An API server that does not respond, or a missing permission
 // to read logs, ends the command.
 func (f *follower) finish(err error) error {
-	f.log.flush(f.print)
+	f.log.Flush(f.print)
 	var answer apierrors.APIStatus
-	switch code := CodeOf(Explain(err)); {
+	switch code := cmdutil.CodeOf(cmdutil.Explain(err)); {
 	case err == nil:
-	case code == ExitForbidden, code == ExitNoAnswer && !errors.As(err, &answer):
-		return Explain(err)
+	case code == cmdutil.ExitForbidden, code == cmdutil.ExitNoAnswer && !errors.As(err, &answer):
+		return cmdutil.Explain(err)
 	default:
 		f.tellUnread(f.pod, err)
 	}

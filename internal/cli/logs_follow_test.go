@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -39,7 +41,7 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := r.URL.Path
-	name, isPod := strings.CutPrefix(path, pathPods+"/")
+	name, isPod := strings.CutPrefix(path, clitest.PodsPath+"/")
 	pod, isLog := strings.CutSuffix(name, "/log")
 	switch {
 	case isLog:
@@ -48,17 +50,17 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isPod:
 		i := slices.IndexFunc(s.pods, func(p *corev1.Pod) bool { return p.Name == name })
 		if i < 0 {
-			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
+			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
 			return
 		}
-		answer(w, s.pods[i])
-	case path == pathPods:
+		clitest.Respond(w, s.pods[i])
+	case path == clitest.PodsPath:
 		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 		for _, p := range s.pods {
 			list.Items = append(list.Items, *p)
 		}
-		answer(w, list)
-	case path == pathNodes:
+		clitest.Respond(w, list)
+	case path == clitest.NodesPath:
 		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 		for name, rec := range s.nodes {
 			node := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -67,52 +69,41 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			list.Items = append(list.Items, node)
 		}
-		answer(w, list)
-	case path == pathJobs+"/j":
-		job := aJob("j")
+		clitest.Respond(w, list)
+	case path == clitest.JobsPath+"/j":
+		job := clitest.NodeJob("j")
 		if s.over(s) {
 			meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "NodesFailed"})
 		}
-		answer(w, job)
+		clitest.Respond(w, job)
 	default:
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	}
 }
 
-// at is a line of a log with its time: so many milliseconds after a whole second.
-func at(ms int, line string) string {
-	return fmt.Sprintf("2026-07-01T12:30:%02d.%03d000000Z %s", ms/1000, ms%1000, line)
-}
-
-// breakOff ends an answer in the middle.
-func breakOff(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).Flush()
-	panic(http.ErrAbortHandler)
-}
-
 func TestALogThatBreaksOffIsReadOnAndRepeatsNoLine(t *testing.T) {
-	pod := aPod("p", "node-1", corev1.PodRunning)
+	pod := clitest.Pod("p", "node-1", corev1.PodRunning)
 	s := &logServer{pods: []*corev1.Pod{pod}, nodes: map[string]*record.Record{"node-1": nil}, over: func(s *logServer) bool { return len(s.opened) > 0 }}
 	s.log = func(w http.ResponseWriter, _ string, n int) {
 		lines := func(lines ...string) { _, _ = io.WriteString(w, strings.Join(lines, "\n")) }
 		switch n {
 		case 1:
-			lines(at(900, "one"), at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "thr"))
-			breakOff(w) // with the API server
+			lines(clitest.LogLine(900, "one"), clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "thr"))
+			clitest.BreakOff(w) // with the API server
 		case 2:
-			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "dial tcp 10.0.0.1:10250: connect: connection refused")
+			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "dial tcp 10.0.0.1:10250: connect: connection refused")
 		case 3:
-			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), "")
+			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), "")
 			// In good order, as when the kubelet is told to end.
 		case 4:
-			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), at(1700, "four"), "")
+			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), clitest.LogLine(1700, "four"), "")
 			pod.Status.Phase = corev1.PodSucceeded
 		default:
-			lines(at(1200, "more"), at(1500, "two"), at(1500, "two"), at(1700, "three"), at(1600, "late"), at(1700, "four"), at(2100, "five"), at(2200, "six has no end"))
+			lines(clitest.LogLine(1200, "more"), clitest.LogLine(1500, "two"), clitest.LogLine(1500, "two"), clitest.LogLine(1700, "three"), clitest.LogLine(1600, "late"), clitest.LogLine(1700, "four"), clitest.LogLine(2100, "five"), clitest.LogLine(2200, "six has no end"))
 		}
 	}
-	f, out, errs := against(t, s)
-	if code := command(t, f, "logs", "j", "-f"); code != ExitOK {
+	f, out, errs := clitest.NewFactory(t, s)
+	if code := command(t, f, "logs", "j", "-f"); code != cmdutil.ExitOK {
 		t.Errorf("exit code %d, and %s", code, errs)
 	}
 	var want strings.Builder
@@ -130,17 +121,17 @@ func TestALogThatBreaksOffIsReadOnAndRepeatsNoLine(t *testing.T) {
 
 // TestALogThatStaysAwayIsGivenUp , and keeps none of the others.
 func TestALogThatStaysAwayIsGivenUp(t *testing.T) {
-	deaf, fine := aPod("deaf", "node-1", corev1.PodRunning), aPod("fine", "node-2", corev1.PodSucceeded)
+	deaf, fine := clitest.Pod("deaf", "node-1", corev1.PodRunning), clitest.Pod("fine", "node-2", corev1.PodSucceeded)
 	s := &logServer{pods: []*corev1.Pod{deaf, fine}, nodes: map[string]*record.Record{"node-1": nil, "node-2": nil}, over: func(*logServer) bool { return true }}
 	s.log = func(w http.ResponseWriter, pod string, _ int) {
 		if pod == "deaf" {
-			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
+			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
 			return
 		}
-		_, _ = io.WriteString(w, at(0, "fine")+"\n")
+		_, _ = io.WriteString(w, clitest.LogLine(0, "fine")+"\n")
 	}
-	f, out, errs := against(t, s)
-	if code := command(t, f, "logs", "j", "-f"); code != ExitOK || out.String() != "node-2 | fine\n" {
+	f, out, errs := clitest.NewFactory(t, s)
+	if code := command(t, f, "logs", "j", "-f"); code != cmdutil.ExitOK || out.String() != "node-2 | fine\n" {
 		t.Errorf("exit code %d, and %q", code, out)
 	}
 	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != followTries+1 {
@@ -151,28 +142,28 @@ func TestALogThatStaysAwayIsGivenUp(t *testing.T) {
 // TestWhatFailedIsFollowedAndNothingElse : the next attempts on nodes where the last failed, and pods that failed.
 func TestWhatFailedIsFollowedAndNothingElse(t *testing.T) {
 	failed := func(pod string) *record.Record {
-		return &record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, Message: "of " + pod, PodUID: aPod(pod, "", "").UID}
+		return &record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, Message: "of " + pod, PodUID: clitest.Pod(pod, "", "").UID}
 	}
 	s := &logServer{
 		pods: []*corev1.Pod{
-			aPod("again", "node-1", corev1.PodRunning), aPod("first", "node-2", corev1.PodRunning), aPod("fails", "node-3", corev1.PodFailed),
-			aPod("done", "node-4", corev1.PodSucceeded),
+			clitest.Pod("again", "node-1", corev1.PodRunning), clitest.Pod("first", "node-2", corev1.PodRunning), clitest.Pod("fails", "node-3", corev1.PodFailed),
+			clitest.Pod("done", "node-4", corev1.PodSucceeded),
 		},
 		nodes: map[string]*record.Record{
 			"node-1": failed("before"), "node-2": nil, "node-3": nil,
-			"node-4": {Revision: "new", Outcome: record.Succeeded, Attempts: 1, PodUID: aPod("done", "", "").UID},
+			"node-4": {Revision: "new", Outcome: record.Succeeded, Attempts: 1, PodUID: clitest.Pod("done", "", "").UID},
 		},
 		over: func(s *logServer) bool { return len(s.opened) > 0 },
 	}
 	s.log = func(w http.ResponseWriter, pod string, _ int) {
 		if len(s.opened) == 1 {
-			s.pods = append(s.pods, aPod("late", "node-5", corev1.PodRunning)) // and there is no node of that name
+			s.pods = append(s.pods, clitest.Pod("late", "node-5", corev1.PodRunning)) // and there is no node of that name
 		}
 		s.pods[0].Status.Phase = corev1.PodSucceeded
-		_, _ = io.WriteString(w, at(0, "log of "+pod)+"\n")
+		_, _ = io.WriteString(w, clitest.LogLine(0, "log of "+pod)+"\n")
 	}
-	f, out, errs := against(t, s)
-	if code := command(t, f, "logs", "j", "--failed", "-f"); code != ExitOK {
+	f, out, errs := clitest.NewFactory(t, s)
+	if code := command(t, f, "logs", "j", "--failed", "-f"); code != cmdutil.ExitOK {
 		t.Errorf("exit code %d, and %s", code, errs)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

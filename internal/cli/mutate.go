@@ -10,20 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// The commands promote, suspend, resume, retry, rerun, skip and abort change what a user could also change with kubectl.
-// They use the resource version that they have read, and print what they have changed. They are idempotent.
+// The commands promote, suspend, resume, retry, rerun, skip and abort change what a user could also change with
+// kubectl. They use the resource version that they have read, and print what they have changed. They are idempotent.
 
 // mutation is the execution of one of these commands on a NodeJob.
 type mutation struct {
-	*Factory
+	*cmdutil.Factory
 	client client.WithWatch
 	key    client.ObjectKey
 }
 
-func (f *Factory) newMutation(name string) (*mutation, error) {
+func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {
 	namespace, err := f.Namespace()
 	if err != nil {
 		return nil, err
@@ -35,8 +36,8 @@ func (f *Factory) newMutation(name string) (*mutation, error) {
 	return &mutation{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
 }
 
-// maxChangeTries limits how often a change is decided again because the NodeJob was modified in the meantime. The status
-// of a NodeJob is written up to once a second.
+// maxChangeTries limits how often a change is decided again because the NodeJob was modified in the meantime. The
+// status of a NodeJob is written up to once a second.
 const maxChangeTries = 10
 
 // decision is the result of a command's decision: a description of the change, or the reason why there is nothing to
@@ -53,7 +54,7 @@ type decision struct {
 // change applies the change that decide returns. After a conflict with another writer, it calls decide again.
 func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
-		job, err := GetJob(ctx, s.client, s.key)
+		job, err := cmdutil.GetJob(ctx, s.client, s.key)
 		if err != nil {
 			return err
 		}
@@ -70,9 +71,9 @@ func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 		case apierrors.IsConflict(err) && try < maxChangeTries:
 			continue
 		case apierrors.IsConflict(err):
-			return Failf(ExitError, "NodeJob %s is being modified concurrently and was not changed: try again", s.key)
+			return cmdutil.Failf(cmdutil.ExitError, "NodeJob %s is being modified concurrently and was not changed: try again", s.key)
 		case err != nil:
-			return Explain(err)
+			return cmdutil.Explain(err)
 		}
 		return s.tell(job, d)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -73,19 +74,19 @@ func (s *mutation) changeNode(ctx context.Context, name string, decide func(node
 		if apierrors.IsConflict(err) && try < maxChangeTries {
 			continue
 		}
-		return c, Explain(err)
+		return c, cmdutil.Explain(err)
 	}
 }
 
 func (s *mutation) nodeError(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
-		return Explain(err)
+		return cmdutil.Explain(err)
 	}
-	all := s.nodeNames(ctx, s.client, "")
+	all := cmdutil.NodeNames(ctx, s.client)
 	if len(all) == 0 {
-		return Failf(ExitNotFound, "there is no node %s", name)
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s", name)
 	}
-	return Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, all)))
+	return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, all)))
 }
 
 // eachNode does the same for several nodes, and prints each result. If one node cannot be changed, the others still
@@ -112,16 +113,16 @@ func (s *mutation) eachNode(ctx context.Context, names []string, decide func(nod
 		}
 	}
 	if first != nil {
-		return changed, Exit(CodeOf(first))
+		return changed, cmdutil.Exit(cmdutil.CodeOf(first))
 	}
 	return changed, nil
 }
 
-// rejectTerminating rejects the removal of records for a NodeJob that is being deleted. The manager needs these records to roll the
-// task back.
+// rejectTerminating rejects the removal of records for a NodeJob that is being deleted. The manager needs these records
+// to roll the task back.
 func rejectTerminating(job *v1alpha1.NodeJob) error {
 	if job.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return Failf(ExitUsage, "NodeJob %s/%s is being deleted, and runs its task nowhere any more. To have a rollback tried again that has failed: kubectl everynode retry %[2]s -n %[1]s, without nodes", job.Namespace, job.Name)
+	return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s/%s is being deleted, and runs its task nowhere any more. To have a rollback tried again that has failed: kubectl everynode retry %[2]s -n %[1]s, without nodes", job.Namespace, job.Name)
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -160,7 +161,7 @@ func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
 // TestWhatIsBeingDeletedKeepsItsRecords checks that records stay, because only they show what to roll back.
 func TestWhatIsBeingDeletedKeepsItsRecords(t *testing.T) {
 	job := againJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(againNow)) })
-	if err := rejectTerminating(job); CodeOf(err) != ExitUsage {
+	if err := rejectTerminating(job); cmdutil.CodeOf(err) != cmdutil.ExitUsage {
 		t.Errorf("error: %v", err)
 	}
 	if err := rejectTerminating(againJob(nil)); err != nil {

@@ -19,6 +19,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // planFile is the content of a file: NodeJobs, and the objects to which they may refer and that are applied with them.
@@ -37,7 +38,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, Failf(ExitUsage, "%w", err)
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
 		}
 		defer func() { _ = file.Close() }()
 		in = file
@@ -53,7 +54,7 @@ func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
 			err = f.add(document)
 		}
 		if err != nil {
-			return nil, Failf(ExitUsage, "reading %s: %w", name, err)
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
 		}
 	}
 }

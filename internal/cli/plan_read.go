@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -51,8 +52,8 @@ func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 	}
 	var budgets []policyv1.PodDisruptionBudget
 	var page policyv1.PodDisruptionBudgetList
-	if err := eachPage(ctx, o.client, &page, func() { budgets = append(budgets, page.Items...) }); err != nil {
-		if CodeOf(err) != ExitForbidden {
+	if err := cmdutil.EachPage(ctx, o.client, &page, func() { budgets = append(budgets, page.Items...) }); err != nil {
+		if cmdutil.CodeOf(err) != cmdutil.ExitForbidden {
 			return err
 		}
 		v.Notes = append(v.Notes, "PodDisruptionBudgets are not in this plan: "+err.Error())

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -31,7 +33,7 @@ type planServer struct {
 }
 
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, named := strings.CutPrefix(r.URL.Path, pathJobs+"/")
+	name, named := strings.CutPrefix(r.URL.Path, clitest.JobsPath+"/")
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		var job v1alpha1.NodeJob
@@ -41,28 +43,28 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if job.UID == "" {
 			job.UID = "anything"
 		}
-		answer(w, job)
-	case r.URL.Path == pathNodes:
-		answer(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
-	case r.URL.Path == pathPods:
-		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+		clitest.Respond(w, job)
+	case r.URL.Path == clitest.NodesPath:
+		clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	case r.URL.Path == clitest.PodsPath:
+		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
-		answer(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
 	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
-		answer(w, s.secret)
+		clitest.Respond(w, s.secret)
 	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
 	case named:
 		for i := range s.jobs {
 			if s.jobs[i].Name == name {
-				answer(w, s.jobs[i])
+				clitest.Respond(w, s.jobs[i])
 				return
 			}
 		}
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such NodeJob")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such NodeJob")
 	default:
 		s.t.Errorf("%s %s", r.Method, r.URL)
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	}
 }
 
@@ -84,13 +86,13 @@ func fileOf(needs ...string) string {
 
 func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	// first has run with what the file has of it, and its manager has not found second.
-	first := aJob("first")
+	first := clitest.NodeJob("first")
 	first.Status.Revision = task.Revision(&first.Spec, task.Source{Script: "true"})
 	key := v1alpha1.RecordKey("ns", "first")
 	done := readyNode("node-1")
 	done.Labels = map[string]string{key: first.Status.Revision}
 	record.SetOn(&done, key, record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})
-	stalled := aJob("second")
+	stalled := clitest.NodeJob("second")
 	stalled.Spec.DependsOn = []string{"first"}
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"}}
 
@@ -110,9 +112,9 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.server.t = t
-			f, out, errs := against(t, &tt.server)
+			f, out, errs := clitest.NewFactory(t, &tt.server)
 			f.In = strings.NewReader(tt.file)
-			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
 			var result planResult
@@ -174,9 +176,9 @@ stringData: {b: two}
 		"a ConfigMap that is not there": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, out, errs := against(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
 			f.In = strings.NewReader(strings.Replace(file, "NAME", tt.configMap, 1))
-			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
 			var result planResult
@@ -208,7 +210,7 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": "script",
 	} {
-		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || CodeOf(err) != ExitUsage || !strings.Contains(err.Error(), want) {
+		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is answered by %v", document, err)
 		}
 	}

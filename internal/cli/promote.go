@@ -11,9 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-func newPromoteCommand(f *Factory) *cobra.Command {
+func newPromoteCommand(f *cmdutil.Factory) *cobra.Command {
 	var to string
 	var full bool
 	cmd := &cobra.Command{
@@ -22,13 +23,13 @@ func newPromoteCommand(f *Factory) *cobra.Command {
 		Long: `Promote a rollout to the step after the current one, to a later step (--to), or to the last step (--full). This sets
 spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes still stop the rollout.`,
 		Example:           "  kubectl everynode promote somaxconn -n node-setup\n  kubectl everynode promote somaxconn -n node-setup --to production-eu\n  kubectl everynode promote somaxconn -n node-setup --full",
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to != "" && full {
-				return Failf(ExitUsage, "give --to or --full, not both")
+				return cmdutil.Failf(cmdutil.ExitUsage, "give --to or --full, not both")
 			}
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
@@ -37,7 +38,7 @@ spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes st
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the last step that the rollout may reach")
 	cmd.Flags().BoolVar(&full, "full", false, "it may reach the last step")
-	_ = cmd.RegisterFlagCompletionFunc("to", f.completeSteps)
+	_ = cmd.RegisterFlagCompletionFunc("to", f.CompleteSteps)
 	return cmd
 }
 
@@ -57,7 +58,7 @@ func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 	}
 	switch {
 	case target < ceiling && to != "":
-		return decision{}, Failf(ExitUsage, "it may already reach step %s, and promote does not go back. To suspend it: kubectl everynode suspend %s -n %s", steps[ceiling], job.Name, job.Namespace)
+		return decision{}, cmdutil.Failf(cmdutil.ExitUsage, "it may already reach step %s, and promote does not go back. To suspend it: kubectl everynode suspend %s -n %s", steps[ceiling], job.Name, job.Namespace)
 	case target <= ceiling:
 		return decision{nothing: fmt.Sprintf("it may reach step %s already, and is in step %s", steps[ceiling], steps[at])}, nil
 	}
@@ -80,14 +81,14 @@ func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, f
 	case to != "":
 		target := slices.Index(steps, to)
 		if target < 0 {
-			return 0, Failf(ExitNotFound, "there is no step %s; the steps are %s", to, list(steps))
+			return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no step %s; the steps are %s", to, cmdutil.JoinNames(steps))
 		}
 		return target, nil
 	case full:
 		return last, nil
 	case at > 0 && job.Status.ObservedGeneration != job.Generation:
 		// The status may have the step of the previous revision. A new revision starts with the first step.
-		return 0, Failf(ExitError, "the manager has not looked at this version of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
+		return 0, cmdutil.Failf(cmdutil.ExitError, "the manager has not looked at this version of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
 	}
 	return min(at+1, last), nil
 }

@@ -8,14 +8,14 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
-func newRerunCommand(f *Factory) *cobra.Command {
+func newRerunCommand(f *cmdutil.Factory) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rerun NAME [NODE…]",
@@ -24,10 +24,10 @@ func newRerunCommand(f *Factory) *cobra.Command {
 run like the first, within rollout.maxConcurrent. Workloads that require the label are not scheduled there until it is
 back. Where it failed, see retry.`,
 		Example:           "  kubectl everynode rerun somaxconn -n node-setup node-7\n  kubectl everynode rerun somaxconn -n node-setup --yes",
-		Args:              atLeastOne("the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobThenNodes(0),
+		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobThenNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ back. Where it failed, see retry.`,
 }
 
 func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
-	job, err := GetJob(ctx, s.client, s.key)
+	job, err := cmdutil.GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 			return s.tellNothing("it is done on no node")
 		}
 		if !yes && len(names) > 1 {
-			if err := s.ask(ctx, fmt.Sprintf("Run %s again on %s: %s", s.key, countNodes(len(names)), list(names)), "--yes"); err != nil {
+			if err := s.Confirm(ctx, fmt.Sprintf("Run %s again on %s: %s", s.key, cmdutil.CountNodes(len(names)), cmdutil.JoinNames(names)), "--yes"); err != nil {
 				return err
 			}
 		}
@@ -70,8 +70,8 @@ func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 // labelled returns the nodes that have the label of the record.
 func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
 	var names []string
-	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
-	err := eachPage(ctx, s.client, page, func() {
+	page := cmdutil.NewNodeMetadataList()
+	err := cmdutil.EachPage(ctx, s.client, page, func() {
 		for i := range page.Items {
 			names = append(names, page.Items[i].Name)
 		}

@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-func newResumeCommand(f *Factory) *cobra.Command {
+func newResumeCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Resume a NodeJob after suspend or abort",
 		Long: `Resume a NodeJob after suspend or abort by setting spec.suspend to false. If spec.startingDeadlineSeconds has passed,
 it is extended so that attempts can start for one more hour.`,
 		Example:           "  kubectl everynode resume somaxconn -n node-setup",
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}

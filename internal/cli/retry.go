@@ -12,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
-func newRetryCommand(f *Factory) *cobra.Command {
+func newRetryCommand(f *cmdutil.Factory) *cobra.Command {
 	var failed bool
 	cmd := &cobra.Command{
 		Use:   "retry NAME [NODE… | --failed]",
@@ -24,13 +25,13 @@ func newRetryCommand(f *Factory) *cobra.Command {
 new value of the annotation everynode.dev/retry of the NodeJob asks for that. On nodes by their names it takes the record
 off them, and puts back the labels of spec.removeLabels that are on it. Where it is done, see rerun.`,
 		Example:           "  kubectl everynode retry somaxconn -n node-setup\n  kubectl everynode retry somaxconn -n node-setup node-7",
-		Args:              atLeastOne("the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobThenNodes(0),
+		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobThenNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if failed && len(args) > 1 {
-				return Failf(ExitUsage, "name nodes, or give --failed for all that have failed: not both")
+				return cmdutil.Failf(cmdutil.ExitUsage, "name nodes, or give --failed for all that have failed: not both")
 			}
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
@@ -58,13 +59,13 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	job.Annotations[v1alpha1.RetryAnnotation] = value
 	n := max(int(status.Nodes.Failed), len(status.Failures))
 	return decision{
-		did:    fmt.Sprintf("asked for another try on %s: annotation %s=%s", countNodes(n), v1alpha1.RetryAnnotation, value),
+		did:    fmt.Sprintf("asked for another try on %s: annotation %s=%s", cmdutil.CountNodes(n), v1alpha1.RetryAnnotation, value),
 		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value is another try",
 	}, nil
 }
 
 func (s *mutation) retryNodes(ctx context.Context, names []string) error {
-	job, err := GetJob(ctx, s.client, s.key)
+	job, err := cmdutil.GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
 	}

@@ -18,28 +18,29 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
 // Run executes the command line and returns the exit code. It also prints errors.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
-	f := NewFactory(streams)
+	f := cmdutil.NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
 	root := NewCommand(f) //nolint:contextcheck // cobra hands the context to each verb
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		err = Explain(err)
-		if !silent(err) {
+		err = cmdutil.Explain(err)
+		if !cmdutil.IsSilent(err) {
 			f.Tell(text.Wrap(text.Toned(text.Bad, "error: "), text.Plain, err.Error(), term.Of(f.ErrOut, f.Getenv).Options().Width)...)
 		}
 	}
-	return CodeOf(err)
+	return cmdutil.CodeOf(err)
 }
 
 // NewCommand returns the command with all subcommands.
-func NewCommand(f *Factory) *cobra.Command {
+func NewCommand(f *cmdutil.Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-everynode",
 		Short: "Run a task on every node, watch it, explain it, and control it",
@@ -59,7 +60,7 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 	root.SetOut(f.Out)
 	root.SetErr(f.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Failf(ExitUsage, "%w. See: %s --help", err, cmd.CommandPath())
+		return cmdutil.Failf(cmdutil.ExitUsage, "%w. See: %s --help", err, cmd.CommandPath())
 	})
 	f.Config.AddFlags(root.PersistentFlags())
 	hideRareFlags(root)
@@ -82,12 +83,12 @@ const (
 )
 
 // readOnlyCommands returns the commands that change nothing.
-func readOnlyCommands(f *Factory) []*cobra.Command {
+func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.
-func mutatingCommands(f *Factory) []*cobra.Command {
+func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{
 		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
 		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
@@ -102,7 +103,7 @@ func noVerb(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		message += fmt.Sprintf(", but %q", near[0])
 	}
-	return Failf(ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
+	return cmdutil.Failf(cmdutil.ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
 }
 
 // hideRareFlags hides all but the common flags of kubectl in the help. The hidden flags still work.
@@ -118,7 +119,7 @@ func hideRareFlags(root *cobra.Command) {
 }
 
 // warnings prints the warnings of the API server.
-type warnings struct{ f *Factory }
+type warnings struct{ f *cmdutil.Factory }
 
 // HandleWarningHeader is called for each warning.
 func (w warnings) HandleWarningHeader(code int, _ string, message string) {

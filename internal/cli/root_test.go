@@ -12,6 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // TestWhatACommandLineLacks is told with the exit code of usage, and before anything is asked of a cluster.
@@ -33,21 +36,21 @@ func TestWhatACommandLineLacks(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, _, _ := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == pathJobs+"/j" {
-					answer(w, aJob("j"))
+			f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == clitest.JobsPath+"/j" {
+					clitest.Respond(w, clitest.NodeJob("j"))
 					return
 				}
 				list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
 				for _, name := range []string{"node-1", "node-2"} {
 					list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 				}
-				answer(w, list)
+				clitest.Respond(w, list)
 			}))
 			root := NewCommand(f)
 			root.SetArgs(tt.args)
-			err := Explain(root.ExecuteContext(t.Context()))
-			if code := CodeOf(err); err == nil || !strings.Contains(err.Error(), tt.want) || (code != ExitUsage && code != ExitDeclined) {
+			err := cmdutil.Explain(root.ExecuteContext(t.Context()))
+			if code := cmdutil.CodeOf(err); err == nil || !strings.Contains(err.Error(), tt.want) || (code != cmdutil.ExitUsage && code != cmdutil.ExitDeclined) {
 				t.Errorf("exit code %d: %v", code, err)
 			}
 		})
@@ -60,11 +63,12 @@ func TestWithoutAClusterThatIsSaid(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := NewFactory(genericiooptions.NewTestIOStreamsDiscard())
+	f := cmdutil.NewFactory(genericiooptions.NewTestIOStreamsDiscard())
 	*f.Config.KubeConfig = empty
 	root := NewCommand(f)
 	root.SetArgs([]string{"list"})
-	if err := Explain(root.ExecuteContext(t.Context())); CodeOf(err) != ExitUsage || err.Error() != noCluster {
-		t.Errorf("exit code %d: %v", CodeOf(err), err)
+	const want = "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server"
+	if err := cmdutil.Explain(root.ExecuteContext(t.Context())); cmdutil.CodeOf(err) != cmdutil.ExitUsage || err.Error() != want {
+		t.Errorf("exit code %d: %v", cmdutil.CodeOf(err), err)
 	}
 }

@@ -19,13 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/task"
 )
 
 // runOptions are the options of the command run.
 type runOptions struct {
-	*Factory
+	*cmdutil.Factory
 	namespace string
 	client    client.WithWatch
 
@@ -55,7 +56,7 @@ const (
 	runSignalsRoom = 8
 )
 
-func newRunCommand(f *Factory) *cobra.Command {
+func newRunCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &runOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "run (NODE… | -l SELECTOR | --all) (-- COMMAND [ARG…] | -f SCRIPT)",
@@ -84,7 +85,7 @@ Exit codes: 0 every node succeeded; 10 one did not; 130 ended by Ctrl-C; 12 the 
 
   # in a pipeline: no question, a record for each node, nothing left behind
   kubectl everynode run --all --yes --rm -o json -n node-setup -- systemctl is-active containerd`,
-		ValidArgsFunction: f.completeNodes,
+		ValidArgsFunction: f.CompleteNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd, args); err != nil {
 				return err
@@ -115,7 +116,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C: what runs then is stopped")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the NodeJob, and do nothing")
-	addOutput(cmd, &o.output, outputJSON)
+	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON)
 }
 
 func (o *runOptions) complete(cmd *cobra.Command, args []string) error {
@@ -157,13 +158,13 @@ func (o *runOptions) ways() int {
 func (o *runOptions) validate() error {
 	switch ways := o.ways(); {
 	case ways == 0:
-		return Failf(ExitUsage, "on which nodes? Name them, or give -l SELECTOR or --all")
+		return cmdutil.Failf(cmdutil.ExitUsage, "on which nodes? Name them, or give -l SELECTOR or --all")
 	case ways > 1:
-		return Failf(ExitUsage, "give the names of nodes, or -l SELECTOR, or --all: only one of them")
+		return cmdutil.Failf(cmdutil.ExitUsage, "give the names of nodes, or -l SELECTOR, or --all: only one of them")
 	case len(o.command) > 0 && o.file != "":
-		return Failf(ExitUsage, "-f takes no arguments after --: set what the script needs at its beginning, or give no -f")
+		return cmdutil.Failf(cmdutil.ExitUsage, "-f takes no arguments after --: set what the script needs at its beginning, or give no -f")
 	case len(o.command) == 0 && o.file == "":
-		return Failf(ExitUsage, "run what? Give a command after --, such as: -- uname -r; or a script with -f")
+		return cmdutil.Failf(cmdutil.ExitUsage, "run what? Give a command after --, such as: -- uname -r; or a script with -f")
 	}
 	for _, check := range []func() error{o.validateNames, o.validateTimes, o.validateLimits, o.validateCommand, o.readScript} {
 		if err := check(); err != nil {
@@ -175,9 +176,9 @@ func (o *runOptions) validate() error {
 
 func (o *runOptions) validateNames() error {
 	if _, err := labels.Parse(o.selector); err != nil {
-		return Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
+		return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	return checkOutput(o.output, outputJSON)
+	return cmdutil.CheckOutput(o.output, cmdutil.OutputJSON)
 }
 
 func (o *runOptions) validateTimes() error {
@@ -187,32 +188,32 @@ func (o *runOptions) validateTimes() error {
 		least time.Duration
 	}{{"--timeout", o.timeout, time.Second}, {"--starting-deadline", o.startingDeadline, time.Second}, {"--ttl", o.ttl, time.Minute}} {
 		if t.value < t.least || t.value > maxRunTime || t.value%time.Second != 0 {
-			return Failf(ExitUsage, "%s %s: give whole seconds, from %s to %s", t.flag, t.value, t.least, maxRunTime)
+			return cmdutil.Failf(cmdutil.ExitUsage, "%s %s: give whole seconds, from %s to %s", t.flag, t.value, t.least, maxRunTime)
 		}
 	}
 	return nil
 }
 
 func (o *runOptions) validateLimits() (err error) {
-	if o.concurrent, err = numberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
+	if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
 		return err
 	}
-	o.failures, err = numberOrPercent("--max-failures", o.maxFailures, 0)
+	o.failures, err = cmdutil.ParseNumberOrPercent("--max-failures", o.maxFailures, 0)
 	return err
 }
 
 // validateCommand rejects commands that would not reach the node unchanged.
 func (o *runOptions) validateCommand() error {
 	if len(o.command) > 0 && o.command[0] == "" {
-		return Failf(ExitUsage, "the command is an empty text: name a program after --")
+		return cmdutil.Failf(cmdutil.ExitUsage, "the command is an empty text: name a program after --")
 	}
 	for i, arg := range o.command {
 		if !utf8.ValidString(arg) {
-			return Failf(ExitUsage, "argument %d of the command is no UTF-8, and would reach the node as something else: put it into a script, as printf '\\xff'", i)
+			return cmdutil.Failf(cmdutil.ExitUsage, "argument %d of the command is no UTF-8, and would reach the node as something else: put it into a script, as printf '\\xff'", i)
 		}
 	}
 	if size := len(task.CommandText(o.command)); len(o.command) > 0 && size > task.MaxScriptBytes {
-		return Failf(ExitUsage, "the command has %d bytes; at most %d are possible", size, task.MaxScriptBytes)
+		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, task.MaxScriptBytes)
 	}
 	return nil
 }
@@ -225,7 +226,7 @@ func (o *runOptions) readScript() error {
 	if o.file != "-" {
 		file, err := os.Open(o.file)
 		if err != nil {
-			return Failf(ExitUsage, "%w", err)
+			return cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
 		}
 		defer func() { _ = file.Close() }()
 		in = file
@@ -233,13 +234,13 @@ func (o *runOptions) readScript() error {
 	content, err := io.ReadAll(io.LimitReader(in, task.MaxScriptBytes+1))
 	switch {
 	case err != nil:
-		return Failf(ExitUsage, "reading the script: %w", err)
+		return cmdutil.Failf(cmdutil.ExitUsage, "reading the script: %w", err)
 	case len(content) > task.MaxScriptBytes:
-		return Failf(ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, task.MaxScriptBytes)
+		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is too long: at most %d bytes are possible", o.file, task.MaxScriptBytes)
 	case strings.TrimSpace(string(content)) == "":
-		return Failf(ExitUsage, "the script %s is empty", o.file)
+		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is empty", o.file)
 	case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
-		return Failf(ExitUsage, "the script %s is no text in UTF-8", o.file)
+		return cmdutil.Failf(cmdutil.ExitUsage, "the script %s is no text in UTF-8", o.file)
 	}
 	o.script = string(content)
 	return nil
@@ -283,7 +284,7 @@ func (o *runOptions) run(ctx context.Context) error {
 	}
 	job := o.job(targets.names)
 	if o.dryRun {
-		return o.PrintObject(outputYAML, job)
+		return o.PrintObject(cmdutil.OutputYAML, job)
 	}
 	if err := o.confirm(ctx, targets); err != nil {
 		return err

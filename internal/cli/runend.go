@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
@@ -26,7 +27,7 @@ import (
 
 func (r *running) tellBegin() {
 	if r.screen == nil {
-		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), countNodes(len(r.view.Nodes)))))
+		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), cmdutil.CountNodes(len(r.view.Nodes)))))
 	}
 }
 
@@ -39,7 +40,7 @@ func (r *running) note() string {
 	case r.stops > 0:
 		return r.stopping()
 	case !r.seen && waited > pickUp:
-		return "no manager has picked the NodeJob up yet. Does one run? kubectl -n " + managerName.Namespace + " get deployment " + managerName.Name
+		return "no manager has picked the NodeJob up yet. Does one run? kubectl -n " + cmdutil.Manager.Namespace + " get deployment " + cmdutil.Manager.Name
 	case r.logsForbidden != nil:
 		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
 	}
@@ -119,8 +120,8 @@ func (r *running) end(ctx context.Context, how ending) error {
 	after := r.cleanUp(ctx, how)
 	r.tellEnd(after)
 	switch code := r.exitCode(how); {
-	case code != ExitOK:
-		return Exit(code)
+	case code != cmdutil.ExitOK:
+		return cmdutil.Exit(code)
 	case err != nil && !r.broken:
 		return err
 	}
@@ -154,7 +155,7 @@ func (r *running) settle(ctx context.Context, how ending) {
 func (r *running) lookAtNodes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	list := newNodeMetadataList()
+	list := cmdutil.NewNodeMetadataList()
 	if err := r.client.List(ctx, list); err == nil {
 		c := change{fresh: true}
 		_ = meta.EachListItem(list, func(o runtime.Object) error { c.all = append(c.all, o.(client.Object)); return nil })
@@ -207,7 +208,7 @@ func because(err error) string {
 	case apierrors.IsNotFound(err):
 		return ", since its pod is gone"
 	}
-	return " (" + strings.TrimSuffix(Explain(err).Error(), ".") + ")"
+	return " (" + strings.TrimSuffix(cmdutil.Explain(err).Error(), ".") + ")"
 }
 
 // runResult is the result of a run, for programs.
@@ -249,7 +250,7 @@ func (r *running) show() error {
 	switch {
 	case r.broken:
 		return nil
-	case r.output == outputJSON:
+	case r.output == cmdutil.OutputJSON:
 		return r.showJSON()
 	case r.fold:
 		_, err := r.Out.Write([]byte(text.Print(view.Fold(r.foldable()), text.Options{Colour: r.Terminal().Colour})))
@@ -293,7 +294,7 @@ func (r *running) showJSON() error {
 	if err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
-	return r.write(outputJSON, append(b, '\n'))
+	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
 }
 
 func timeOf(t time.Time) *time.Time {
@@ -316,7 +317,7 @@ func (r *running) cleanUp(ctx context.Context, how ending) string {
 	err := r.deleteJob(ctx)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, Explain(err), r.where())
+		return fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
 	case idle:
 		return "Nothing was run, and NodeJob " + r.job.Name + " is deleted."
 	}
@@ -364,13 +365,13 @@ func (r *running) tellLong(head text.Line, message string) {
 func (r *running) exitCode(how ending) int {
 	switch {
 	case how == endGone:
-		return ExitGone
+		return cmdutil.ExitGone
 	case how == endTimedOut:
-		return ExitTimedOut
+		return cmdutil.ExitTimedOut
 	case r.stops > 0, how == endDetached:
-		return ExitDetached
+		return cmdutil.ExitDetached
 	case r.count(view.RunSucceeded) < len(r.view.Nodes):
-		return ExitNodesFailed
+		return cmdutil.ExitNodesFailed
 	}
-	return ExitOK
+	return cmdutil.ExitOK
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -73,12 +74,12 @@ func (o *runOptions) targets(ctx context.Context) (targets, error) {
 	found := targets{away: map[string]string{}, otherOS: map[string]string{}}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
-		return found, Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
+		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
 	var all []string
 	key := v1alpha1.RecordKey(o.namespace, o.name)
 	var page corev1.NodeList
-	err = eachPage(ctx, o.client, &page, func() {
+	err = cmdutil.EachPage(ctx, o.client, &page, func() {
 		for i := range page.Items {
 			node := &page.Items[i]
 			all = append(all, node.Name)
@@ -118,11 +119,11 @@ func (o *runOptions) checkRecorded(ctx context.Context, nodes []string) error {
 	}
 	err := o.client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, &v1alpha1.NodeJob{})
 	if err == nil {
-		return Failf(ExitUsage, "there is a NodeJob %s in namespace %s already: give another --name, or none", o.name, o.namespace)
+		return cmdutil.Failf(cmdutil.ExitUsage, "there is a NodeJob %s in namespace %s already: give another --name, or none", o.name, o.namespace)
 	}
 	key := v1alpha1.RecordKey(o.namespace, o.name)
-	return Failf(ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all %[5]s- %[7]s- && kubectl annotate nodes --all %[5]s-",
-		countNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, key, list(nodes), record.SealKey(key))
+	return cmdutil.Failf(cmdutil.ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all %[5]s- %[7]s- && kubectl annotate nodes --all %[5]s-",
+		cmdutil.CountNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, key, cmdutil.JoinNames(nodes), record.SealKey(key))
 }
 
 func carries(n int) string {
@@ -159,7 +160,7 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 	}
 	slices.Sort(all)
 	if len(unknown) > 0 {
-		return Failf(ExitNotFound, "there is no node %s; there are %s", list(unknown), list(nearest(unknown[0], all)))
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", cmdutil.JoinNames(unknown), cmdutil.JoinNames(cmdutil.Nearest(unknown[0], all)))
 	}
 	return o.checkFound(found)
 }
@@ -168,15 +169,15 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 func (o *runOptions) checkFound(found targets) error {
 	switch {
 	case len(o.nodes) > 0 && len(found.otherOS) > 0:
-		return Failf(ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", list(sortedKeys(found.otherOS)), corev1.LabelOSStable)
+		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(sortedKeys(found.otherOS)), corev1.LabelOSStable)
 	case len(found.names)+len(found.away) == 0 && len(found.otherOS) > 0:
-		return Failf(ExitNotFound, "nothing was run: %s", found.describeOtherOS())
+		return cmdutil.Failf(cmdutil.ExitNotFound, "nothing was run: %s", found.describeOtherOS())
 	case len(found.names)+len(found.away) == 0 && o.selector != "":
-		return Failf(ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
+		return cmdutil.Failf(cmdutil.ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
 	case len(found.names)+len(found.away) == 0:
-		return Failf(ExitNotFound, "the cluster has no nodes")
+		return cmdutil.Failf(cmdutil.ExitNotFound, "the cluster has no nodes")
 	case len(found.names) == 0:
-		return Failf(ExitNodesFailed, "nothing was run: %s", describeAway(found.away))
+		return cmdutil.Failf(cmdutil.ExitNodesFailed, "nothing was run: %s", describeAway(found.away))
 	}
 	return nil
 }
@@ -188,7 +189,7 @@ func (t targets) describeOtherOS() string {
 	if len(t.otherOS) > 1 {
 		is = "are"
 	}
-	return fmt.Sprintf("%s %s not on Linux (label %s): %s", countNodes(len(t.otherOS)), is, corev1.LabelOSStable, list(sortedKeys(t.otherOS)))
+	return fmt.Sprintf("%s %s not on Linux (label %s): %s", cmdutil.CountNodes(len(t.otherOS)), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
 }
 
 func describeAway(away map[string]string) string {
@@ -196,8 +197,8 @@ func describeAway(away map[string]string) string {
 	for _, name := range sortedKeys(away) {
 		parts = append(parts, name+": "+away[name])
 	}
-	if len(parts) > maxNear {
-		return strings.Join(parts[:maxNear], "; ") + fmt.Sprintf("; and %d more", len(parts)-maxNear)
+	if len(parts) > cmdutil.MaxNames {
+		return strings.Join(parts[:cmdutil.MaxNames], "; ") + fmt.Sprintf("; and %d more", len(parts)-cmdutil.MaxNames)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -215,9 +216,9 @@ func sortedKeys[V any](m map[string]V) []string {
 func (o *runOptions) confirm(ctx context.Context, found targets) error {
 	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
 	if err != nil {
-		return Failf(ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
+		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
 	}
-	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), countNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), list(found.names))
+	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), cmdutil.CountNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), cmdutil.JoinNames(found.names))
 	if len(found.otherOS) > 0 {
 		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
 	}
@@ -227,12 +228,5 @@ func (o *runOptions) confirm(ctx context.Context, found targets) error {
 	if o.yes || len(found.names) == 1 {
 		return nil
 	}
-	return o.ask(ctx, question, "--yes")
-}
-
-func countNodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
+	return o.Confirm(ctx, question, "--yes")
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -148,8 +149,8 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 		return err
 	}
 	defer giveBack()
-	log := logTail{pods: l.pods, pod: name, container: task.ContainerName, lines: -1}
-	defer log.flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
+	log := podlog.Tail{Pods: l.pods, Pod: name, Container: task.ContainerName, Lines: -1}
+	defer log.Flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
 	var tries logAttempts
 	for {
 		progress, err := l.readOnce(ctx, &log, uid)
@@ -195,7 +196,7 @@ func (a *logAttempts) isFinal(err error) bool {
 }
 
 // readOnce sends the new content of a log, in batches of lines.
-func (l *logs) readOnce(ctx context.Context, log *logTail, uid types.UID) (progress bool, err error) {
+func (l *logs) readOnce(ctx context.Context, log *podlog.Tail, uid types.UID) (progress bool, err error) {
 	var ready []byte
 	send := func() {
 		if len(ready) > 0 {
@@ -204,7 +205,7 @@ func (l *logs) readOnce(ctx context.Context, log *logTail, uid types.UID) (progr
 		}
 	}
 	defer send()
-	return log.read(ctx, func(piece string, more bool) {
+	return log.Read(ctx, func(piece string, more bool) {
 		if ready = append(ready, piece...); !more || len(ready) >= logChunk {
 			send()
 		}

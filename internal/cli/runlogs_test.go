@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
 // TestALogOutlivesAnAPIServerThatIsAway : it takes longer to come back than a kubelet is given.
@@ -25,10 +27,10 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	}{
 		"nobody answers": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", away + 2},
 		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
-			refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
+			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
 		}, "one\n", logTries + 1},
 		"the pod is gone": {func(w http.ResponseWriter) {
-			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
+			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
 		}, "one\n", 2},
 	}
 	for name, tt := range tests {
@@ -37,12 +39,12 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 			r := aRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				switch n := opened.Add(1); {
 				case n == 1:
-					_, _ = io.WriteString(w, at(0, "one")+"\n")
-					breakOff(w)
+					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n")
+					clitest.BreakOff(w)
 				case n <= away+1:
 					tt.refusal(w)
 				default:
-					_, _ = io.WriteString(w, at(0, "one")+"\n"+at(1, "two")+"\n")
+					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n"+clitest.LogLine(1, "two")+"\n")
 				}
 			}))
 			pods, err := r.Pods("ns")
@@ -55,7 +57,7 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 				}
 				return r.After(d)
 			})
-			l.see(t.Context(), aPod("p", "node-1", corev1.PodSucceeded))
+			l.see(t.Context(), clitest.Pod("p", "node-1", corev1.PodSucceeded))
 			var got strings.Builder
 			for part := range r.parts {
 				if got.Write(part.data); part.end {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
@@ -99,7 +100,7 @@ func newRunning(o *runOptions, job *v1alpha1.NodeJob, found targets) *running {
 	}
 	slices.SortFunc(r.view.Nodes, func(a, b view.RunNode) int { return cmp.Compare(a.Name, b.Name) })
 	room := 0
-	if o.fold || o.output == outputJSON {
+	if o.fold || o.output == cmdutil.OutputJSON {
 		room = roomFor(len(r.view.Nodes))
 	}
 	for i := range r.view.Nodes {
@@ -144,8 +145,8 @@ const (
 //nolint:cyclop // a case for each thing that may happen, and nothing else
 func (r *running) loop(ctx context.Context) ending {
 	observations := r.Follow(ctx, r.client, r.job)
-	podChanges := r.watchPods(ctx, r.client, r.job)
-	nodeChanges := r.watchNodes(ctx, r.client, r.names())
+	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
+	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
 	tick, look := r.After(runTick), r.After(lookAway)
 	deadline := r.After(r.startingDeadline + r.timeout + runSlack)
 	for {
@@ -241,9 +242,9 @@ func (r *running) allRead() bool {
 }
 
 // seeJob handles an observation of the NodeJob.
-func (r *running) seeJob(observation Observation) {
+func (r *running) seeJob(observation cmdutil.Observation) {
 	if observation.Err != nil {
-		r.away = Explain(observation.Err).Error()
+		r.away = cmdutil.Explain(observation.Err).Error()
 		return
 	}
 	r.away = ""
@@ -334,7 +335,7 @@ func (r *running) whyAway(ctx context.Context) (map[int]string, error) {
 	defer cancel()
 	why := map[int]string{}
 	var page corev1.NodeList
-	err := eachPage(ctx, r.client, &page, func() {
+	err := cmdutil.EachPage(ctx, r.client, &page, func() {
 		for j := range page.Items {
 			node := &page.Items[j]
 			if i, ours := r.index[node.Name]; ours && r.view.Nodes[i].State == view.RunWaiting && away(node) != "" {

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -75,7 +77,7 @@ func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing is read; the pieces come from here
-	pod := aPod("a", "node-1", corev1.PodSucceeded)
+	pod := clitest.Pod("a", "node-1", corev1.PodSucceeded)
 	r.seePod(ctx, pod, false)
 	if r.allRead() {
 		t.Error("all is read before the log was")
@@ -101,7 +103,7 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want int
-	}{"a full disk": {syscall.ENOSPC, ExitError}, "a pipe that nobody reads": {syscall.EPIPE, ExitOK}} {
+	}{"a full disk": {syscall.ENOSPC, cmdutil.ExitError}, "a pipe that nobody reads": {syscall.EPIPE, cmdutil.ExitOK}} {
 		t.Run(name, func(t *testing.T) {
 			r := aRun(t, &jobServer{uid: "uid-of-j"})
 			r.Out = failing{tt.err}
@@ -110,7 +112,7 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 			}
 			r.printLine(0, "said")
 			r.draw()
-			if err := r.end(t.Context(), endOver); CodeOf(err) != tt.want {
+			if err := r.end(t.Context(), endOver); cmdutil.CodeOf(err) != tt.want {
 				t.Errorf("it ends with %v", err)
 			}
 		})
@@ -121,11 +123,11 @@ func TestAFullDiskIsNoSuccess(t *testing.T) {
 func TestANodeJobThatGoesAfterTheLastNodeIsNoFailure(t *testing.T) {
 	r := aRun(t, &jobServer{uid: "uid-of-j"})
 	r.view.Nodes[0].State = view.RunSucceeded
-	if how := r.goneAs(); r.exitCode(how) != ExitGone {
+	if how := r.goneAs(); r.exitCode(how) != cmdutil.ExitGone {
 		t.Errorf("with a node left it ends with %d", r.exitCode(how))
 	}
 	r.view.Nodes[1].State = view.RunSucceeded
-	if how := r.goneAs(); r.exitCode(how) != ExitOK {
+	if how := r.goneAs(); r.exitCode(how) != cmdutil.ExitOK {
 		t.Errorf("with none left it ends with %d", r.exitCode(how))
 	}
 }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
 // mixedCluster answers lists of nodes: two of Linux, two of Windows.
@@ -65,7 +67,7 @@ func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, _, errs := against(t, mixedCluster(t))
+			f, _, errs := clitest.NewFactory(t, mixedCluster(t))
 			o := tt.options
 			o.Factory, o.namespace, o.yes = f, "ns", true
 			o.concurrent = intstr.FromInt32(1)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -32,7 +33,7 @@ func (r *running) seePods(ctx context.Context, c change) {
 
 func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 	i, ours := r.index[pod.Spec.NodeName]
-	if !ours || !owns(r.job, pod) {
+	if !ours || !cmdutil.Owns(r.job, pod) {
 		return
 	}
 	r.logs.see(ctx, pod)
@@ -50,7 +51,7 @@ func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 	if n.State.Final() || ended {
 		return
 	}
-	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, attemptOf(pod).Waiting
+	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, cmdutil.AttemptOf(pod).Waiting
 	r.runFinished = false
 }
 
@@ -113,7 +114,7 @@ func lastLine(message string) string {
 }
 
 func (r *running) noteTrouble(err error) {
-	if explained := Explain(err); CodeOf(explained) == ExitForbidden {
+	if explained := cmdutil.Explain(err); cmdutil.CodeOf(explained) == cmdutil.ExitForbidden {
 		r.logsForbidden = explained
 	}
 }

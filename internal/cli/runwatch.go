@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // change is an observation of objects of one kind.
@@ -36,7 +36,7 @@ const relistPause = time.Second
 
 // watchAll sends all objects of a kind, and then their changes, until the context ends. When a watch ends, it lists all
 // objects again. No change is missed, but some may be sent twice.
-func (f *Factory) watchAll(ctx context.Context, c client.WithWatch, list func() client.ObjectList, opts ...client.ListOption) <-chan change {
+func watchAll(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, list func() client.ObjectList, opts ...client.ListOption) <-chan change {
 	changes := make(chan change)
 	go func() {
 		defer close(changes)
@@ -79,7 +79,7 @@ func watchOnce(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 	if !sendChange(ctx, changes, all) {
 		return nil
 	}
-	w, err := c.Watch(ctx, list, append(slices.Clip(opts), fromVersion(list.GetResourceVersion()))...)
+	w, err := c.Watch(ctx, list, append(slices.Clip(opts), cmdutil.FromVersion(list.GetResourceVersion()))...)
 	if err != nil {
 		return err
 	}
@@ -98,23 +98,17 @@ func watchOnce(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 }
 
 // watchPods watches the pods of a NodeJob.
-func (f *Factory) watchPods(ctx context.Context, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
-	return f.watchAll(ctx, c, func() client.ObjectList { return &corev1.PodList{} },
+func watchPods(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, job *v1alpha1.NodeJob) <-chan change {
+	return watchAll(ctx, f, c, func() client.ObjectList { return &corev1.PodList{} },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 }
 
 // watchNodes watches the labels and annotations of one node, or of all nodes. The rest of a node is large, and changes
 // with each heartbeat.
-func (f *Factory) watchNodes(ctx context.Context, c client.WithWatch, names []string) <-chan change {
+func watchNodes(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, names []string) <-chan change {
 	var opts []client.ListOption
 	if len(names) == 1 {
 		opts = append(opts, client.MatchingFields{"metadata.name": names[0]})
 	}
-	return f.watchAll(ctx, c, newNodeMetadataList, opts...)
-}
-
-func newNodeMetadataList() client.ObjectList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	return list
+	return watchAll(ctx, f, c, func() client.ObjectList { return cmdutil.NewNodeMetadataList() }, opts...)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // A run writes only its own NodeJob, also when that was deleted and another one was created with the same name. Each
@@ -32,9 +33,9 @@ func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return Failf(ExitNoAnswer, "creating the NodeJob: %w. It is not known whether it was created. Check with: kubectl everynode list -n %s", Explain(err), o.namespace)
+		return cmdutil.Failf(cmdutil.ExitNoAnswer, "creating the NodeJob: %w. It is not known whether it was created. Check with: kubectl everynode list -n %s", cmdutil.Explain(err), o.namespace)
 	}
-	return fmt.Errorf("creating the NodeJob: %w", Explain(err))
+	return fmt.Errorf("creating the NodeJob: %w", cmdutil.Explain(err))
 }
 
 // suspend prevents further attempts from starting.
@@ -44,7 +45,7 @@ func (r *running) suspend(ctx context.Context) {
 	changed := r.job.DeepCopy()
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":true}}`, r.job.UID)
 	if err := r.client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		r.stopErr = Explain(err)
+		r.stopErr = cmdutil.Explain(err)
 		return
 	}
 	r.suspended = true

@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // jobServer is a stand-in that has the NodeJob j, with rules for UIDs like those of an API server.
@@ -36,30 +39,30 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Metadata      struct{ UID types.UID }
 		Preconditions struct{ UID types.UID }
 	}
-	if err := json.Unmarshal(body, &wants); err != nil || r.URL.Path != pathJobs+"/j" {
-		refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprint(r.URL, err))
+	if err := json.Unmarshal(body, &wants); err != nil || r.URL.Path != clitest.JobsPath+"/j" {
+		clitest.RespondError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprint(r.URL, err))
 		return
 	}
 	if uid := wants.Metadata.UID + wants.Preconditions.UID; uid != "" && uid != s.uid {
-		refuse(w, http.StatusConflict, metav1.StatusReasonConflict, "the UID in the precondition is another one")
+		clitest.RespondError(w, http.StatusConflict, metav1.StatusReasonConflict, "the UID in the precondition is another one")
 		return
 	}
 	s.done = append(s.done, r.Method)
-	job := aJob("j")
+	job := clitest.NodeJob("j")
 	job.Spec.Suspend = true
-	answer(w, job)
+	clitest.Respond(w, job)
 }
 
 // aRun is one of the NodeJob j on two nodes, which has been going on for a while.
 func aRun(t *testing.T, server http.Handler) *running {
 	t.Helper()
-	f, _, _ := against(t, server)
+	f, _, _ := clitest.NewFactory(t, server)
 	c, err := f.Client()
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := &runOptions{Factory: f, namespace: "ns", client: c, remove: true, ttl: time.Hour}
-	return newRunning(o, aJob("j"), targets{names: []string{"node-1", "node-2"}})
+	return newRunning(o, clitest.NodeJob("j"), targets{names: []string{"node-1", "node-2"}})
 }
 
 // TestARunChangesItsOwnNodeJobAndNoOther covers a NodeJob that was deleted and replaced by another one with its name.
@@ -100,7 +103,7 @@ func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	over := make(chan string)
 	go func() {
 		r.suspend(t.Context())
-		if _, err := r.whyAway(t.Context()); CodeOf(err) != ExitNoAnswer {
+		if _, err := r.whyAway(t.Context()); cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
 			t.Errorf("looking at nodes: %v", err)
 		}
 		r.lookAtNodes(t.Context())
@@ -108,7 +111,7 @@ func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	}()
 	select {
 	case said := <-over:
-		if r.suspended || CodeOf(r.stopErr) != ExitNoAnswer {
+		if r.suspended || cmdutil.CodeOf(r.stopErr) != cmdutil.ExitNoAnswer {
 			t.Errorf("it is suspended: %v (%v)", r.suspended, r.stopErr)
 		}
 		if want := "NodeJob j could not be deleted: the API server does not answer: "; !strings.HasPrefix(said, want) {

@@ -9,25 +9,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
-func newSkipCommand(f *Factory) *cobra.Command {
+func newSkipCommand(f *cmdutil.Factory) *cobra.Command {
 	return &cobra.Command{
 		Use:   "skip NAME NODE…",
 		Short: "Mark nodes as done without a run",
 		Long: `Mark nodes as done with the current revision without a run, by setting the label of the record. The next revision runs
 on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 		Example:           "  kubectl everynode skip somaxconn -n node-setup node-7",
-		ValidArgsFunction: f.completeJobThenNodes(0),
+		ValidArgsFunction: f.CompleteJobThenNodes,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return Failf(ExitUsage, "%s takes the name of a NodeJob and of nodes. See: %s --help", cmd.CommandPath(), cmd.CommandPath())
+				return cmdutil.Failf(cmdutil.ExitUsage, "%s takes the name of a NodeJob and of nodes. See: %s --help", cmd.CommandPath(), cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.newMutation(args[0])
+			s, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
@@ -40,17 +41,17 @@ on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	switch revision := job.Status.Revision; {
 	case job.Status.ObservedGeneration != job.Generation:
-		return "", Failf(ExitError, "the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status %s -n %s", job.Name, job.Namespace)
+		return "", cmdutil.Failf(cmdutil.ExitError, "the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status %s -n %s", job.Name, job.Namespace)
 	case revision == "":
 		_, reason, message := view.Situation(job)
-		return "", Failf(ExitError, "the revision that the nodes would be done with is not known (%s): %s", reason, message)
+		return "", cmdutil.Failf(cmdutil.ExitError, "the revision that the nodes would be done with is not known (%s): %s", reason, message)
 	default:
 		return revision, nil
 	}
 }
 
 func (s *mutation) skip(ctx context.Context, names []string) error {
-	job, err := GetJob(ctx, s.client, s.key)
+	job, err := cmdutil.GetJob(ctx, s.client, s.key)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
 func TestWhyARevisionIsNotKnown(t *testing.T) {
@@ -33,7 +34,7 @@ func TestWhyARevisionIsNotKnown(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := aJob("j")
+			job := clitest.NodeJob("j")
 			tt.change(job)
 			if _, err := revisionOf(job); err == nil || err.Error() != tt.want {
 				t.Errorf("error: %v", err)

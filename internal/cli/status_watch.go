@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
@@ -52,7 +53,7 @@ func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error
 		case <-w.tick():
 			err = w.draw()
 		case <-deadline:
-			err = Failf(ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
+			err = cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -71,10 +72,10 @@ func (w *watching) tick() <-chan time.Time {
 }
 
 // see shows an observation, and reports whether it is the last one.
-func (w *watching) see(ctx context.Context, observation Observation) (end bool, err error) {
+func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (end bool, err error) {
 	switch {
 	case observation.Gone:
-		return true, Failf(ExitGone, "NodeJob %s was deleted", w.key)
+		return true, cmdutil.Failf(cmdutil.ExitGone, "NodeJob %s was deleted", w.key)
 	case observation.Err != nil:
 		return false, w.lost(observation.Err)
 	}
@@ -92,7 +93,7 @@ func (w *watching) see(ctx context.Context, observation Observation) (end bool, 
 	if err := w.leave(); err != nil {
 		return true, err
 	}
-	return true, Exit(code)
+	return true, cmdutil.Exit(code)
 }
 
 // leave replaces the live view with the complete last view. The live view may have been cut to the height of the
@@ -127,9 +128,9 @@ func verdict(job *v1alpha1.NodeJob) int {
 	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
 		return goesOn
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
-		return ExitOK
+		return cmdutil.ExitOK
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
-		return ExitNodesFailed
+		return cmdutil.ExitNodesFailed
 	}
 	return goesOn
 }

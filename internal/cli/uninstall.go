@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // uninstalling is the execution of the command.
 type uninstalling struct {
-	*Factory
+	*cmdutil.Factory
 	client client.Client
 
 	yes, dryRun, records, skipRollback bool
@@ -28,7 +29,7 @@ type uninstalling struct {
 	found *installation
 }
 
-func newUninstallCommand(f *Factory) *cobra.Command {
+func newUninstallCommand(f *cmdutil.Factory) *cobra.Command {
 	u := &uninstalling{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -40,10 +41,10 @@ The manager cleans up if it runs. If it does not, or makes no progress for --tim
 can repeat the command, also after a "kubectl delete" that hangs. Records and published facts of NodeJobs with
 deletionPolicy: Retain stay on the nodes unless you add --records. Nodes that others cordoned stay cordoned.`,
 		Example: "  kubectl everynode uninstall --dry-run\n  kubectl everynode uninstall\n  kubectl everynode uninstall --yes --records",
-		Args:    exactArgs(0, "no arguments"),
+		Args:    cmdutil.ExactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if u.timeout <= 0 {
-				return Failf(ExitUsage, "--timeout must be more than 0")
+				return cmdutil.Failf(cmdutil.ExitUsage, "--timeout must be more than 0")
 			}
 			return u.run(cmd.Context())
 		},
@@ -63,7 +64,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 	}
 	found, err := u.look(ctx)
 	if err != nil {
-		return Explain(err)
+		return cmdutil.Explain(err)
 	}
 	u.found = found
 	if found.empty() {
@@ -87,8 +88,8 @@ func (u *uninstalling) run(ctx context.Context) error {
 
 // interrupted adds how to continue. Each step can be repeated.
 func (u *uninstalling) interrupted(err error) error {
-	err = Explain(err)
-	return Failf(CodeOf(err), "%w. The removal is not complete. To go on, repeat: kubectl everynode uninstall", err)
+	err = cmdutil.Explain(err)
+	return cmdutil.Failf(cmdutil.CodeOf(err), "%w. The removal is not complete. To go on, repeat: kubectl everynode uninstall", err)
 }
 
 func (u *uninstalling) confirm(ctx context.Context) error {
@@ -96,7 +97,7 @@ func (u *uninstalling) confirm(ctx context.Context) error {
 		return nil
 	}
 	u.Tell(u.found.lines(u.records)...)
-	return u.ask(ctx, "Remove Everynode from this cluster", "--yes (--dry-run shows what is removed)")
+	return u.Confirm(ctx, "Remove Everynode from this cluster", "--yes (--dry-run shows what is removed)")
 }
 
 func (u *uninstalling) say(format string, args ...any) {
@@ -109,6 +110,6 @@ func (u *uninstalling) connect() error {
 	if err != nil {
 		return err
 	}
-	u.client, err = client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
-	return Explain(err)
+	u.client, err = client.New(config, client.Options{Scheme: cmdutil.Scheme, Mapper: uninstall.Mapper()})
+	return cmdutil.Explain(err)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/uninstall"
@@ -150,7 +151,7 @@ func (u *uninstalling) lookForNamespace(ctx context.Context, found *installation
 func (u *uninstalling) describe(o client.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
-		if kinds, _, err := scheme.ObjectKinds(o); err == nil && len(kinds) > 0 {
+		if kinds, _, err := cmdutil.Scheme.ObjectKinds(o); err == nil && len(kinds) > 0 {
 			kind = kinds[0].Kind
 		}
 	}
@@ -165,17 +166,17 @@ func (i *installation) lines(records bool) []text.Line {
 	var rows [][]text.Line
 	add := func(what, more string) { rows = append(rows, text.Cells(what, more)) }
 	if n := len(i.jobs); n > 0 {
-		add("NodeJobs", fmt.Sprintf("%d: %s", n, list(namesOf(i.jobs, describeJob))))
+		add("NodeJobs", fmt.Sprintf("%d: %s", n, cmdutil.JoinNames(namesOf(i.jobs, describeJob))))
 	}
 	if n := len(i.guards); n > 0 {
-		add("NodeGuards", fmt.Sprintf("%d: %s", n, list(namesOf(i.guards, func(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }))))
+		add("NodeGuards", fmt.Sprintf("%d: %s", n, cmdutil.JoinNames(namesOf(i.guards, func(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }))))
 	}
 	for _, nodes := range []struct {
 		what  string
 		names []string
 	}{{"Gates", i.gated}, {"Cordons", i.cordoned}, {"Other on nodes", i.nodes}} {
 		if n := len(nodes.names); n > 0 {
-			add(nodes.what, fmt.Sprintf("on %d nodes: %s", n, list(nodes.names)))
+			add(nodes.what, fmt.Sprintf("on %d nodes: %s", n, cmdutil.JoinNames(nodes.names)))
 		}
 	}
 	if i.pods+i.budgets > 0 {
@@ -187,7 +188,7 @@ func (i *installation) lines(records bool) []text.Line {
 	}
 	switch {
 	case i.namespace && len(i.foreign) > 0:
-		add("Namespace", uninstall.Namespace+" stays: it has other pods: "+list(i.foreign))
+		add("Namespace", uninstall.Namespace+" stays: it has other pods: "+cmdutil.JoinNames(i.foreign))
 	case i.namespace:
 		add("Namespace", uninstall.Namespace)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -66,7 +67,7 @@ func (u *uninstalling) deleteJobsAndGuards(ctx context.Context) error {
 		return err
 	}
 	if len(waiting) > 0 && u.found.managers == 0 {
-		return Failf(ExitError, "no manager is ready that could roll back NodeJob %s. Start the manager, or leave the nodes as they are with --skip-rollback", strings.Join(waiting, ", "))
+		return cmdutil.Failf(cmdutil.ExitError, "no manager is ready that could roll back NodeJob %s. Start the manager, or leave the nodes as they are with --skip-rollback", strings.Join(waiting, ", "))
 	}
 	u.say("deleting %d NodeJobs and %d NodeGuards", len(u.found.jobs), len(u.found.guards))
 	for i := range u.found.guards {
@@ -138,7 +139,7 @@ func (u *uninstalling) waitForManager(ctx context.Context) error {
 		return err
 	}
 	if len(waiting) > 0 {
-		return Failf(ExitTimedOut, "NodeJob %s is not rolled back on all nodes yet. Wait longer with --timeout, or leave the nodes as they are with --skip-rollback", strings.Join(waiting, ", "))
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not rolled back on all nodes yet. Wait longer with --timeout, or leave the nodes as they are with --skip-rollback", strings.Join(waiting, ", "))
 	}
 	u.say("the manager made no progress for %s: this command cleans up", u.timeout)
 	return nil
@@ -285,7 +286,7 @@ func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 	for i := range left.guards {
 		hold("NodeGuard", &left.guards[i])
 	}
-	return Failf(ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", list(held))
+	return cmdutil.Failf(cmdutil.ExitTimedOut, "the CRDs are still being deleted: %s. Have the owners of these finalizers remove them", cmdutil.JoinNames(held))
 }
 
 func (u *uninstalling) waitUntilGone(ctx context.Context, objects []client.Object) error {
@@ -326,7 +327,7 @@ func (u *uninstalling) deleteNamespace(ctx context.Context) error {
 		return err
 	}
 	if len(now.foreign) > 0 {
-		u.say("namespace %s stays: it has other pods: %s", uninstall.Namespace, list(now.foreign))
+		u.say("namespace %s stays: it has other pods: %s", uninstall.Namespace, cmdutil.JoinNames(now.foreign))
 		return nil
 	}
 	u.say("deleting namespace %s", uninstall.Namespace)
@@ -335,7 +336,7 @@ func (u *uninstalling) deleteNamespace(ctx context.Context) error {
 		return err
 	}
 	if err := u.waitUntilGone(ctx, []client.Object{namespace}); errors.Is(err, errTimedOut) {
-		return Failf(ExitTimedOut, "namespace %s is still being deleted. See: kubectl get namespace %s -o yaml", uninstall.Namespace, uninstall.Namespace)
+		return cmdutil.Failf(cmdutil.ExitTimedOut, "namespace %s is still being deleted. See: kubectl get namespace %s -o yaml", uninstall.Namespace, uninstall.Namespace)
 	} else if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -291,19 +292,19 @@ func TestVerbsSayWhatTheyLack(t *testing.T) {
 	w.node("seen-1")
 	for _, args := range [][]string{{"promote", "seen"}, {"suspend", "seen"}} {
 		got := w.everynode(viewer, args...)
-		if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
+		if got.code != cmdutil.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	got := w.everynode(viewer, "run", "seen-1", "--", "true")
-	if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not create nodejobs.everynode.dev in namespace NAMESPACE") {
+	if got.code != cmdutil.ExitForbidden || !strings.Contains(got.err, "may not create nodejobs.everynode.dev in namespace NAMESPACE") {
 		t.Errorf("run: %+v", got)
 	}
 	if live := w.live("seen"); live.Spec.Suspend || live.Spec.Rollout.PromoteTo != "canary" {
 		t.Errorf("something was changed: %+v", live.Spec)
 	}
 	for _, verb := range [][]string{{"promote", "no"}, {"suspend", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
-		if got := w.everynode(viewer, verb...); got.code != cli.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
+		if got := w.everynode(viewer, verb...); got.code != cmdutil.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
 			t.Errorf("%v: %+v", verb, got)
 		}
 	}
@@ -364,7 +365,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 		"a name that is none":         {"script", "X_y", "-f", script},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cli.ExitUsage || got.out != "" {
+			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cmdutil.ExitUsage || got.out != "" {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"context"
@@ -16,10 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
@@ -70,7 +67,7 @@ func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
 
 // TestTheRoleThatIsNamedHasThePermission compares the advice with the roles as they are installed.
 func TestTheRoleThatIsNamedHasThePermission(t *testing.T) {
-	content, err := os.ReadFile("../../config/rbac/user_roles.yaml")
+	content, err := os.ReadFile("../../../config/rbac/user_roles.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,46 +101,6 @@ func TestTheRoleThatIsNamedHasThePermission(t *testing.T) {
 	for _, resource := range viewed {
 		if !readable[resource] {
 			t.Errorf("everynode-view does not let its holders read %s", resource)
-		}
-	}
-}
-
-// TestTheMapperKnowsAllKinds of the API: one that it lacks cannot be read by any verb.
-func TestTheMapperKnowsAllKinds(t *testing.T) {
-	known := mapper()
-	for kind := range scheme.KnownTypes(v1alpha1.GroupVersion) {
-		gvk := v1alpha1.GroupVersion.WithKind(kind)
-		object, err := scheme.New(gvk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := object.(client.Object); !ok {
-			continue // lists and options
-		}
-		if _, err := known.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestNamesThatLookAlikeComeFirst(t *testing.T) {
-	got := nearest("max-map", []string{"zeta", "sysctl", "max-map-count", "map"})
-	if diff := cmp.Diff([]string{"max-map-count", "map", "sysctl", "zeta"}, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
-func TestJSONSaysTheSameInCharactersThatMoveNoCursor(t *testing.T) {
-	tests := map[string]string{
-		`{"a": "plain ä 漢"}` + "\n": `{"a": "plain ä 漢"}` + "\n",
-		"{\"a\": \"\u009b2J\"}":     `{"a": "\u009b2J"}`,
-		"{\"a\": \"\u202eexe\"}":    `{"a": "\u202eexe"}`,
-		"{\"a\": \"\U000e0041\"}":   `{"a": "\udb40\udc41"}`,
-		"{\n  \"a\": \"\x7f\"}":     "{\n  \"a\": \"" + `\u007f` + "\"}",
-	}
-	for in, want := range tests {
-		if diff := cmp.Diff(want, escapeJSON(in)); diff != "" {
-			t.Errorf("%q: -want +got\n%s", in, diff)
 		}
 	}
 }

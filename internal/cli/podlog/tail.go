@@ -1,7 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package podlog reads the logs of pods while they grow.
+package podlog
 
 import (
 	"bufio"
@@ -17,13 +18,17 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// logTail reads a growing log, and reopens it as often as necessary. It identifies what it has already passed on by the
+// MaxLine is the length in bytes from which a line is passed on in pieces, because a log may have no newlines at all.
+const MaxLine = 64 << 10
+
+// Tail reads a growing log, and reopens it as often as necessary. It identifies what it has already passed on by the
 // timestamps that the kubelet adds to lines. It does not count bytes, because a log may be rotated in the meantime.
-type logTail struct {
-	pods           corev1client.PodInterface
-	pod, container string
-	// lines is the number of last lines to read when the log is opened for the first time. A negative number means all.
-	lines int64
+type Tail struct {
+	// Pods reads the log of the container with this name in the pod with this name.
+	Pods           corev1client.PodInterface
+	Pod, Container string
+	// Lines is the number of last lines to read when the log is opened for the first time. A negative number means all.
+	Lines int64
 
 	// last is the timestamp of the last line that was passed on, and same is the number of lines with that timestamp.
 	// While the end of the last of these lines is missing, part is the number of its bytes that were passed on.
@@ -44,25 +49,25 @@ type logTail struct {
 	begins bool
 }
 
-// handOn receives a line that ends in a newline, or a piece of a line that is longer than maxLine. more reports whether
-// the next piece is already available.
-type handOn func(piece string, more bool)
+// Handler receives a line that ends in a newline, or a piece of a line that is longer than MaxLine. more reports
+// whether the next piece is already available.
+type Handler func(piece string, more bool)
 
-// read passes on new content until the log ends or breaks off. The end of a log is not an error.
-func (l *logTail) read(ctx context.Context, hand handOn) (progress bool, err error) {
-	options := &corev1.PodLogOptions{Container: l.container, Follow: true, Timestamps: true}
+// Read passes on new content until the log ends or breaks off. The end of a log is not an error.
+func (l *Tail) Read(ctx context.Context, hand Handler) (progress bool, err error) {
+	options := &corev1.PodLogOptions{Container: l.Container, Follow: true, Timestamps: true}
 	if !l.last.IsZero() {
 		options.SinceTime = new(metav1.NewTime(l.last)) // the API accepts whole seconds only
-	} else if l.lines >= 0 {
-		options.TailLines = &l.lines
+	} else if l.Lines >= 0 {
+		options.TailLines = &l.Lines
 	}
-	stream, err := l.pods.GetLogs(l.pod, options).Stream(ctx)
+	stream, err := l.Pods.GetLogs(l.Pod, options).Stream(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = stream.Close() }()
 	l.skip, l.again, l.rest, l.begins = !l.last.IsZero(), l.same, "", true
-	r := bufio.NewReaderSize(stream, maxLine)
+	r := bufio.NewReaderSize(stream, MaxLine)
 	for {
 		piece, err := r.ReadSlice('\n')
 		switch {
@@ -80,15 +85,15 @@ func (l *logTail) read(ctx context.Context, hand handOn) (progress bool, err err
 	}
 }
 
-// flush passes on an incomplete line at the end of the log.
-func (l *logTail) flush(hand handOn) {
+// Flush passes on an incomplete line at the end of the log.
+func (l *Tail) Flush(hand Handler) {
 	if fresh := l.fresh(l.rest); fresh != "" {
 		hand(fresh, false)
 	}
 }
 
 // fresh returns the part of a piece that was not passed on yet, without the timestamp.
-func (l *logTail) fresh(piece string) string {
+func (l *Tail) fresh(piece string) string {
 	if l.begins {
 		piece = l.begin(piece)
 	}
@@ -107,7 +112,7 @@ func (l *logTail) fresh(piece string) string {
 }
 
 // begin removes the timestamp from the beginning of a line, and returns how much of the line was already passed on.
-func (l *logTail) begin(stamped string) (line string) {
+func (l *Tail) begin(stamped string) (line string) {
 	stamp, line, _ := strings.Cut(stamped, " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)
 	if l.drop, l.counted = 0, false; err != nil {

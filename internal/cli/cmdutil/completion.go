@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"context"
@@ -21,39 +21,30 @@ import (
 // completionTimeout limits how long a user waits after pressing Tab.
 const completionTimeout = 3 * time.Second
 
-// completion is the function that a shell calls to complete an argument.
-type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
-
-// completeJobs completes the name of a NodeJob, which is the only argument.
-func (f *Factory) completeJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+// CompleteJobs completes the name of a NodeJob, which is the only argument.
+func (f *Factory) CompleteJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return f.names(cmd.Context(), toComplete, f.jobNames)
+	return f.names(cmd.Context(), toComplete, jobNames)
 }
 
-// completeJobThenNodes completes the name of a NodeJob, and then names of nodes.
-func (f *Factory) completeJobThenNodes(nodes int) completion {
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		switch {
-		case len(args) == 0:
-			return f.names(cmd.Context(), toComplete, f.jobNames)
-		case nodes > 0 && len(args) > nodes:
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		found, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
-		return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args[1:], n) }), directive
+// CompleteJobThenNodes completes the name of a NodeJob, and then names of nodes.
+func (f *Factory) CompleteJobThenNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return f.names(cmd.Context(), toComplete, jobNames)
 	}
+	return f.CompleteNodes(cmd, args[1:], toComplete)
 }
 
-// completeNodes completes the names of nodes.
-func (f *Factory) completeNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	found, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
+// CompleteNodes completes the names of nodes that are not in args yet.
+func (f *Factory) CompleteNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	found, directive := f.names(cmd.Context(), toComplete, nodeNames)
 	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
 }
 
-// completeSteps completes the steps of the NodeJob that is the first argument.
-func (f *Factory) completeSteps(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+// CompleteSteps completes the steps of the NodeJob that is the first argument.
+func (f *Factory) CompleteSteps(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, namespace string) []string {
 		var job v1alpha1.NodeJob
 		if len(args) == 0 || c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, &job) != nil {
@@ -83,11 +74,14 @@ func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Con
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-func (f *Factory) jobNames(ctx context.Context, c client.Client, namespace string) []string {
+func jobNames(ctx context.Context, c client.Client, namespace string) []string {
 	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
 }
 
-func (f *Factory) nodeNames(ctx context.Context, c client.Client, _ string) []string {
+func nodeNames(ctx context.Context, c client.Client, _ string) []string { return NodeNames(ctx, c) }
+
+// NodeNames returns the names of the nodes, as far as the user may list them.
+func NodeNames(ctx context.Context, c client.Client) []string {
 	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
 }
 
@@ -96,10 +90,23 @@ func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind,
 	var found []string
 	var page metav1.PartialObjectMetadataList
 	page.SetGroupVersionKind(kind)
-	_ = eachPage(ctx, c, &page, func() {
+	_ = EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			found = append(found, page.Items[i].Name)
 		}
 	}, opts...) // results from before an error are still useful
 	return found
+}
+
+// CompleteJobOrNode completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
+func (f *Factory) CompleteJobOrNode(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		jobs, _ := f.names(cmd.Context(), toComplete, jobNames)
+		nodes, directive := f.names(cmd.Context(), toComplete, nodeNames)
+		return append(jobs, nodes...), directive
+	case 1:
+		return f.names(cmd.Context(), toComplete, nodeNames)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }

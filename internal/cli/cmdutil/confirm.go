@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"bufio"
@@ -15,8 +15,9 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// ask asks the user at the terminal. Without a terminal, it returns an error that names the flag that confirms.
-func (f *Factory) ask(ctx context.Context, question, flag string) error {
+// Confirm asks the user at the terminal, and returns an error with ExitDeclined for any answer but yes. Without a
+// terminal, the error names the flag that confirms.
+func (f *Factory) Confirm(ctx context.Context, question, flag string) error {
 	in, ok := f.In.(*os.File)
 	if !ok || !xterm.IsTerminal(int(in.Fd())) {
 		return Failf(ExitDeclined, "the command needs a confirmation, and standard input is not a terminal. To confirm, give %s. %s", flag, question)

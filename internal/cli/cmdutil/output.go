@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"bytes"
@@ -21,21 +21,22 @@ import (
 
 // Output formats of the commands that read.
 const (
-	outputPeople = ""
-	outputWide   = "wide"
-	outputName   = "name"
-	outputJSON   = "json"
-	outputYAML   = "yaml"
+	OutputPeople = ""
+	OutputWide   = "wide"
+	OutputName   = "name"
+	OutputJSON   = "json"
+	OutputYAML   = "yaml"
 )
 
-// addOutput adds the flag -o with the supported formats to a command.
-func addOutput(cmd *cobra.Command, into *string, formats ...string) {
+// AddOutputFlag adds the flag -o with the supported formats to a command.
+func AddOutputFlag(cmd *cobra.Command, into *string, formats ...string) {
 	cmd.Flags().StringVarP(into, "output", "o", "", "one of "+strings.Join(formats, ", ")+"; for people when left out")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func checkOutput(output string, formats ...string) error {
-	if output == outputPeople || slices.Contains(formats, output) {
+// CheckOutput rejects an output format that the command does not support.
+func CheckOutput(output string, formats ...string) error {
+	if output == OutputPeople || slices.Contains(formats, output) {
 		return nil
 	}
 	return Failf(ExitUsage, "-o %s is not supported here: give one of %s", output, strings.Join(formats, ", "))
@@ -43,10 +44,10 @@ func checkOutput(output string, formats ...string) error {
 
 // PrintObject writes an object, or a list of objects, for programs.
 func (f *Factory) PrintObject(format string, object runtime.Object) error {
-	if format == outputName && meta.IsListType(object) {
+	if format == OutputName && meta.IsListType(object) {
 		return meta.EachListItem(object, func(item runtime.Object) error { return f.PrintObject(format, item) })
 	}
-	gvk, err := apiutil.GVKForObject(object, scheme)
+	gvk, err := apiutil.GVKForObject(object, Scheme)
 	if err != nil {
 		return fmt.Errorf("naming the kind: %w", err)
 	}
@@ -54,12 +55,12 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	var printer printers.ResourcePrinter = &printers.JSONPrinter{}
 	switch format {
-	case outputYAML:
+	case OutputYAML:
 		printer = &printers.YAMLPrinter{}
-	case outputName:
+	case OutputName:
 		printer = &printers.NamePrinter{}
 	}
-	printer, err = printers.NewTypeSetter(scheme).WrapToPrinter(&printers.OmitManagedFieldsPrinter{Delegate: printer}, nil)
+	printer, err = printers.NewTypeSetter(Scheme).WrapToPrinter(&printers.OmitManagedFieldsPrinter{Delegate: printer}, nil)
 	if err != nil {
 		return fmt.Errorf("choosing a printer: %w", err)
 	}
@@ -67,14 +68,15 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 	if err := printer.PrintObj(object, &b); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	return f.write(format, b.Bytes())
+	return f.WriteFormatted(format, b.Bytes())
 }
 
-// write removes from the text of an object what would move the cursor of a terminal. JSON can escape these characters.
-// YAML cannot in all places, so the text is only changed on a terminal, where it is read by users.
-func (f *Factory) write(format string, b []byte) error {
+// WriteFormatted writes the text of an object without characters that would move the cursor of a terminal. JSON can
+// escape these characters. YAML cannot in all places, so the text is only changed on a terminal, where it is read by
+// users.
+func (f *Factory) WriteFormatted(format string, b []byte) error {
 	switch {
-	case format == outputJSON:
+	case format == OutputJSON:
 		b = []byte(escapeJSON(string(b)))
 	case f.Terminal().Options().Width > 0:
 		lines := strings.SplitAfter(string(b), "\n")

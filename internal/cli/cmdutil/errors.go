@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ func Explain(err error) error {
 	switch {
 	case err == nil, errors.As(err, &own), errors.Is(err, context.Canceled):
 		return err
-	case notInstalled(err):
+	case NotInstalled(err):
 		return Failf(ExitNotInstalled, "%s", uninstalled(err))
 	case apierrors.IsForbidden(err):
 		return Failf(ExitForbidden, "%s", forbidden(err))
@@ -44,8 +44,8 @@ func Explain(err error) error {
 
 const noCluster = "no cluster is configured: set KUBECONFIG, or give --kubeconfig or --server"
 
-// notInstalled reports whether the API server does not have the resource, as opposed to the object.
-func notInstalled(err error) bool {
+// NotInstalled reports whether the API server does not have the resource, as opposed to the object.
+func NotInstalled(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

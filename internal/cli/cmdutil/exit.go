@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"errors"
@@ -76,8 +76,8 @@ func CodeOf(err error) int {
 	return ExitError
 }
 
-// silent reports whether an error has no message to print.
-func silent(err error) bool {
+// IsSilent reports whether an error has no message to print.
+func IsSilent(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Err == nil
 }

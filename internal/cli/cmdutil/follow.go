@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, u
 	var job v1alpha1.NodeJob
 	err = c.Get(ctx, key, &job)
 	switch {
-	case apierrors.IsNotFound(err) && !notInstalled(err), err == nil && job.UID != uid:
+	case apierrors.IsNotFound(err) && !NotInstalled(err), err == nil && job.UID != uid:
 		return send(ctx, observations, Observation{Gone: true}), nil
 	case err != nil:
 		return false, err
@@ -79,7 +79,7 @@ func followOnce(ctx context.Context, c client.WithWatch, key client.ObjectKey, u
 	w, err := c.Watch(ctx, &v1alpha1.NodeJobList{}, &client.ListOptions{
 		Namespace:     key.Namespace,
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name),
-	}, fromVersion(job.ResourceVersion))
+	}, FromVersion(job.ResourceVersion))
 	if err != nil {
 		return false, err
 	}
@@ -108,11 +108,11 @@ func pass(ctx context.Context, event watch.Event, uid types.UID, observations ch
 	return false, nil
 }
 
-// fromVersion starts a watch at the resource version of a previous read.
-type fromVersion string
+// FromVersion starts a watch at the resource version of a previous read.
+type FromVersion string
 
 // ApplyToList sets the resource version.
-func (v fromVersion) ApplyToList(o *client.ListOptions) {
+func (v FromVersion) ApplyToList(o *client.ListOptions) {
 	if o.Raw == nil {
 		o.Raw = o.AsListOptions()
 	}

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cmdutil
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// exactArgs accepts exactly this number of names.
-func exactArgs(n int, what string) cobra.PositionalArgs {
+// ExactArgs accepts exactly n arguments. The error says that the command takes what.
+func ExactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
 			return Failf(ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
@@ -20,7 +20,8 @@ func exactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-func atLeastOne(what string) cobra.PositionalArgs {
+// AtLeastOneArg accepts one or more arguments. The error says that the command takes what.
+func AtLeastOneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return Failf(ExitUsage, "%s takes %s. See: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
@@ -36,7 +37,8 @@ func countArguments(n int) string {
 	return fmt.Sprintf("%d arguments", n)
 }
 
-func numberOrPercent(flag, value string, least int) (intstr.IntOrString, error) {
+// ParseNumberOrPercent parses the value of a flag: a number from least, or a percentage from least to 100.
+func ParseNumberOrPercent(flag, value string, least int) (intstr.IntOrString, error) {
 	v := intstr.Parse(value)
 	n := v.IntValue()
 	if v.Type == intstr.String {

@@ -1,24 +1,20 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package cmdutil has what the commands of kubectl everynode share: access to the cluster, errors with exit codes,
+// output, flags and arguments, completion, and reads of the objects that several commands need.
+package cmdutil
 
 import (
 	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/clock"
@@ -83,7 +79,7 @@ func (f *Factory) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper()})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
 	return c, Explain(err)
 }
 
@@ -112,34 +108,4 @@ func (f *Factory) Print(lines []text.Line) error {
 // Tell writes progress messages to the other output, not to the data output.
 func (f *Factory) Tell(lines ...text.Line) {
 	_, _ = f.ErrOut.Write([]byte(text.Print(lines, term.Of(f.ErrOut, f.Getenv).Options())))
-}
-
-var scheme = newScheme()
-
-func newScheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(s))
-	utilruntime.Must(v1alpha1.AddToScheme(s))
-	return s
-}
-
-// mapper maps the few kinds that the commands use. A full discovery would cost more requests than most commands need.
-func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	core := schema.GroupVersion{Version: "v1"}
-	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		v1alpha1.GroupVersion.WithKind("NodeJob"):                     meta.RESTScopeNamespace,
-		v1alpha1.GroupVersion.WithKind("NodeGuard"):                   meta.RESTScopeNamespace,
-		core.WithKind("Node"):                                         meta.RESTScopeRoot,
-		core.WithKind("Pod"):                                          meta.RESTScopeNamespace,
-		core.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,
-		core.WithKind("Secret"):                                       meta.RESTScopeNamespace,
-		core.WithKind("Namespace"):                                    meta.RESTScopeRoot,
-		core.WithKind("Event"):                                        meta.RESTScopeNamespace,
-		{Group: "apps", Version: "v1", Kind: "Deployment"}:            meta.RESTScopeNamespace,
-		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}: meta.RESTScopeNamespace,
-	} {
-		m.Add(kind, scope)
-	}
-	return m
 }

@@ -1,11 +1,12 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package clitest helps to test commands: it has a factory for a fake API server, responses of this server, and objects
+// of the NodeJob j.
+package clitest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,29 +24,32 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// written is what a command writes, which several goroutines may.
-type written struct {
+// Buffer has the output of a command. Several goroutines may write to it.
+type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (w *written) Write(p []byte) (int, error) {
+// Write adds to the output.
+func (w *Buffer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.b.Write(p)
 }
 
-func (w *written) String() string {
+// String returns the output.
+func (w *Buffer) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.b.String()
 }
 
-// against is a Factory for the namespace ns of a stand-in for an API server, in which no time passes while something is
-// waited for, and what it writes.
-func against(t *testing.T, server http.Handler) (f *Factory, out, errs *written) {
+// NewFactory returns a Factory that uses server as its API server and ns as its namespace, and its outputs. Its timers
+// fire immediately.
+func NewFactory(t *testing.T, server http.Handler) (f *cmdutil.Factory, out, errs *Buffer) {
 	t.Helper()
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
@@ -55,8 +59,8 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: ns}}], users: [{n
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errs = &written{}, &written{}
-	f = NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
+	out, errs = &Buffer{}, &Buffer{}
+	f = cmdutil.NewFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: errs})
 	*f.Config.KubeConfig = config
 	f.After = func(time.Duration) <-chan time.Time {
 		over := make(chan time.Time)
@@ -66,28 +70,14 @@ contexts: [{name: c, context: {cluster: c, user: u, namespace: ns}}], users: [{n
 	return f, out, errs
 }
 
-// command runs a verb to its end, and returns its exit code.
-func command(t *testing.T, f *Factory, args ...string) int {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	root := NewCommand(f)
-	root.SetArgs(args)
-	err := Explain(root.ExecuteContext(ctx))
-	if err != nil && !silent(err) {
-		t.Log(err)
-	}
-	return CodeOf(err)
-}
-
-// answer answers with an object.
-func answer(w http.ResponseWriter, object any) {
+// Respond writes an object as the response.
+func Respond(w http.ResponseWriter, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// refuse answers with an error, as API servers do.
-func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+// RespondError writes an error in the form that API servers use.
+func RespondError(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
@@ -96,14 +86,15 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason, message
 	})
 }
 
+// Paths of the API.
 const (
-	pathJobs  = "/apis/everynode.dev/v1alpha1/namespaces/ns/nodejobs"
-	pathPods  = "/api/v1/namespaces/ns/pods"
-	pathNodes = "/api/v1/nodes"
+	JobsPath  = "/apis/everynode.dev/v1alpha1/namespaces/ns/nodejobs"
+	PodsPath  = "/api/v1/namespaces/ns/pods"
+	NodesPath = "/api/v1/nodes"
 )
 
-// aJob is a NodeJob that a manager has looked at.
-func aJob(name string) *v1alpha1.NodeJob {
+// NodeJob returns a NodeJob that the manager has observed.
+func NodeJob(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-of-j", Generation: 1, ResourceVersion: "1"},
@@ -112,8 +103,8 @@ func aJob(name string) *v1alpha1.NodeJob {
 	}
 }
 
-// aPod is a pod of the NodeJob j.
-func aPod(name, node string, phase corev1.PodPhase) *corev1.Pod {
+// Pod returns a pod of the NodeJob j.
+func Pod(name, node string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -123,4 +114,15 @@ func aPod(name, node string, phase corev1.PodPhase) *corev1.Pod {
 		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "task"}}},
 		Status: corev1.PodStatus{Phase: phase},
 	}
+}
+
+// LogLine returns a line of a log with a timestamp, in milliseconds after a fixed time.
+func LogLine(ms int, line string) string {
+	return fmt.Sprintf("2026-07-01T12:30:%02d.%03d000000Z %s", ms/1000, ms%1000, line)
+}
+
+// BreakOff ends a response before it is complete.
+func BreakOff(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
 }
