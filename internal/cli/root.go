@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 )
@@ -90,7 +91,7 @@ func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
 // mutatingCommands returns the commands that change objects.
 func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{
-		newRunCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
 		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"strings"
@@ -62,18 +62,5 @@ func TestTheEndOfAnOutputIsKept(t *testing.T) {
 	}
 	if small, big := roomFor(3), roomFor(15000); small != maxOutputBytes || big != minOutputBytes || roomFor(1000)*1000 > maxOutputsBytes {
 		t.Errorf("room for 3 nodes: %d, for 15,000: %d", small, big)
-	}
-}
-
-func TestACommandIsShownAsAShellWouldTakeIt(t *testing.T) {
-	for want, argv := range map[string][]string{
-		"uname -r":                      {"uname", "-r"},
-		`echo '' 'a  b' '$x' 'it'\''s'`: {"echo", "", "a  b", "$x", "it's"},
-		"a --b=c/d.e:f,g@h%i_j+k":       {"a", "--b=c/d.e:f,g@h%i_j+k"},
-		"'ü'":                           {"ü"},
-	} {
-		if got := quoted(argv); got != want {
-			t.Errorf("%q is shown as %s, want %s", argv, got, want)
-		}
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"context"
@@ -20,13 +20,13 @@ import (
 // A run writes only its own NodeJob, also when that was deleted and another one was created with the same name. Each
 // request has a timeout, because the run does not react to anything during a request, not even to Ctrl-C.
 const (
-	requestFor = 10 * time.Second
-	createFor  = 30 * time.Second
+	requestTimeout = 10 * time.Second
+	createTimeout  = 30 * time.Second
 )
 
 // create creates the NodeJob.
-func (o *runOptions) create(ctx context.Context, job *v1alpha1.NodeJob) error {
-	ctx, cancel := context.WithTimeout(ctx, createFor)
+func (o *options) create(ctx context.Context, job *v1alpha1.NodeJob) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	err := o.client.Create(ctx, job)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,7 +24,7 @@ import (
 
 // running is a run that is followed. All its fields belong to the goroutine of follow.
 type running struct {
-	*runOptions
+	*options
 	job     *v1alpha1.NodeJob
 	key     string
 	view    view.Run
@@ -54,9 +53,9 @@ type running struct {
 	writeErr error
 	// seen reports whether a manager has observed the NodeJob.
 	seen bool
-	// away is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no logs can
-	// be read.
-	away          string
+	// disconnected is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no
+	// logs can be read.
+	disconnected  string
 	logsForbidden error
 	// runFinished reports whether the NodeJob makes no further progress by itself. rest fires after this has lasted long
 	// enough, and logsOver after the logs were waited for long enough. quiet counts the checks in which all remaining
@@ -69,33 +68,33 @@ type running struct {
 }
 
 const (
-	// runTick is the minimum interval between two frames or printed lines.
-	runTick = 200 * time.Millisecond
-	// runSay is the minimum interval between progress messages if the output cannot be redrawn.
-	runSay = time.Second
-	// pickUp is the time within which a manager should observe the NodeJob.
-	pickUp = 5 * time.Second
-	// restFor is how long the NodeJob must make no progress before the run is over, because an obstacle may disappear
+	// tickInterval is the minimum interval between two frames or printed lines.
+	tickInterval = 200 * time.Millisecond
+	// messageInterval is the minimum interval between progress messages if the output cannot be redrawn.
+	messageInterval = time.Second
+	// observeTimeout is the time within which a manager should observe the NodeJob.
+	observeTimeout = 5 * time.Second
+	// restTimeout is how long the NodeJob must make no progress before the run is over, because an obstacle may disappear
 	// soon.
-	restFor = 3 * time.Second
-	// lookAway is the interval at which the remaining nodes are checked for availability.
-	lookAway = 5 * time.Second
-	// logsFor is how long the command waits for logs after all nodes have ended.
-	logsFor = 20 * time.Second
-	// runSlack is added to all timeouts of the run, for the end of the run.
-	runSlack = 2 * time.Minute
+	restTimeout = 3 * time.Second
+	// unreachableInterval is the interval at which the remaining nodes are checked for availability.
+	unreachableInterval = 5 * time.Second
+	// logsTimeout is how long the command waits for logs after all nodes have ended.
+	logsTimeout = 20 * time.Second
+	// slack is added to all timeouts of the run, for the end of the run.
+	slack = 2 * time.Minute
 )
 
-func newRunning(o *runOptions, job *v1alpha1.NodeJob, found targets) *running {
+func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	r := &running{
-		runOptions: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
-		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart), patience: requestFor,
+		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
+		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart), patience: requestTimeout,
 	}
 	r.view = view.Run{Name: job.Name, Began: o.Now()}
 	for _, name := range found.names {
 		r.view.Nodes = append(r.view.Nodes, view.RunNode{Name: name})
 	}
-	for name, why := range found.away {
+	for name, why := range found.unreachable {
 		r.view.Nodes = append(r.view.Nodes, view.RunNode{Name: name, State: view.RunUnreachable, Said: why})
 	}
 	slices.SortFunc(r.view.Nodes, func(a, b view.RunNode) int { return cmp.Compare(a.Name, b.Name) })
@@ -137,7 +136,7 @@ const (
 	endDetached
 	endGone
 	endTimedOut
-	endAway
+	endUnreachable
 )
 
 // loop handles events one at a time.
@@ -147,8 +146,8 @@ func (r *running) loop(ctx context.Context) ending {
 	observations := r.Follow(ctx, r.client, r.job)
 	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
 	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
-	tick, look := r.After(runTick), r.After(lookAway)
-	deadline := r.After(r.startingDeadline + r.timeout + runSlack)
+	tick, look := r.After(tickInterval), r.After(unreachableInterval)
+	deadline := r.After(r.startingDeadline + r.timeout + slack)
 	for {
 		if r.overNow() {
 			return endOver
@@ -171,12 +170,12 @@ func (r *running) loop(ctx context.Context) ending {
 			}
 		case <-tick:
 			r.draw()
-			tick = r.After(runTick)
+			tick = r.After(tickInterval)
 		case <-look:
 			if r.lookAround(ctx) {
-				return endAway
+				return endUnreachable
 			}
-			look = r.After(lookAway)
+			look = r.After(unreachableInterval)
 		case <-r.rest:
 			r.leaveNothing(ctx)
 			return endRest
@@ -203,11 +202,11 @@ func (r *running) overNow() bool {
 	case finished && r.allRead():
 		return true
 	case finished && r.logsOver == nil:
-		r.logsOver = r.After(logsFor)
+		r.logsOver = r.After(logsTimeout)
 	case r.runFinished && r.rest == nil && r.suspended:
-		r.rest = r.After(runSay) // no obstacle will disappear, so there is no reason to wait longer
+		r.rest = r.After(messageInterval) // no obstacle will disappear, so there is no reason to wait longer
 	case r.runFinished && r.rest == nil:
-		r.rest = r.After(restFor)
+		r.rest = r.After(restTimeout)
 	case !r.runFinished:
 		r.rest = nil
 	}
@@ -244,10 +243,10 @@ func (r *running) allRead() bool {
 // seeJob handles an observation of the NodeJob.
 func (r *running) seeJob(observation cmdutil.Observation) {
 	if observation.Err != nil {
-		r.away = cmdutil.Explain(observation.Err).Error()
+		r.disconnected = cmdutil.Explain(observation.Err).Error()
 		return
 	}
-	r.away = ""
+	r.disconnected = ""
 	r.job = observation.Job
 	r.seen = r.seen || slices.Contains(observation.Job.Finalizers, v1alpha1.NodeJobFinalizer)
 	r.runFinished = r.atRest()
@@ -298,7 +297,7 @@ func (r *running) lookAround(ctx context.Context) bool {
 	if r.stops > 0 && !r.suspended {
 		r.suspend(ctx) // it was not possible when the user pressed Ctrl-C
 	}
-	return r.onlyAway(ctx)
+	return r.onlyUnreachable(ctx)
 }
 
 // leaveNothing prevents waiting nodes from running the command later, when no user would notice.
@@ -306,42 +305,4 @@ func (r *running) leaveNothing(ctx context.Context) {
 	if !r.suspended && r.count(view.RunWaiting) > 0 {
 		r.suspend(ctx)
 	}
-}
-
-// onlyAway reports whether the remaining nodes have been unavailable for long enough.
-func (r *running) onlyAway(ctx context.Context) bool {
-	if r.count(view.RunRunning) > 0 || r.count(view.RunWaiting) == 0 || !r.seen {
-		r.quiet = 0
-		return false
-	}
-	why, err := r.whyAway(ctx)
-	if err != nil || len(why) < r.count(view.RunWaiting) {
-		r.quiet = 0
-		return false
-	}
-	if r.quiet++; r.quiet < 2 {
-		return false
-	}
-	r.suspend(ctx) // otherwise it would run when they are available again, unnoticed by the user
-	for i, w := range why {
-		r.view.Nodes[i].State, r.view.Nodes[i].Said = view.RunUnreachable, w
-	}
-	return true
-}
-
-// whyAway returns why waiting nodes cannot run anything now. It does not contain the nodes that can.
-func (r *running) whyAway(ctx context.Context) (map[int]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.patience)
-	defer cancel()
-	why := map[int]string{}
-	var page corev1.NodeList
-	err := cmdutil.EachPage(ctx, r.client, &page, func() {
-		for j := range page.Items {
-			node := &page.Items[j]
-			if i, ours := r.index[node.Name]; ours && r.view.Nodes[i].State == view.RunWaiting && away(node) != "" {
-				why[i] = away(node)
-			}
-		}
-	})
-	return why, err
 }

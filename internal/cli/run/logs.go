@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"context"
@@ -28,9 +28,9 @@ const (
 	// logTries and logPause are the number of retries and the pause between them for a log that ended in an error.
 	logTries = 5
 	logPause = 500 * time.Millisecond
-	// logAwayTries is the number of retries if the API server does not respond. A restarted API server is available again
-	// by then.
-	logAwayTries = 120
+	// unansweredTries is the number of retries if the API server does not respond. A restarted API server is available
+	// again by then.
+	unansweredTries = 120
 	// logEndSeen is the time within which the end of a container is observed after the end of its log.
 	logEndSeen = 5 * time.Second
 )
@@ -177,7 +177,7 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 }
 
 // logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one.
-type logAttempts struct{ answered, away int }
+type logAttempts struct{ answered, unanswered int }
 
 func (a *logAttempts) count(err error) {
 	var answer apierrors.APIStatus
@@ -186,13 +186,13 @@ func (a *logAttempts) count(err error) {
 	case errors.As(err, &answer):
 		a.answered++
 	default:
-		a.away++
+		a.unanswered++
 	}
 }
 
 // isFinal reports whether an error would occur again on a retry.
 func (a *logAttempts) isFinal(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.away >= logAwayTries))
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.unanswered >= unansweredTries))
 }
 
 // readOnce sends the new content of a log, in batches of lines.

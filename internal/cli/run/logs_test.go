@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"io"
@@ -19,13 +19,13 @@ import (
 
 // TestALogOutlivesAnAPIServerThatIsAway : it takes longer to come back than a kubelet is given.
 func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
-	const away = 50
+	const failures = 50
 	tests := map[string]struct {
 		refusal func(http.ResponseWriter)
 		want    string
 		opened  int32
 	}{
-		"nobody answers": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", away + 2},
+		"nobody answers": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
 		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
 		}, "one\n", logTries + 1},
@@ -41,7 +41,7 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 				case n == 1:
 					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n")
 					clitest.BreakOff(w)
-				case n <= away+1:
+				case n <= failures+1:
 					tt.refusal(w)
 				default:
 					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n"+clitest.LogLine(1, "two")+"\n")

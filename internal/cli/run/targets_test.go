@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"encoding/json"
@@ -47,21 +47,21 @@ func mixedCluster(t *testing.T) http.Handler {
 
 func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
 	tests := map[string]struct {
-		options   runOptions
+		options   options
 		wantNames string
 		wantTold  string
 		wantErr   string
 	}{
 		"all": {
-			options: runOptions{all: true}, wantNames: "linux-1 linux-2",
+			options: options{all: true}, wantNames: "linux-1 linux-2",
 			wantTold: "2 nodes are not on Linux (label kubernetes.io/os): win-1, win-2",
 		},
 		"a selector that matches only such nodes": {
-			options: runOptions{selector: "pool=windows"},
+			options: options{selector: "pool=windows"},
 			wantErr: "nothing was run: 2 nodes are not on Linux (label kubernetes.io/os): win-1, win-2",
 		},
 		"such a node by name": {
-			options: runOptions{nodes: []string{"linux-1", "win-2"}},
+			options: options{nodes: []string{"linux-1", "win-2"}},
 			wantErr: "commands and scripts run on Linux nodes only: leave out win-2 (label kubernetes.io/os)",
 		},
 	}

@@ -1,7 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package run is the command run: it runs a command or a script once on some nodes, and shows the output.
+package run
 
 import (
 	"context"
@@ -24,8 +25,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// runOptions are the options of the command run.
-type runOptions struct {
+// options are the options of the command run.
+type options struct {
 	*cmdutil.Factory
 	namespace string
 	client    client.WithWatch
@@ -51,13 +52,14 @@ type runOptions struct {
 }
 
 const (
-	maxRunTime     = 24 * time.Hour
-	runKeepPods    = 5 * time.Minute
-	runSignalsRoom = 8
+	maxRunTime   = 24 * time.Hour
+	retainPods   = 5 * time.Minute
+	signalBuffer = 8
 )
 
-func newRunCommand(f *cmdutil.Factory) *cobra.Command {
-	o := &runOptions{Factory: f}
+// NewCommand returns the command run.
+func NewCommand(f *cmdutil.Factory) *cobra.Command {
+	o := &options{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "run (NODE… | -l SELECTOR | --all) (-- COMMAND [ARG…] | -f SCRIPT)",
 		Short: "Run a command or a script once on some nodes, and show what they print",
@@ -100,7 +102,7 @@ Exit codes: 0 every node succeeded; 10 one did not; 130 ended by Ctrl-C; 12 the 
 	return cmd
 }
 
-func (o *runOptions) addFlags(cmd *cobra.Command) {
+func (o *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.selector, "selector", "l", "", "nodes with these labels")
 	flags.BoolVar(&o.all, "all", false, "all nodes")
@@ -119,7 +121,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON)
 }
 
-func (o *runOptions) complete(cmd *cobra.Command, args []string) error {
+func (o *options) complete(cmd *cobra.Command, args []string) error {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		o.nodes, o.command = args[:dash], args[dash:]
 	} else {
@@ -136,16 +138,16 @@ func (o *runOptions) complete(cmd *cobra.Command, args []string) error {
 
 // catchSignals subscribes to signals. SIGPIPE is one of them: if a pipe is closed early, the command must still report
 // what continues without it.
-func (o *runOptions) catchSignals() {
+func (o *options) catchSignals() {
 	if o.signals == nil {
-		signals := make(chan os.Signal, runSignalsRoom)
+		signals := make(chan os.Signal, signalBuffer)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 		o.signals = signals
 	}
 }
 
 // ways returns how many of the ways to select nodes are used.
-func (o *runOptions) ways() int {
+func (o *options) ways() int {
 	ways := 0
 	for _, given := range []bool{len(o.nodes) > 0, o.selector != "", o.all} {
 		if given {
@@ -155,7 +157,7 @@ func (o *runOptions) ways() int {
 	return ways
 }
 
-func (o *runOptions) validate() error {
+func (o *options) validate() error {
 	switch ways := o.ways(); {
 	case ways == 0:
 		return cmdutil.Failf(cmdutil.ExitUsage, "on which nodes? Name them, or give -l SELECTOR or --all")
@@ -174,14 +176,14 @@ func (o *runOptions) validate() error {
 	return nil
 }
 
-func (o *runOptions) validateNames() error {
+func (o *options) validateNames() error {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
 	return cmdutil.CheckOutput(o.output, cmdutil.OutputJSON)
 }
 
-func (o *runOptions) validateTimes() error {
+func (o *options) validateTimes() error {
 	for _, t := range []struct {
 		flag  string
 		value time.Duration
@@ -194,7 +196,7 @@ func (o *runOptions) validateTimes() error {
 	return nil
 }
 
-func (o *runOptions) validateLimits() (err error) {
+func (o *options) validateLimits() (err error) {
 	if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func (o *runOptions) validateLimits() (err error) {
 }
 
 // validateCommand rejects commands that would not reach the node unchanged.
-func (o *runOptions) validateCommand() error {
+func (o *options) validateCommand() error {
 	if len(o.command) > 0 && o.command[0] == "" {
 		return cmdutil.Failf(cmdutil.ExitUsage, "the command is an empty text: name a program after --")
 	}
@@ -218,7 +220,7 @@ func (o *runOptions) validateCommand() error {
 	return nil
 }
 
-func (o *runOptions) readScript() error {
+func (o *options) readScript() error {
 	if o.file == "" {
 		return nil
 	}
@@ -247,7 +249,7 @@ func (o *runOptions) readScript() error {
 }
 
 // what returns a description of the command for users.
-func (o *runOptions) what() string {
+func (o *options) what() string {
 	switch o.file {
 	case "":
 		return text.Safe(quoted(o.command))
@@ -273,7 +275,7 @@ func quoted(argv []string) string {
 }
 
 // run executes the whole command.
-func (o *runOptions) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context) error {
 	var err error
 	if o.client, err = o.Client(); err != nil {
 		return err

@@ -1,16 +1,14 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"syscall"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,88 +22,6 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 )
-
-func (r *running) tellBegin() {
-	if r.screen == nil {
-		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), cmdutil.CountNodes(len(r.view.Nodes)))))
-	}
-}
-
-// note returns additional information that does not belong to a single node.
-func (r *running) note() string {
-	waited := r.Now().Sub(r.view.Began)
-	switch {
-	case r.away != "":
-		return r.away
-	case r.stops > 0:
-		return r.stopping()
-	case !r.seen && waited > pickUp:
-		return "no manager has picked the NodeJob up yet. Does one run? kubectl -n " + cmdutil.Manager.Namespace + " get deployment " + cmdutil.Manager.Name
-	case r.logsForbidden != nil:
-		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
-	}
-	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && !r.finished() {
-		return c.Message
-	}
-	return ""
-}
-
-// stopping returns the effect of the first Ctrl-C, and what a second one would do.
-func (r *running) stopping() string {
-	switch {
-	case !r.suspended && r.stopErr != nil:
-		return "nothing could be stopped, and it is tried again: " + r.stopErr.Error()
-	case r.remove:
-		return "stopping: nothing new starts, and what runs may end. Ctrl-C again ends that too, and deletes the NodeJob"
-	}
-	return "stopping: nothing new starts, and what runs may end. Ctrl-C again leaves it running, and says how to look again"
-}
-
-// printLine adds a line of a node to the lines that will be written.
-func (r *running) printLine(i int, line string) {
-	terminal := r.Terminal()
-	prefix := text.Toned(text.Active, r.view.Nodes[i].Name).With(": ")
-	o := text.Options{Colour: terminal.Colour}
-	r.printed.WriteString(strings.TrimSuffix(prefix.With("x").Render(o), "x") + shown(line) + "\n")
-}
-
-// draw writes the lines that were printed, and the progress.
-func (r *running) draw() {
-	r.view.Now, r.view.Note = r.Now(), r.note()
-	if r.screen == nil {
-		r.writePrinted()
-		r.say()
-		return
-	}
-	if r.printed.Len() > 0 && r.Terminal().Interactive {
-		_ = r.screen.Draw(nil) // clear the screen first; data is never cut to the width of the terminal
-	}
-	r.writePrinted()
-	r.view.Width, _ = r.Terminal().Size()
-	_ = r.screen.Draw(r.view.Frame())
-}
-
-func (r *running) writePrinted() {
-	if r.printed.Len() == 0 || r.broken {
-		return
-	}
-	if _, err := r.Out.Write([]byte(r.printed.String())); err != nil {
-		r.broken, r.writeErr = true, err
-	}
-	r.printed.Reset()
-}
-
-// say prints one line when something has changed, at a limited rate.
-func (r *running) say() {
-	now := r.Now()
-	line := r.view.Summary()
-	said := text.Print([]text.Line{line}, text.Options{})
-	if said == r.said || now.Sub(r.saidAt) < runSay {
-		return
-	}
-	r.said, r.saidAt = said, now
-	r.Tell(append(view.Stamp(now), line...))
-}
 
 // end prints the result, and cleans up.
 func (r *running) end(ctx context.Context, how ending) error {
@@ -209,99 +125,6 @@ func because(err error) string {
 		return ", since its pod is gone"
 	}
 	return " (" + strings.TrimSuffix(cmdutil.Explain(err).Error(), ".") + ")"
-}
-
-// runResult is the result of a run, for programs.
-type runResult struct {
-	Namespace string `json:"namespace"`
-	NodeJob   string `json:"nodeJob"`
-	// Succeeded reports whether the command succeeded on every node.
-	Succeeded bool            `json:"succeeded"`
-	Nodes     []runNodeResult `json:"nodes"`
-}
-
-type runNodeResult struct {
-	Node string `json:"node"`
-	// Outcome is Succeeded, Failed, Unreachable, Deleted or NotRun; or Running or Waiting for a run that continues.
-	Outcome    string     `json:"outcome"`
-	ExitCode   *int32     `json:"exitCode,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	Message    string     `json:"message,omitempty"`
-	StartedAt  *time.Time `json:"startedAt,omitempty"`
-	FinishedAt *time.Time `json:"finishedAt,omitempty"`
-	Output     string     `json:"output"`
-	// OutputCut is the number of bytes that were dropped from the beginning of the output.
-	OutputCut int64 `json:"outputCut,omitempty"`
-	// OutputNote states what may be missing.
-	OutputNote string `json:"outputNote,omitempty"`
-}
-
-var runOutcomes = map[view.RunState]string{
-	view.RunWaiting: "Waiting", view.RunRunning: "Running", view.RunSucceeded: "Succeeded", view.RunFailed: "Failed",
-	view.RunUnreachable: "Unreachable", view.RunDeleted: "Deleted", view.RunNotRun: "NotRun",
-}
-
-// show writes the output that is only shown at the end.
-func (r *running) show() error {
-	if r.screen != nil {
-		_ = r.screen.Draw(nil)
-	}
-	r.writePrinted()
-	switch {
-	case r.broken:
-		return nil
-	case r.output == cmdutil.OutputJSON:
-		return r.showJSON()
-	case r.fold:
-		_, err := r.Out.Write([]byte(text.Print(view.Fold(r.foldable()), text.Options{Colour: r.Terminal().Colour})))
-		return err
-	}
-	return nil
-}
-
-func (r *running) foldable() []view.Output {
-	outputs := make([]view.Output, 0, len(r.outputs))
-	for i, o := range r.outputs {
-		n := &r.view.Nodes[i]
-		out := view.Output{Node: n.Name, State: n.State, ExitCode: n.ExitCode, Note: o.note}
-		if n.ExitCode == nil && n.State != view.RunSucceeded {
-			out.Why = strings.TrimPrefix(n.Reason+": "+n.Said, ": ")
-		}
-		out.Text, out.Cut, out.Sum = o.text()
-		outputs = append(outputs, out)
-	}
-	return outputs
-}
-
-func (r *running) showJSON() error {
-	result := runResult{Namespace: r.job.Namespace, NodeJob: r.job.Name, Succeeded: r.count(view.RunSucceeded) == len(r.view.Nodes)}
-	for i, o := range r.outputs {
-		n := &r.view.Nodes[i]
-		node := runNodeResult{Node: n.Name, Outcome: runOutcomes[n.State], ExitCode: n.ExitCode, Reason: n.Reason, OutputNote: o.note}
-		if n.State != view.RunSucceeded {
-			node.Message = n.Said
-		}
-		node.Output, node.OutputCut, _ = o.text()
-		if rec := r.records[i]; rec != nil && n.State.Final() {
-			if node.ExitCode = rec.ExitCode; node.ExitCode == nil && n.State == view.RunSucceeded {
-				node.ExitCode = new(int32(0))
-			}
-			node.StartedAt, node.FinishedAt = timeOf(rec.StartedAt), timeOf(rec.FinishedAt)
-		}
-		result.Nodes = append(result.Nodes, node)
-	}
-	b, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the result: %w", err)
-	}
-	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
-}
-
-func timeOf(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect. It returns messages

@@ -1,14 +1,13 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"context"
 	"errors"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,32 +89,6 @@ func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
 	r.last[0], r.logsForbidden = "", errors.New("forbidden")
 	if !r.allRead() {
 		t.Error("it waits for a log that it may not read")
-	}
-}
-
-// failing is a place to write to that takes nothing.
-type failing struct{ err error }
-
-func (w failing) Write([]byte) (int, error) { return 0, w.err }
-
-// TestAFullDiskIsNoSuccess also checks that a pipe that its reader has closed is not an error.
-func TestAFullDiskIsNoSuccess(t *testing.T) {
-	for name, tt := range map[string]struct {
-		err  error
-		want int
-	}{"a full disk": {syscall.ENOSPC, cmdutil.ExitError}, "a pipe that nobody reads": {syscall.EPIPE, cmdutil.ExitOK}} {
-		t.Run(name, func(t *testing.T) {
-			r := aRun(t, &jobServer{uid: "uid-of-j"})
-			r.Out = failing{tt.err}
-			for i := range r.view.Nodes {
-				r.view.Nodes[i].State = view.RunSucceeded
-			}
-			r.printLine(0, "said")
-			r.draw()
-			if err := r.end(t.Context(), endOver); cmdutil.CodeOf(err) != tt.want {
-				t.Errorf("it ends with %v", err)
-			}
-		})
 	}
 }
 

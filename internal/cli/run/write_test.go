@@ -1,69 +1,18 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
-
-// jobServer is a stand-in that has the NodeJob j, with rules for UIDs like those of an API server.
-type jobServer struct {
-	uid types.UID
-	// deaf is true for one that never answers.
-	deaf bool
-	// done are the writes that it has carried out.
-	done []string
-}
-
-func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	if s.deaf {
-		<-r.Context().Done()
-		return
-	}
-	var wants struct {
-		Metadata      struct{ UID types.UID }
-		Preconditions struct{ UID types.UID }
-	}
-	if err := json.Unmarshal(body, &wants); err != nil || r.URL.Path != clitest.JobsPath+"/j" {
-		clitest.RespondError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprint(r.URL, err))
-		return
-	}
-	if uid := wants.Metadata.UID + wants.Preconditions.UID; uid != "" && uid != s.uid {
-		clitest.RespondError(w, http.StatusConflict, metav1.StatusReasonConflict, "the UID in the precondition is another one")
-		return
-	}
-	s.done = append(s.done, r.Method)
-	job := clitest.NodeJob("j")
-	job.Spec.Suspend = true
-	clitest.Respond(w, job)
-}
-
-// aRun is one of the NodeJob j on two nodes, which has been going on for a while.
-func aRun(t *testing.T, server http.Handler) *running {
-	t.Helper()
-	f, _, _ := clitest.NewFactory(t, server)
-	c, err := f.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &runOptions{Factory: f, namespace: "ns", client: c, remove: true, ttl: time.Hour}
-	return newRunning(o, clitest.NodeJob("j"), targets{names: []string{"node-1", "node-2"}})
-}
 
 // TestARunChangesItsOwnNodeJobAndNoOther covers a NodeJob that was deleted and replaced by another one with its name.
 func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
@@ -96,14 +45,14 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 // request.
 func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	r := aRun(t, &jobServer{deaf: true})
-	if r.patience != requestFor {
+	if r.patience != requestTimeout {
 		t.Errorf("a request may take %s", r.patience)
 	}
 	r.patience = 50 * time.Millisecond
 	over := make(chan string)
 	go func() {
 		r.suspend(t.Context())
-		if _, err := r.whyAway(t.Context()); cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
+		if _, err := r.unreachableNodes(t.Context()); cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
 			t.Errorf("looking at nodes: %v", err)
 		}
 		r.lookAtNodes(t.Context())

@@ -1,17 +1,14 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package run
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,46 +20,12 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// job returns the NodeJob of a run. It runs once, only on these nodes, without retries, and is then deleted.
-func (o *runOptions) job(nodes []string) *v1alpha1.NodeJob {
-	no := false
-	seconds := func(d time.Duration) *int32 { return new(int32(d / time.Second)) }
-	steps := []v1alpha1.RolloutStep{{Name: "all"}}
-	if o.canary {
-		steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
-	}
-	job := &v1alpha1.NodeJob{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.namespace, Name: o.name,
-			Labels: map[string]string{"app.kubernetes.io/created-by": "kubectl-everynode-run"},
-		},
-		Spec: v1alpha1.NodeJobSpec{
-			NodeNames: nodes,
-			// The user chose the nodes explicitly, so their taints do not exclude them.
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
-			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
-			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
-			// A machine that is recreated in the meantime is a different machine.
-			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
-			StartingDeadlineSeconds: seconds(o.startingDeadline),
-			TTLSecondsAfterFinished: seconds(o.ttl),
-			RetainPodsSeconds:       *seconds(runKeepPods),
-			DeletionPolicy:          v1alpha1.DeletionForget,
-		},
-	}
-	if o.name == "" {
-		job.GenerateName = "run-"
-	}
-	return job
-}
-
 // targets are the nodes of a run.
 type targets struct {
 	// names are the nodes on which the command runs.
 	names []string
-	// away maps nodes that cannot run anything now to the reason.
-	away map[string]string
+	// unreachable maps nodes that cannot run anything now to the reason.
+	unreachable map[string]string
 	// otherOS maps nodes on which no command can run to their operating systems.
 	otherOS map[string]string
 	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
@@ -70,8 +33,8 @@ type targets struct {
 }
 
 // targets finds the selected nodes.
-func (o *runOptions) targets(ctx context.Context) (targets, error) {
-	found := targets{away: map[string]string{}, otherOS: map[string]string{}}
+func (o *options) targets(ctx context.Context) (targets, error) {
+	found := targets{unreachable: map[string]string{}, otherOS: map[string]string{}}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
@@ -90,8 +53,8 @@ func (o *runOptions) targets(ctx context.Context) (targets, error) {
 				found.otherOS[node.Name] = node.Labels[corev1.LabelOSStable]
 				continue
 			}
-			if why := away(node); why != "" {
-				found.away[node.Name] = why
+			if why := unreachableReason(node); why != "" {
+				found.unreachable[node.Name] = why
 				continue
 			}
 			found.names = append(found.names, node.Name)
@@ -113,7 +76,7 @@ func (o *runOptions) targets(ctx context.Context) (targets, error) {
 
 // checkRecorded rejects a name for which nodes have records. The records of a deleted NodeJob would be taken for those
 // of the run.
-func (o *runOptions) checkRecorded(ctx context.Context, nodes []string) error {
+func (o *options) checkRecorded(ctx context.Context, nodes []string) error {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -133,25 +96,8 @@ func carries(n int) string {
 	return "carry"
 }
 
-// away returns the reason why a node cannot run anything now; "" if it can.
-func away(node *corev1.Node) string {
-	if !node.DeletionTimestamp.IsZero() {
-		return "it is being deleted"
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status == corev1.ConditionUnknown {
-			return "it has been unreachable since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
-		}
-		return ""
-	}
-	return "it has not reported its state yet"
-}
-
 // checkTargets returns an error for an invalid selection.
-func (o *runOptions) checkTargets(found targets, all []string) error {
+func (o *options) checkTargets(found targets, all []string) error {
 	var unknown []string
 	for _, name := range o.nodes {
 		if !slices.Contains(all, name) {
@@ -166,18 +112,18 @@ func (o *runOptions) checkTargets(found targets, all []string) error {
 }
 
 // checkFound returns an error if the command cannot run on any of the nodes that were found.
-func (o *runOptions) checkFound(found targets) error {
+func (o *options) checkFound(found targets) error {
 	switch {
 	case len(o.nodes) > 0 && len(found.otherOS) > 0:
 		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(sortedKeys(found.otherOS)), corev1.LabelOSStable)
-	case len(found.names)+len(found.away) == 0 && len(found.otherOS) > 0:
+	case len(found.names)+len(found.unreachable) == 0 && len(found.otherOS) > 0:
 		return cmdutil.Failf(cmdutil.ExitNotFound, "nothing was run: %s", found.describeOtherOS())
-	case len(found.names)+len(found.away) == 0 && o.selector != "":
+	case len(found.names)+len(found.unreachable) == 0 && o.selector != "":
 		return cmdutil.Failf(cmdutil.ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
-	case len(found.names)+len(found.away) == 0:
+	case len(found.names)+len(found.unreachable) == 0:
 		return cmdutil.Failf(cmdutil.ExitNotFound, "the cluster has no nodes")
 	case len(found.names) == 0:
-		return cmdutil.Failf(cmdutil.ExitNodesFailed, "nothing was run: %s", describeAway(found.away))
+		return cmdutil.Failf(cmdutil.ExitNodesFailed, "nothing was run: %s", describeUnreachable(found.unreachable))
 	}
 	return nil
 }
@@ -192,17 +138,6 @@ func (t targets) describeOtherOS() string {
 	return fmt.Sprintf("%s %s not on Linux (label %s): %s", cmdutil.CountNodes(len(t.otherOS)), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
 }
 
-func describeAway(away map[string]string) string {
-	var parts []string
-	for _, name := range sortedKeys(away) {
-		parts = append(parts, name+": "+away[name])
-	}
-	if len(parts) > cmdutil.MaxNames {
-		return strings.Join(parts[:cmdutil.MaxNames], "; ") + fmt.Sprintf("; and %d more", len(parts)-cmdutil.MaxNames)
-	}
-	return strings.Join(parts, "; ")
-}
-
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for key := range m {
@@ -213,7 +148,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // confirm asks for confirmation if more than one node is affected.
-func (o *runOptions) confirm(ctx context.Context, found targets) error {
+func (o *options) confirm(ctx context.Context, found targets) error {
 	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
 	if err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
@@ -222,8 +157,8 @@ func (o *runOptions) confirm(ctx context.Context, found targets) error {
 	if len(found.otherOS) > 0 {
 		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
 	}
-	if len(found.away) > 0 {
-		o.Tell(text.Toned(text.Warn, "left out: ").With(describeAway(found.away)))
+	if len(found.unreachable) > 0 {
+		o.Tell(text.Toned(text.Warn, "left out: ").With(describeUnreachable(found.unreachable)))
 	}
 	if o.yes || len(found.names) == 1 {
 		return nil
