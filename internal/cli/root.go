@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/uninstall"
 )
 
 // Run executes the command line and returns the exit code. It also prints errors.
@@ -92,7 +93,7 @@ func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
 func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{
 		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
-		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newUninstallCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), uninstall.NewCommand(f),
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package uninstall
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 
 // Timeouts of uninstall.
 const (
-	uninstallPoll = 250 * time.Millisecond
+	pollInterval = 250 * time.Millisecond
 	// goneTimeout is how long the deletion of objects without a controller of Everynode may take.
 	goneTimeout = 90 * time.Second
 	// stopTimeout is how long a manager may take to stop. It is longer than its termination grace period.
@@ -52,7 +52,7 @@ func (u *uninstalling) poll(ctx context.Context, patience time.Duration, check f
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-u.After(uninstallPoll):
+		case <-u.After(pollInterval):
 		}
 	}
 }

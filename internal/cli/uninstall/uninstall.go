@@ -1,7 +1,8 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package uninstall is the command uninstall: it removes Everynode from a cluster, step by step.
+package uninstall
 
 import (
 	"context"
@@ -29,7 +30,8 @@ type uninstalling struct {
 	found *installation
 }
 
-func newUninstallCommand(f *cmdutil.Factory) *cobra.Command {
+// NewCommand returns the command uninstall.
+func NewCommand(f *cmdutil.Factory) *cobra.Command {
 	u := &uninstalling{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
