@@ -22,12 +22,13 @@ func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
 	var rollback, yes bool
 	cmd := &cobra.Command{
 		Use:   "abort NAME [--rollback]",
-		Short: "Start nothing new, and end what runs; with --rollback undo what was done",
-		Long: `Start nothing new (spec.suspend), and end the attempts that run: their scripts get SIGTERM, and 25 seconds. Nodes that
-are done stay as they are; resume goes on with the others. Rollbacks, and runs whose node is being rebooted, may end.
+		Short: "Suspend a NodeJob and end running attempts; with --rollback, also roll it back",
+		Long: `Suspend a NodeJob by setting spec.suspend, and end running attempts: their scripts get SIGTERM, and have 25 seconds to
+end. Nodes that are done do not change; resume continues with the other nodes. Running rollbacks, and runs whose node is
+being rebooted, finish.
 
-With --rollback, what was done is undone: the NodeJob is deleted with deletionPolicy RollBack, which runs spec.rollback on
-every node that the task has run on, and takes the records away. The NodeJob is gone when the last is undone.`,
+With --rollback, the NodeJob is deleted with deletionPolicy RollBack: spec.rollback runs on every node on which the task
+has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
 		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
@@ -42,7 +43,7 @@ every node that the task has run on, and takes the records away. The NodeJob is 
 			return s.abort(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&rollback, "rollback", false, "delete the NodeJob, and run its rollback on every node that it has run on")
+	cmd.Flags().BoolVar(&rollback, "rollback", false, "delete the NodeJob, and run its rollback on every node on which it has run")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -58,16 +59,16 @@ func (s *mutation) abort(ctx context.Context) error {
 	return s.endAttempts(ctx)
 }
 
-// Timeouts of abort.
+// observedInterval and observedTries limit how long abort waits for the manager.
 const (
-	heedEvery = 200 * time.Millisecond
-	heedTries = 50
+	observedInterval = 200 * time.Millisecond
+	observedTries    = 50
 )
 
 // waitObserved waits until the manager has observed the current spec of the NodeJob. A reconcile that began earlier may
 // still start an attempt.
 func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
-	for range heedTries {
+	for range observedTries {
 		job, err := cmdutil.GetJob(ctx, s.client, s.key)
 		if err != nil || job.Status.ObservedGeneration == job.Generation {
 			return job, err
@@ -75,10 +76,10 @@ func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) 
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-s.After(heedEvery):
+		case <-s.After(observedInterval):
 		}
 	}
-	s.tellDim("No manager has confirmed yet that nothing new starts: look again with status.")
+	s.tellDim(fmt.Sprintf("The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status %s -n %s", s.key.Name, s.key.Namespace))
 	return cmdutil.GetJob(ctx, s.client, s.key)
 }
 
@@ -102,7 +103,7 @@ func (s *mutation) endAttempts(ctx context.Context) error {
 		if err := s.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
-		if err := s.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "what runs there is ended")}); err != nil {
+		if err := s.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")}); err != nil {
 			return err
 		}
 	}
@@ -121,7 +122,7 @@ func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 	}
 	n := job.Status.Nodes
 	if !yes {
-		question := fmt.Sprintf("Delete NodeJob %s, and undo it on the nodes that it has run on (%d done, %d running, %d failed)", s.key, n.Done, n.Running, n.Failed)
+		question := fmt.Sprintf("Delete NodeJob %s, and roll it back on the nodes on which it has run (%d done, %d running, %d failed)", s.key, n.Done, n.Running, n.Failed)
 		if err := s.Confirm(ctx, question, "--yes"); err != nil {
 			return err
 		}
@@ -140,8 +141,8 @@ func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
 		return fmt.Errorf("deleting NodeJob %s: %w", s.key, cmdutil.Explain(err))
 	}
 	return s.tell(job, decision{
-		did:    "is being rolled back, and is gone when that is done",
-		then:   fmt.Sprintf("To see how far it is: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
+		did:    "is being rolled back, and is deleted afterwards",
+		then:   fmt.Sprintf("To watch the progress: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
 		commit: "spec.deletionPolicy: RollBack first, and then the removal of the NodeJob",
 	})
 }

@@ -21,7 +21,7 @@ func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
 		said      string
 	}{
 		"a manager that looks soon": {3, 3, ""},
-		"no manager":                {1 << 30, heedTries + 1, "No manager has confirmed yet that nothing new starts: look again with status.\n"},
+		"no manager":                {1 << 30, observedTries + 1, "The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status j -n ns\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gets := 0

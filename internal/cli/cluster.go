@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -120,8 +121,8 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 	return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, names)))
 }
 
-// errUnseen is the error for a NodeJob that no manager has observed.
-var errUnseen = errors.New("no manager has looked at it yet, so nothing of it runs anywhere: kubectl -n everynode-system get deployment everynode-manager")
+// errNotObserved is the error for a NodeJob that no manager has observed.
+var errNotObserved = errors.New("the manager has not observed the NodeJob yet; check that it is running: " + view.CheckManager)
 
 // notObserved reports whether a NodeJob cannot be explained because no manager has observed it.
 func notObserved(job *v1alpha1.NodeJob) bool {

@@ -55,7 +55,7 @@ nothing is restarted (recipes/ca-certificate-containerd.yaml). Without, the whol
 	o.addFlags(cmd)
 	cmd.Flags().StringVar(&file, "cert", "", "the certificate, in PEM form; - for standard input")
 	cmd.Flags().StringVar(&registry, "registry", "", "the registry to trust, as HOST or HOST:PORT")
-	cmd.Flags().StringVar(&wanted, "wanted", "", "a label KEY=VALUE by which nodes ask for it, and that is taken off when it is done")
+	cmd.Flags().StringVar(&wanted, "wanted", "", "a label KEY=VALUE with which nodes request it, and that is removed after success")
 	return cmd
 }
 

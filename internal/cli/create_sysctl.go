@@ -48,6 +48,6 @@ Where it is high enough nothing is changed.`,
 		},
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "look again after each boot, where /etc does not last")
+	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "run again after each boot, for nodes whose /etc is not persistent")
 	return cmd
 }

@@ -103,7 +103,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 // explain returns the explanation of a NodeJob for the i-th node.
 func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
 	if notObserved(job) {
-		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
+		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errNotObserved)
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
@@ -135,7 +135,7 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	width := o.Terminal().Options().Width
 	var lines []text.Line
 	for _, job := range jobs {
-		sentence := job.Namespace + "/" + job.Name + ": " + errUnseen.Error()
+		sentence := job.Namespace + "/" + job.Name + ": " + errNotObserved.Error()
 		if !notObserved(job) {
 			e, err := o.explain(ctx, seen, job, i)
 			switch {

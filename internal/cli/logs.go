@@ -47,12 +47,12 @@ func newLogsCommand(f *cmdutil.Factory) *cobra.Command {
 		Short: "Print what the attempts of a NodeJob have printed",
 		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
 
-A pod is gone soon after its end is on record, unless spec.retainPodsSeconds keeps it. Of one that is gone the last lines
-are on its node, up to 1 KiB: they are printed instead, and stderr says so. Characters that would move the cursor show as
-escapes.
+A pod is deleted soon after its outcome is recorded, unless spec.retainPodsSeconds retains it. The record on the node has
+the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. Characters that would
+move the cursor are escaped.
 
-With -f it goes on with what comes; a log that breaks off is opened again. With --failed as well, it follows what runs on
-nodes on which the last attempt on record failed.`,
+With -f, it follows new output, and reopens a log that breaks off. With --failed as well, it follows attempts on nodes on
+which the last recorded attempt failed.`,
 		Example: `  kubectl everynode logs max-map-count -n node-setup
 
   # of the nodes on which it failed; of one node, as it comes
@@ -69,7 +69,7 @@ nodes on which the last attempt on record failed.`,
 	}
 	cmd.Flags().StringSliceVar(&o.nodes, "node", nil, "only of these nodes")
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only of nodes on which the last attempt failed")
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, until nothing runs any more")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new output until no attempt is running")
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
 	_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return f.CompleteNodes(cmd, nil, toComplete)

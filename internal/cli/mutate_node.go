@@ -124,5 +124,5 @@ func rejectTerminating(job *v1alpha1.NodeJob) error {
 	if job.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s/%s is being deleted, and runs its task nowhere any more. To have a rollback tried again that has failed: kubectl everynode retry %[2]s -n %[1]s, without nodes", job.Namespace, job.Name)
+	return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s/%s is being deleted, so its task does not run again. To retry a failed rollback: kubectl everynode retry %[2]s -n %[1]s", job.Namespace, job.Name)
 }

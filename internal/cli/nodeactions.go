@@ -71,7 +71,7 @@ func (a nodeActions) forget(on nodeMetadata, did string) nodeChange {
 	for _, key := range a.job.Spec.RemoveLabels {
 		value, was := on.Record.RemovedLabels[key]
 		if _, is := on.labels[key]; was && !is {
-			set(key, &value, "label "+key+"="+value+" put back")
+			set(key, &value, "label "+key+"="+value+" restored")
 		}
 	}
 	c.did = did + strings.Join(said, ", ")

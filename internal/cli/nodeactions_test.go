@@ -76,9 +76,9 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 	const (
 		off       = "annotation " + againKey + " removed with its seal"
 		labelOff  = "label " + againKey + " removed"
-		putBack   = "label " + asksLabel + "=wanted put back"
-		retried   = "is tried again from the beginning: "
-		runsAgain = "runs again: "
+		putBack   = "label " + asksLabel + "=wanted restored"
+		retried   = "retry requested: "
+		runsAgain = "rerun requested: "
 	)
 	tests := map[string]struct {
 		job   func(*v1alpha1.NodeJob)
@@ -89,18 +89,18 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		rerun string
 		idle  bool // nothing runs unless a user requests it
 	}{
-		"one that failed after a success took the label off": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
-		"one that failed, with the label that asks for it":   {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; retry tries it again"},
-		"one that failed, with the label of what ran before": {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
-		"one whose further run is disrupted all the time":    {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one that failed and was skipped":                    {rec: &failed, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
-		"one that is done":                                   {rec: succeeded, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that was skipped without a run":                 {label: "new", asks: true, idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that keeps what an earlier revision did":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that is done with an earlier revision":          {label: "old", asks: true, retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one on which an earlier revision failed":            {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one on which it has not run":                        {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one that failed, and nobody knows the revision":     {job: notLooked, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
+		"one that failed after a success took the label off": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
+		"one that failed, with the label that asks for it":   {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; to run it again, use retry"},
+		"one that failed, with the label of what ran before": {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
+		"one whose further run is disrupted all the time":    {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs automatically"},
+		"one that failed and was skipped":                    {rec: &failed, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
+		"one that is done":                                   {rec: succeeded, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"one that was skipped without a run":                 {label: "new", asks: true, idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"one that keeps what an earlier revision did":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"one that is done with an earlier revision":          {label: "old", asks: true, retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
+		"one on which an earlier revision failed":            {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
+		"one on which it has not run":                        {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
+		"one that failed, and nobody knows the revision":     {job: notLooked, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
 
 // TestAnAlteredRecordIsNoReasonToRetry : it counts as none, so the node runs the task anyway.
 func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
-	const want = "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"
+	const want = "its record was changed by something other than the manager and is ignored: the task runs there automatically"
 	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil})
 	if diff := cmp.Diff(want, c.nothing); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

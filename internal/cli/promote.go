@@ -69,7 +69,7 @@ func promote(job *v1alpha1.NodeJob, to string, full bool) (decision, error) {
 		commit: "spec.rollout.promoteTo: " + steps[target],
 	}
 	if target == last {
-		d.then = fmt.Sprintf("The next revision goes through all steps without a halt. To have it halt, set promoteTo: %s in the change that makes it.", steps[max(ceiling, 0)])
+		d.then = fmt.Sprintf("The next revision runs all steps without a pause. To pause it, set promoteTo: %s in the change that creates it.", steps[max(ceiling, 0)])
 	}
 	return d, nil
 }
@@ -88,7 +88,7 @@ func promotionTarget(job *v1alpha1.NodeJob, steps []string, at int, to string, f
 		return last, nil
 	case at > 0 && job.Status.ObservedGeneration != job.Generation:
 		// The status may have the step of the previous revision. A new revision starts with the first step.
-		return 0, cmdutil.Failf(cmdutil.ExitError, "the manager has not looked at this version of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
+		return 0, cmdutil.Failf(cmdutil.ExitError, "the manager has not observed the current spec of the NodeJob yet, so its step is not known: wait a moment, or give --to STEP")
 	}
 	return min(at+1, last), nil
 }

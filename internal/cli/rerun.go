@@ -19,10 +19,10 @@ func newRerunCommand(f *cmdutil.Factory) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rerun NAME [NODE…]",
-		Short: "Run again where it is done",
-		Long: `Run again on nodes on which it is done, by taking the record's label off them; without nodes, on all of them. It is a
-run like the first, within rollout.maxConcurrent. Workloads that require the label are not scheduled there until it is
-back. Where it failed, see retry.`,
+		Short: "Run the task again on nodes that are done",
+		Long: `Run the task again on nodes that are done, by removing the label of the record; without nodes, on all of them. It is a run
+like the first, within rollout.maxConcurrent. Workloads that require the label are not scheduled there until the node is
+done again. For failed nodes, see retry.`,
 		Example:           "  kubectl everynode rerun somaxconn -n node-setup node-7\n  kubectl everynode rerun somaxconn -n node-setup --yes",
 		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobThenNodes,
@@ -84,13 +84,13 @@ func (a nodeActions) rerun(on nodeMetadata) nodeChange {
 	rec := on.Record
 	switch {
 	case !a.isDone(on) && !a.isOld(rec) && rec.Outcome == record.Failed:
-		return nodeChange{nothing: "it has failed there; retry tries it again"}
+		return nodeChange{nothing: "it has failed there; to run it again, use retry"}
 	case !a.isDone(on):
-		return nodeChange{nothing: "it is not done there, and runs anyway when its turn comes"}
+		return nodeChange{nothing: "it is not done there, and runs automatically"}
 	case a.isOld(rec) || rec.Outcome == record.Succeeded:
-		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " removed"}
+		return nodeChange{labels: map[string]*string{a.key: nil}, did: "rerun requested: label " + a.key + " removed"}
 	case rec.Outcome == record.Rebooting:
 		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
 	}
-	return a.forget(on, "runs again: ") // a user has skipped the node after a failure, which would count again
+	return a.forget(on, "rerun requested: ") // a user has skipped the node after a failure, which would count again
 }

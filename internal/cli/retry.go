@@ -20,10 +20,10 @@ func newRetryCommand(f *cmdutil.Factory) *cobra.Command {
 	var failed bool
 	cmd := &cobra.Command{
 		Use:   "retry NAME [NODE… | --failed]",
-		Short: "Try again where it failed",
-		Long: `Try again on nodes on which it failed, with the attempts counted from the beginning. Without nodes, on all of them: any
-new value of the annotation everynode.dev/retry of the NodeJob asks for that. On nodes by their names it takes the record
-off them, and puts back the labels of spec.removeLabels that are on it. Where it is done, see rerun.`,
+		Short: "Retry the task on nodes on which it failed",
+		Long: `Retry the task on nodes on which it failed, with attempts counted from 1. Without nodes, on all failed nodes: any new value
+of the annotation everynode.dev/retry of the NodeJob requests this. On named nodes, it removes the record, and restores the
+labels of spec.removeLabels that are in the record. For nodes that are done, see rerun.`,
 		Example:           "  kubectl everynode retry somaxconn -n node-setup\n  kubectl everynode retry somaxconn -n node-setup node-7",
 		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobThenNodes,
@@ -59,8 +59,8 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	job.Annotations[v1alpha1.RetryAnnotation] = value
 	n := max(int(status.Nodes.Failed), len(status.Failures))
 	return decision{
-		did:    fmt.Sprintf("asked for another try on %s: annotation %s=%s", cmdutil.CountNodes(n), v1alpha1.RetryAnnotation, value),
-		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value is another try",
+		did:    fmt.Sprintf("retry requested on %s: annotation %s=%s", cmdutil.CountNodes(n), v1alpha1.RetryAnnotation, value),
+		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value requests a retry",
 	}, nil
 }
 
@@ -84,15 +84,15 @@ func (a nodeActions) retry(on nodeMetadata) nodeChange {
 	rec := on.Record
 	switch {
 	case on.Altered && on.Label == "":
-		return nodeChange{nothing: "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"}
+		return nodeChange{nothing: "its record was changed by something other than the manager and is ignored: the task runs there automatically"}
 	case rec == nil && on.Label == "":
 		return nodeChange{nothing: "no attempt has ended there"}
 	case a.isDone(on):
-		return nodeChange{nothing: "it is done there; rerun runs it again"}
+		return nodeChange{nothing: "it is done there; to run it again, use rerun"}
 	case a.isOld(rec):
-		return nodeChange{nothing: "it has not run there with the revision " + a.revision() + " yet, and does so when its turn comes"}
+		return nodeChange{nothing: "it has not run there with revision " + a.revision() + " yet, and does so automatically"}
 	case rec.Outcome != record.Failed && rec.Outcome != record.Disrupted:
 		return nodeChange{nothing: "it has not failed there: the record says " + string(rec.Outcome)}
 	}
-	return a.forget(on, "is tried again from the beginning: ")
+	return a.forget(on, "retry requested: ")
 }

@@ -66,7 +66,7 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 	})
 	f.Config.AddFlags(root.PersistentFlags())
 	hideRareFlags(root)
-	root.AddGroup(&cobra.Group{ID: groupRead, Title: "See how it is:"}, &cobra.Group{ID: groupDo, Title: "Do something:"})
+	root.AddGroup(&cobra.Group{ID: groupRead, Title: "Commands that read:"}, &cobra.Group{ID: groupDo, Title: "Commands that change objects:"})
 	for _, verb := range readOnlyCommands(f) {
 		verb.GroupID = groupRead
 		root.AddCommand(verb)

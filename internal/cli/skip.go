@@ -41,10 +41,10 @@ on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	switch revision := job.Status.Revision; {
 	case job.Status.ObservedGeneration != job.Generation:
-		return "", cmdutil.Failf(cmdutil.ExitError, "the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status %s -n %s", job.Name, job.Namespace)
+		return "", cmdutil.Failf(cmdutil.ExitError, "the current revision is not known yet, because the manager has not observed the current spec: wait, or check with: kubectl everynode status %s -n %s", job.Name, job.Namespace)
 	case revision == "":
 		_, reason, message := view.Situation(job)
-		return "", cmdutil.Failf(cmdutil.ExitError, "the revision that the nodes would be done with is not known (%s): %s", reason, message)
+		return "", cmdutil.Failf(cmdutil.ExitError, "the current revision is not known (%s): %s", reason, message)
 	default:
 		return revision, nil
 	}
@@ -72,6 +72,6 @@ func (s *mutation) skip(ctx context.Context, names []string) error {
 	if !changed {
 		return err
 	}
-	s.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that leaves it out: this one holds for the current revision only")
+	s.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that excludes it: skip applies to the current revision only")
 	return err
 }

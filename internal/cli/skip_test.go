@@ -19,7 +19,7 @@ func TestWhyARevisionIsNotKnown(t *testing.T) {
 	}{
 		"no manager has looked": {
 			func(j *v1alpha1.NodeJob) { j.Generation = 2 },
-			"the revision that the nodes would be done with is not known yet, since no manager has looked at the spec: wait, or see kubectl everynode status j -n ns",
+			"the current revision is not known yet, because the manager has not observed the current spec: wait, or check with: kubectl everynode status j -n ns",
 		},
 		"its script is missing": {
 			func(j *v1alpha1.NodeJob) {
@@ -29,7 +29,7 @@ func TestWhyARevisionIsNotKnown(t *testing.T) {
 					{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/a does not exist"},
 				}
 			},
-			"the revision that the nodes would be done with is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",
+			"the current revision is not known (ConfigMapNotFound): ConfigMap ns/a does not exist",
 		},
 	}
 	for name, tt := range tests {

@@ -39,8 +39,8 @@ func newStatusCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Show how far a NodeJob is: its steps, what runs, what failed with the last lines that it printed, what it waits for
 and until when.
 
-With --watch it goes on until the NodeJob is complete (exit code 0), cannot go on without help (10), or is gone (12). On a
-terminal the view is drawn in place; elsewhere there is one line per change.`,
+With --watch, it continues until the NodeJob is complete (exit code 0), is Stalled (10), or was deleted (12). On a terminal,
+the view is updated in place; otherwise it prints one line for each change.`,
 		Example: `  kubectl everynode status max-map-count -n node-setup
 
   # until it is done, in a script
@@ -57,7 +57,7 @@ terminal the view is drawn in place; elsewhere there is one line per change.`,
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until it is complete, stalled or gone")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, stalled or deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
 	cmdutil.AddOutputFlag(cmd, &o.output, statusFormats...)
 	return cmd

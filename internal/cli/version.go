@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
@@ -33,6 +34,9 @@ func newVersionCommand(f *cmdutil.Factory) *cobra.Command {
 	return cmd
 }
 
+// managerName is the Deployment of config/manager.
+var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
+
 // managerVersion returns the image of the manager. A read error is ignored, because few users may read the Deployment.
 func managerVersion(ctx context.Context, f *cmdutil.Factory) text.Line {
 	c, err := f.Client()
@@ -40,7 +44,7 @@ func managerVersion(ctx context.Context, f *cmdutil.Factory) text.Line {
 		return text.Toned(text.Dim, "(not known: "+err.Error()+")")
 	}
 	var manager appsv1.Deployment
-	if err := c.Get(ctx, cmdutil.Manager, &manager); err != nil {
+	if err := c.Get(ctx, managerName, &manager); err != nil {
 		return text.Toned(text.Dim, "(not known: "+cmdutil.Explain(err).Error()+")")
 	}
 	for _, container := range manager.Spec.Template.Spec.Containers {

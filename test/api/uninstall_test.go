@@ -430,7 +430,7 @@ func (f *removable) interrupted(t *testing.T) {
 			}
 			return
 		}
-		if !strings.Contains(got.err, "To go on, repeat: kubectl everynode uninstall") {
+		if !strings.Contains(got.err, "To continue, repeat: kubectl everynode uninstall") {
 			t.Fatalf("run %d: %+v", runs, got)
 		}
 		if runs > 100 {

@@ -24,7 +24,7 @@ func (f *Factory) Confirm(ctx context.Context, question, flag string) error {
 	}
 	o := term.Of(f.ErrOut, f.Getenv).Options()
 	o.Width = 0 // a question is never cut
-	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Go on? [y/N]").Render(o) + " "))
+	_, _ = f.ErrOut.Write([]byte(text.Of(question+".").Render(o) + "\n" + text.Toned(text.Strong, "Continue? [y/N]").Render(o) + " "))
 	answers := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n') // no answer means no

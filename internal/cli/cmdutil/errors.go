@@ -102,7 +102,7 @@ func roleFor(verb, resource string) string {
 	case resource == "nodes" || resource == "pods":
 		return "The ClusterRole everynode-operator has what retry, rerun, skip and abort need on nodes and pods. "
 	case resource == "nodejobs":
-		return "The ClusterRole everynode-nodejob-editor has what steering needs, and makes its holder root on every node. "
+		return "The ClusterRole everynode-nodejob-editor allows changing NodeJobs, and makes its holder root on every node. "
 	}
 	return ""
 }

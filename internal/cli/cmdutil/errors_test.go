@@ -33,7 +33,7 @@ func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
 		},
 		"NodeJobs must not be changed": {
 			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot patch resource "nodejobs" in API group "everynode.dev" in the namespace "ns"`)), ExitForbidden,
-			"jane may not patch nodejobs.everynode.dev in namespace ns. The ClusterRole everynode-nodejob-editor has what steering needs, and makes its holder root on every node. To check: kubectl auth can-i patch nodejobs.everynode.dev -n ns",
+			"jane may not patch nodejobs.everynode.dev in namespace ns. The ClusterRole everynode-nodejob-editor allows changing NodeJobs, and makes its holder root on every node. To check: kubectl auth can-i patch nodejobs.everynode.dev -n ns",
 		},
 		"Deployments, which no role of ours lets anyone read": {
 			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot get resource "deployments" in API group "apps" in the namespace "ns"`)), ExitForbidden,

@@ -66,6 +66,3 @@ func ListJobs(ctx context.Context, c client.Reader, namespace string) ([]v1alpha
 	}, client.InNamespace(namespace))
 	return all, err
 }
-
-// Manager is the Deployment of config/manager.
-var Manager = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}

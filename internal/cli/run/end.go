@@ -49,12 +49,12 @@ func (r *running) settle(ctx context.Context, how ending) {
 	if how == endRest {
 		r.lookAtNodes(ctx)
 	}
-	why := "the run has ended before its turn"
+	why := "the run has ended before it started there"
 	switch {
 	case how == endGone:
 		why = "the NodeJob was deleted"
 	case r.stops > 0:
-		why = "the run was stopped before its turn"
+		why = "the run was stopped before it started there"
 	default:
 		if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 			why = c.Reason
@@ -153,13 +153,13 @@ func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace 
 // whatIsLeft returns how to check the run later, and how to continue.
 func (r *running) whatIsLeft(how ending) string {
 	where := r.where()
-	look := fmt.Sprintf("To look again: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
+	look := fmt.Sprintf("To check it later: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
 	remove := "To delete it: kubectl delete nodejob " + where
 	switch {
 	case how == endDetached && r.stops > 1 && r.suspended:
-		return fmt.Sprintf("Nothing new starts, and what runs goes on without this command. %s To let the rest run: kubectl everynode resume %s. To end what runs: kubectl everynode abort %s. %s", look, where, where, remove)
+		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", look, where, where, remove)
 	case how == endDetached, how == endTimedOut:
-		return fmt.Sprintf("The run goes on without this command. %s To stop it: kubectl everynode abort %s. %s", look, where, remove)
+		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", look, where, remove)
 	case r.count(view.RunNotRun) > 0 && r.suspended:
 		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.ttl, where, remove)
 	}

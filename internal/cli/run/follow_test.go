@@ -25,14 +25,14 @@ func TestAStopThatCouldNotBeWrittenIsSaidAndTriedAgain(t *testing.T) {
 	if r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the first Ctrl-C ends the command")
 	}
-	if said := r.note(); r.suspended || !strings.HasPrefix(said, "nothing could be stopped, and it is tried again: ") {
+	if said := r.note(); r.suspended || !strings.HasPrefix(said, "the NodeJob could not be suspended; retrying: ") {
 		t.Errorf("it is suspended: %v, and says %q", r.suspended, said)
 	}
 	s.uid = "uid-of-j"
 	if r.lookAround(t.Context()) || !r.suspended || len(s.done) != 1 {
 		t.Errorf("it is suspended: %v, by %v", r.suspended, s.done)
 	}
-	if said := r.note(); !strings.HasPrefix(said, "stopping: nothing new starts") {
+	if said := r.note(); !strings.HasPrefix(said, "stopping: no new attempts start") {
 		t.Errorf("it says %q", said)
 	}
 	r.lookAround(t.Context())

@@ -31,7 +31,7 @@ func (r *running) note() string {
 	case r.stops > 0:
 		return r.stopping()
 	case !r.seen && waited > observeTimeout:
-		return "no manager has picked the NodeJob up yet. Does one run? kubectl -n " + cmdutil.Manager.Namespace + " get deployment " + cmdutil.Manager.Name
+		return "the manager has not observed the NodeJob yet; check that it is running: " + view.CheckManager
 	case r.logsForbidden != nil:
 		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
 	}
@@ -45,11 +45,11 @@ func (r *running) note() string {
 func (r *running) stopping() string {
 	switch {
 	case !r.suspended && r.stopErr != nil:
-		return "nothing could be stopped, and it is tried again: " + r.stopErr.Error()
+		return "the NodeJob could not be suspended; retrying: " + r.stopErr.Error()
 	case r.remove:
-		return "stopping: nothing new starts, and what runs may end. Ctrl-C again ends that too, and deletes the NodeJob"
+		return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends them and deletes the NodeJob"
 	}
-	return "stopping: nothing new starts, and what runs may end. Ctrl-C again leaves it running, and says how to look again"
+	return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"
 }
 
 // printLine adds a line of a node to the lines that will be written.

@@ -68,24 +68,25 @@ func NewCommand(f *cmdutil.Factory) *cobra.Command {
 The arguments reach the command as they are: no shell reads them, here or on the node. For pipes and variables, give a
 script with -f (or -f - for standard input), or run a shell: -- sh -c 'dmesg | tail'.
 
-It is a NodeJob with a time to live. Others see it, and it goes on without this command. It runs on the nodes that are
-there now, whatever taints they have; unreachable nodes are listed and skipped. A command that fails is not retried,
-and the other nodes continue unless --max-failures says otherwise.
+The command creates a NodeJob with a time to live. Other users can see it, and it continues without this command. It runs
+on the nodes that exist now, also if they have taints; unreachable nodes are listed and skipped. A command that fails is
+not retried, and the other nodes continue unless --max-failures says otherwise.
 
-Ctrl-C stops new starts and waits for what runs. A second one ends only this command, and says how to look again.
+Ctrl-C prevents new attempts and waits for running ones. A second Ctrl-C ends only this command, and prints how to check
+the run later.
 
 Exit codes: 0 every node succeeded; 10 one did not; 130 ended by Ctrl-C; 12 the NodeJob was deleted; 11 it took too long;
 2, 3, 4, 7 nothing was run (docs/cli.md has all).`,
 		Example: `  # one node, no question
   kubectl everynode run node-1 -n node-setup -- uname -r
 
-  # all nodes, the same output told once
+  # all nodes, the same output shown once
   kubectl everynode run --all --fold -n node-setup -- cat /etc/os-release
 
   # a script on some nodes, one first, then two at once; stop at the first failure
   kubectl everynode run -l pool=db --canary --max-concurrent 2 --max-failures 0 -f fix.sh -n node-setup
 
-  # in a pipeline: no question, a record for each node, nothing left behind
+  # in a pipeline: no confirmation, a JSON object for each node, no NodeJob left behind
   kubectl everynode run --all --yes --rm -o json -n node-setup -- systemctl is-active containerd`,
 		ValidArgsFunction: f.CompleteNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,11 +112,11 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.maxFailures, "max-failures", "100%", "how many nodes may fail before nothing new starts: a number or a percentage")
 	flags.BoolVar(&o.canary, "canary", false, "one node first; the others when it has succeeded there")
 	flags.DurationVar(&o.timeout, "timeout", task.DefaultTimeoutSeconds*time.Second, "time limit on each node")
-	flags.DurationVar(&o.startingDeadline, "starting-deadline", time.Hour, "a node whose turn has not come by then is left out")
+	flags.DurationVar(&o.startingDeadline, "starting-deadline", time.Hour, "nodes on which it has not started by then are left out")
 	flags.DurationVar(&o.ttl, "ttl", time.Hour, "how long the NodeJob is kept when it is over")
 	flags.StringVar(&o.name, "name", "", "name of the NodeJob; run- and five characters when left out")
 	flags.BoolVar(&o.fold, "fold", false, "wait for all nodes, and show what is the same once")
-	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C: what runs then is stopped")
+	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C; a second Ctrl-C ends running attempts")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the NodeJob, and do nothing")
 	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON)
