@@ -13,15 +13,15 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// TestAbortWaitsUntilNothingNewStarts : a pass of the manager that had begun before may still start something.
-func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
+// TestAbortWaitsUntilTheSpecIsObserved covers a reconcile that began earlier, and may still start an attempt.
+func TestAbortWaitsUntilTheSpecIsObserved(t *testing.T) {
 	for name, tt := range map[string]struct {
 		seenAfter int
 		gets      int
 		said      string
 	}{
-		"a manager that looks soon": {3, 3, ""},
-		"no manager":                {1 << 30, observedTries + 1, "The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status j -n ns\n"},
+		"the manager observes the spec soon": {3, 3, ""},
+		"no manager is running":              {1 << 30, observedTries + 1, "The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status j -n ns\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gets := 0
@@ -43,7 +43,7 @@ func TestAbortWaitsUntilNothingNewStarts(t *testing.T) {
 			}
 			s := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
 			if _, err := s.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
-				t.Errorf("it has looked %d times (%v), and says %q", gets, err, errs)
+				t.Errorf("%d reads (%v), message %q", gets, err, errs)
 			}
 		})
 	}

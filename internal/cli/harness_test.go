@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// command runs a verb to its end, and returns its exit code.
+// command executes a command, and returns its exit code.
 func command(t *testing.T, f *cmdutil.Factory, args ...string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -23,13 +23,13 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// logServer is a stand-in with the NodeJob j, some pods and nodes, and logs that are as told.
+// logServer is a fake API server with the NodeJob j, some pods and nodes, and logs.
 type logServer struct {
 	mu   sync.Mutex
 	pods []*corev1.Pod
-	// nodes has what they carry for j.
+	// nodes maps the nodes to their records for j.
 	nodes map[string]*record.Record
-	// opened are the logs that were opened, with since when.
+	// opened are the logs that were opened, with the sinceTime of the request.
 	opened []string
 	// log answers the n-th request for a log.
 	log func(w http.ResponseWriter, pod string, n int)
@@ -65,7 +65,7 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for name, rec := range s.nodes {
 			node := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 			if rec != nil {
-				record.SetOn(&node, againKey, *rec)
+				record.SetOn(&node, jobKey, *rec)
 			}
 			list.Items = append(list.Items, node)
 		}
@@ -81,7 +81,7 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestALogThatBreaksOffIsReadOnAndRepeatsNoLine(t *testing.T) {
+func TestALogThatBreaksOffContinuesWithoutRepeatedLines(t *testing.T) {
 	pod := clitest.Pod("p", "node-1", corev1.PodRunning)
 	s := &logServer{pods: []*corev1.Pod{pod}, nodes: map[string]*record.Record{"node-1": nil}, over: func(s *logServer) bool { return len(s.opened) > 0 }}
 	s.log = func(w http.ResponseWriter, _ string, n int) {
@@ -119,8 +119,8 @@ func TestALogThatBreaksOffIsReadOnAndRepeatsNoLine(t *testing.T) {
 	}
 }
 
-// TestALogThatStaysAwayIsGivenUp , and keeps none of the others.
-func TestALogThatStaysAwayIsGivenUp(t *testing.T) {
+// TestALogThatCannotBeReadIsSkipped checks that the other logs are still printed.
+func TestALogThatCannotBeReadIsSkipped(t *testing.T) {
 	deaf, fine := clitest.Pod("deaf", "node-1", corev1.PodRunning), clitest.Pod("fine", "node-2", corev1.PodSucceeded)
 	s := &logServer{pods: []*corev1.Pod{deaf, fine}, nodes: map[string]*record.Record{"node-1": nil, "node-2": nil}, over: func(*logServer) bool { return true }}
 	s.log = func(w http.ResponseWriter, pod string, _ int) {
@@ -135,12 +135,12 @@ func TestALogThatStaysAwayIsGivenUp(t *testing.T) {
 		t.Errorf("exit code %d, and %q", code, out)
 	}
 	if want := "-- node-1: the log of pod deaf cannot be read: no route to host\n"; errs.String() != want || len(s.opened) != followTries+1 {
-		t.Errorf("after %d times it says %q, want %q", len(s.opened), errs, want)
+		t.Errorf("after %d requests the message is %q, want %q", len(s.opened), errs, want)
 	}
 }
 
-// TestWhatFailedIsFollowedAndNothingElse : the next attempts on nodes where the last failed, and pods that failed.
-func TestWhatFailedIsFollowedAndNothingElse(t *testing.T) {
+// TestFailedSelectsTheLogsToFollow expects the next attempts on nodes whose last attempt failed, and failed pods.
+func TestFailedSelectsTheLogsToFollow(t *testing.T) {
 	failed := func(pod string) *record.Record {
 		return &record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, Message: "of " + pod, PodUID: clitest.Pod(pod, "", "").UID}
 	}
@@ -157,7 +157,7 @@ func TestWhatFailedIsFollowedAndNothingElse(t *testing.T) {
 	}
 	s.log = func(w http.ResponseWriter, pod string, _ int) {
 		if len(s.opened) == 1 {
-			s.pods = append(s.pods, clitest.Pod("late", "node-5", corev1.PodRunning)) // and there is no node of that name
+			s.pods = append(s.pods, clitest.Pod("late", "node-5", corev1.PodRunning)) // there is no node with this name
 		}
 		s.pods[0].Status.Phase = corev1.PodSucceeded
 		_, _ = io.WriteString(w, clitest.LogLine(0, "log of "+pod)+"\n")

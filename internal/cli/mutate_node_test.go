@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestANodeChangeNamesOnlyWhatItChanges(t *testing.T) {
+func TestAPatchContainsOnlyTheChange(t *testing.T) {
 	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7"}}
 	for want, change := range map[string]nodeChange{
 		`{"metadata":{"labels":{"k":null},"resourceVersion":"7","uid":"u"}}`:      {labels: map[string]*string{"k": nil}},

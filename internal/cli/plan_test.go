@@ -23,12 +23,12 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// planServer is a stand-in with nodes and NodeJobs, which takes what is a dry run.
+// planServer is a fake API server with nodes and NodeJobs that accepts dry runs.
 type planServer struct {
 	t     *testing.T
 	nodes []corev1.Node
 	jobs  []v1alpha1.NodeJob
-	// secret is the only Secret there is, if any; no ConfigMap is there.
+	// secret is the only Secret; nil if there is none. There are no ConfigMaps.
 	secret *corev1.Secret
 }
 
@@ -75,7 +75,7 @@ func readyNode(name string) corev1.Node {
 	}
 }
 
-// fileOf are NodeJobs as a file, each with what it depends on.
+// fileOf returns a file of NodeJobs, from pairs of a name and the name on which it depends.
 func fileOf(needs ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(needs); i += 2 {
@@ -85,7 +85,7 @@ func fileOf(needs ...string) string {
 }
 
 func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
-	// first has run with what the file has of it, and its manager has not found second.
+	// first has run with the spec in the file. The manager has not found the dependency of second.
 	first := clitest.NodeJob("first")
 	first.Status.Revision = task.Revision(&first.Spec, task.Source{Script: "true"})
 	key := v1alpha1.RecordKey("ns", "first")
@@ -99,15 +99,15 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	tests := map[string]struct {
 		server planServer
 		file   string
-		// want has, of each NodeJob, why it is stalled and the reasons of its nodes.
+		// want has a line for each NodeJob: why it is Stalled, and the reasons of its nodes.
 		want []string
 	}{
-		"none of them is there": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
+		"no NodeJob exists": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
 			[]string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"the one is done already":       {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
-		"the manager has not found one": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"one is nowhere":                {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
-		"in a circle":                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
+		"the first is done":                         {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
+		"the manager reported a missing dependency": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
+		"a missing dependency":                      {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
+		"a cycle":                                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	}
 }
 
-// TestAPlanReadsWhatTheFileAppliesWithTheNodeJob has ConfigMaps and a Secret that are not there yet, or not so.
-func TestAPlanReadsWhatTheFileAppliesWithTheNodeJob(t *testing.T) {
+// TestAPlanUsesTheConfigMapsAndSecretsOfTheFile covers objects that do not exist yet, or have other content.
+func TestAPlanUsesTheConfigMapsAndSecretsOfTheFile(t *testing.T) {
 	const file = `
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
@@ -171,9 +171,9 @@ stringData: {b: two}
 		// wantStalled is a reason.
 		wantStalled string
 	}{
-		"a Secret that is there":        {"scripts", there, "u-1", nil, ""},
-		"a Secret that is not":          {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
-		"a ConfigMap that is not there": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+		"an existing Secret":  {"scripts", there, "u-1", nil, ""},
+		"a new Secret":        {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
+		"a missing ConfigMap": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
@@ -198,7 +198,7 @@ stringData: {b: two}
 				t.Errorf("got revision %s, %+v, %q; want revision %s, %q", got.Revision, got.Stalled, got.Notes, want, tt.wantNotes)
 			}
 			if errs.String() != "" {
-				t.Errorf("it said %s", errs)
+				t.Errorf("message %s", errs)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": "script",
 	} {
 		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s is answered by %v", document, err)
+			t.Errorf("%s: %v", document, err)
 		}
 	}
 }

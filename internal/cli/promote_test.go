@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-func TestPromoteDoesNotTakeTheStepOfTheRevisionBefore(t *testing.T) {
+func TestPromoteIgnoresTheStepOfThePreviousRevision(t *testing.T) {
 	steps := []v1alpha1.RolloutStep{{Name: "canary"}, {Name: "half"}, {Name: "all"}}
 	for name, tt := range map[string]struct {
 		observed int64
@@ -19,10 +19,10 @@ func TestPromoteDoesNotTakeTheStepOfTheRevisionBefore(t *testing.T) {
 		want     string
 		wantErr  bool
 	}{
-		"a version that was looked at":                      {observed: 2, step: "half", want: "all"},
-		"one that was not, after a rollout that had ended":  {observed: 1, step: "all", wantErr: true},
-		"one that was not, with a step that somebody names": {observed: 1, step: "all", to: "half", want: "half"},
-		"one that nobody has looked at, in the first step":  {observed: 0, step: "canary", want: "half"},
+		"the spec is observed":                   {observed: 2, step: "half", want: "all"},
+		"not observed, after a complete rollout": {observed: 1, step: "all", wantErr: true},
+		"not observed, with --to":                {observed: 1, step: "all", to: "half", want: "half"},
+		"not observed, in the first step":        {observed: 0, step: "canary", want: "half"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{

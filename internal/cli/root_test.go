@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// TestWhatACommandLineLacks is told with the exit code of usage, and before anything is asked of a cluster.
-func TestWhatACommandLineLacks(t *testing.T) {
+// TestInvalidCommandLines expects a message and an exit code that says that nothing was changed.
+func TestInvalidCommandLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "Makefile")
 	if err := os.WriteFile(file, []byte("all: ; echo\n---\njust text\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -27,12 +27,12 @@ func TestWhatACommandLineLacks(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a verb with a slip in it":        {[]string{"statsu"}, `there is no verb "statsu", but "status". See: kubectl everynode --help`},
-		"no name":                         {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
-		"a name too many":                 {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
-		"another format":                  {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},
-		"a file that has no objects":      {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
-		"a verb that asks, and no answer": {[]string{"rerun", "j"}, "the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2"},
+		"a mistyped command":                {[]string{"statsu"}, `there is no verb "statsu", but "status". See: kubectl everynode --help`},
+		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
+		"too many names":                    {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
+		"an unknown format":                 {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},
+		"a file without objects":            {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
+		"a confirmation without a terminal": {[]string{"rerun", "j"}, "the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWhatACommandLineLacks(t *testing.T) {
 	}
 }
 
-func TestWithoutAClusterThatIsSaid(t *testing.T) {
+func TestAMissingClusterIsReported(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	empty := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-func TestWhyARevisionIsNotKnown(t *testing.T) {
+func TestSkipNeedsTheCurrentRevision(t *testing.T) {
 	tests := map[string]struct {
 		change func(*v1alpha1.NodeJob)
 		want   string
 	}{
-		"no manager has looked": {
+		"the spec is not observed": {
 			func(j *v1alpha1.NodeJob) { j.Generation = 2 },
 			"the current revision is not known yet, because the manager has not observed the current spec: wait, or check with: kubectl everynode status j -n ns",
 		},

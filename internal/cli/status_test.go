@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// TestStatusAsksForNoPodThatHasEnded : a run keeps one on each node for a while.
-func TestStatusAsksForNoPodThatHasEnded(t *testing.T) {
+// TestStatusDoesNotReadPodsThatHaveEnded covers runs, which retain a pod on each node.
+func TestStatusDoesNotReadPodsThatHaveEnded(t *testing.T) {
 	asked := ""
 	f, _, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -32,6 +32,6 @@ func TestStatusAsksForNoPodThatHasEnded(t *testing.T) {
 		t.Errorf("exit code %d, and %s", code, errs)
 	}
 	if want := "status.phase!=Succeeded,status.phase!=Failed"; asked != want {
-		t.Errorf("it asks for pods with %q, want %q", asked, want)
+		t.Errorf("it lists pods with %q, want %q", asked, want)
 	}
 }

@@ -122,8 +122,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// TestWhoKeepsANodeJobIsNamed , since that sets back what is changed by hand.
-func TestWhoKeepsANodeJobIsNamed(t *testing.T) {
+// TestTheToolThatManagesANodeJobIsNamed checks the warning that this tool may revert the change.
+func TestTheToolThatManagesANodeJobIsNamed(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	job := w.draft("kept")

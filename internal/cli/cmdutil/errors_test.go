@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
+func TestErrorsOfTheAPIServerAreExplained(t *testing.T) {
 	guards := schema.GroupResource{Group: "everynode.dev", Resource: "nodeguards"}
 	nodes, jobs := schema.GroupResource{Resource: "nodes"}, schema.GroupResource{Group: "everynode.dev", Resource: "nodejobs"}
 	tests := map[string]struct {
@@ -35,7 +35,7 @@ func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
 			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot patch resource "nodejobs" in API group "everynode.dev" in the namespace "ns"`)), ExitForbidden,
 			"jane may not patch nodejobs.everynode.dev in namespace ns. The ClusterRole everynode-nodejob-editor allows changing NodeJobs, and makes its holder root on every node. To check: kubectl auth can-i patch nodejobs.everynode.dev -n ns",
 		},
-		"Deployments, which no role of ours lets anyone read": {
+		"Deployments, which no role of Everynode allows": {
 			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot get resource "deployments" in API group "apps" in the namespace "ns"`)), ExitForbidden,
 			"jane may not get deployments.apps in namespace ns. To check: kubectl auth can-i get deployments.apps -n ns",
 		},
@@ -65,8 +65,8 @@ func TestErrorsOfTheAPIServerAreSaidInWordsThatHelp(t *testing.T) {
 	}
 }
 
-// TestTheRoleThatIsNamedHasThePermission compares the advice with the roles as they are installed.
-func TestTheRoleThatIsNamedHasThePermission(t *testing.T) {
+// TestTheNamedRoleHasThePermission compares the advice with the installed roles.
+func TestTheNamedRoleHasThePermission(t *testing.T) {
 	content, err := os.ReadFile("../../../config/rbac/user_roles.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNamesThatLookAlikeComeFirst(t *testing.T) {
+func TestSimilarNamesComeFirst(t *testing.T) {
 	got := Nearest("max-map", []string{"zeta", "sysctl", "max-map-count", "map"})
 	if diff := cmp.Diff([]string{"max-map-count", "map", "sysctl", "zeta"}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestJSONSaysTheSameInCharactersThatMoveNoCursor(t *testing.T) {
+func TestJSONEscapesCharactersThatMoveTheCursor(t *testing.T) {
 	tests := map[string]string{
 		`{"a": "plain ä 漢"}` + "\n": `{"a": "plain ä 漢"}` + "\n",
 		"{\"a\": \"\u009b2J\"}":     `{"a": "\u009b2J"}`,

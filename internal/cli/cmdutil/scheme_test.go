@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestTheMapperKnowsAllKinds of the API: one that it lacks cannot be read by any verb.
+// TestTheMapperKnowsAllKinds checks the kinds of the API: a command cannot read a kind that the mapper does not have.
 func TestTheMapperKnowsAllKinds(t *testing.T) {
 	known := mapper()
 	for kind := range Scheme.KnownTypes(v1alpha1.GroupVersion) {

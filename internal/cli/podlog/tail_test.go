@@ -14,9 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// TestALogThatIsOpenedAgainIsReadOn has the answers that a kubelet gives to each opening of one log. All but the last
-// break off.
-func TestALogThatIsOpenedAgainIsReadOn(t *testing.T) {
+// TestAReopenedLogContinues has the responses to each request for one log. All but the last break off.
+func TestAReopenedLogContinues(t *testing.T) {
 	long, other := strings.Repeat("0123456789", 3*MaxLine/10), strings.Repeat("abcdefghij", 3*MaxLine/10)
 	tests := map[string]struct {
 		answers []string
@@ -58,7 +57,7 @@ func TestALogThatIsOpenedAgainIsReadOn(t *testing.T) {
 			log := Tail{Pods: pods, Pod: "p", Lines: -1}
 			for i := range tt.answers {
 				if _, err := log.Read(t.Context(), hand); (err == nil) != (i == len(tt.answers)-1) {
-					t.Errorf("opened for the %d. time it ends with %v", i+1, err)
+					t.Errorf("request %d ends with %v", i+1, err)
 				}
 			}
 			log.Flush(hand)

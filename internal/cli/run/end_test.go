@@ -11,19 +11,19 @@ import (
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
-// failing is a place to write to that takes nothing.
+// failing is a writer that only returns errors.
 type failing struct{ err error }
 
 func (w failing) Write([]byte) (int, error) { return 0, w.err }
 
-// TestAFullDiskIsNoSuccess also checks that a pipe that its reader has closed is not an error.
-func TestAFullDiskIsNoSuccess(t *testing.T) {
+// TestAFullDiskIsAnError also checks that a pipe that its reader has closed is not an error.
+func TestAFullDiskIsAnError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want int
-	}{"a full disk": {syscall.ENOSPC, cmdutil.ExitError}, "a pipe that nobody reads": {syscall.EPIPE, cmdutil.ExitOK}} {
+	}{"a full disk": {syscall.ENOSPC, cmdutil.ExitError}, "a closed pipe": {syscall.EPIPE, cmdutil.ExitOK}} {
 		t.Run(name, func(t *testing.T) {
-			r := aRun(t, &jobServer{uid: "uid-of-j"})
+			r := newRun(t, &jobServer{uid: "uid-of-j"})
 			r.Out = failing{tt.err}
 			for i := range r.view.Nodes {
 				r.view.Nodes[i].State = view.RunSucceeded

@@ -19,9 +19,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-func TestAStopThatCouldNotBeWrittenIsSaidAndTriedAgain(t *testing.T) {
-	s := &jobServer{uid: "uid-of-another"} // which refuses
-	r := aRun(t, s)
+func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
+	s := &jobServer{uid: "uid-of-another"} // every write is a conflict
+	r := newRun(t, s)
 	if r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the first Ctrl-C ends the command")
 	}
@@ -44,10 +44,10 @@ func TestAStopThatCouldNotBeWrittenIsSaidAndTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatNeverHadItsTurnDoesNotRunLater checks that nothing starts after the command has ended.
-func TestWhatNeverHadItsTurnDoesNotRunLater(t *testing.T) {
+// TestWaitingNodesDoNotRunLater checks that no attempt starts after the command has ended.
+func TestWaitingNodesDoNotRunLater(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j"}
-	r := aRun(t, s)
+	r := newRun(t, s)
 	r.view.Nodes[0].State, r.view.Nodes[1].State = view.RunSucceeded, view.RunFailed
 	r.leaveNothing(t.Context())
 	if r.suspended {
@@ -60,9 +60,9 @@ func TestWhatNeverHadItsTurnDoesNotRunLater(t *testing.T) {
 	}
 }
 
-// TestAnOutputIsWaitedForWhoseRecordCameFirst : nodes and pods are watched apart.
-func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
-	r := aRun(t, &jobServer{})
+// TestTheOutputOfARecordedAttemptIsAwaited covers a record that is observed before its pod: they have separate watches.
+func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
+	r := newRun(t, &jobServer{})
 	pods, err := r.Pods("ns")
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +72,10 @@ func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
 		r.records[i], r.view.Nodes[i].State = &record.Record{PodUID: pod}, view.RunSucceeded
 	}
 	if r.allRead() {
-		t.Error("all is read before the pod was seen")
+		t.Error("all is read before the pod was observed")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nothing is read; the pieces come from here
+	cancel() // no log is read: the test sends the pieces
 	pod := clitest.Pod("a", "node-1", corev1.PodSucceeded)
 	r.seePod(ctx, pod, false)
 	if r.allRead() {
@@ -92,9 +92,9 @@ func TestAnOutputIsWaitedForWhoseRecordCameFirst(t *testing.T) {
 	}
 }
 
-// TestANodeJobThatGoesAfterTheLastNodeIsNoFailure covers a NodeJob whose TTL has passed, or that a user deletes.
-func TestANodeJobThatGoesAfterTheLastNodeIsNoFailure(t *testing.T) {
-	r := aRun(t, &jobServer{uid: "uid-of-j"})
+// TestADeletionAfterTheLastNodeIsNotAFailure covers a NodeJob whose TTL has passed, or that a user deletes.
+func TestADeletionAfterTheLastNodeIsNotAFailure(t *testing.T) {
+	r := newRun(t, &jobServer{uid: "uid-of-j"})
 	r.view.Nodes[0].State = view.RunSucceeded
 	if how := r.goneAs(); r.exitCode(how) != cmdutil.ExitGone {
 		t.Errorf("with a node left it ends with %d", r.exitCode(how))

@@ -17,18 +17,18 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// jobServer is a stand-in that has the NodeJob j, with rules for UIDs like those of an API server.
+// jobServer is a fake API server with the NodeJob j that checks UIDs in preconditions.
 type jobServer struct {
 	uid types.UID
-	// deaf is true for one that never answers.
-	deaf bool
-	// done are the writes that it has carried out.
+	// silent reports whether it never responds.
+	silent bool
+	// done are the methods of the successful writes.
 	done []string
 }
 
 func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	if s.deaf {
+	if s.silent {
 		<-r.Context().Done()
 		return
 	}
@@ -50,8 +50,8 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	clitest.Respond(w, job)
 }
 
-// aRun is one of the NodeJob j on two nodes, which has been going on for a while.
-func aRun(t *testing.T, server http.Handler) *running {
+// newRun returns a run of the NodeJob j on two nodes.
+func newRun(t *testing.T, server http.Handler) *running {
 	t.Helper()
 	f, _, _ := clitest.NewFactory(t, server)
 	c, err := f.Client()

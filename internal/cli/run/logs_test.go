@@ -17,26 +17,26 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// TestALogOutlivesAnAPIServerThatIsAway : it takes longer to come back than a kubelet is given.
-func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
+// TestLogsAreRetriedWhileTheAPIServerDoesNotRespond covers retries: an API server gets more of them than a kubelet.
+func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 	const failures = 50
 	tests := map[string]struct {
 		refusal func(http.ResponseWriter)
 		want    string
 		opened  int32
 	}{
-		"nobody answers": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
+		"the API server does not respond": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
 		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
 		}, "one\n", logTries + 1},
-		"the pod is gone": {func(w http.ResponseWriter) {
+		"the pod is deleted": {func(w http.ResponseWriter) {
 			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
 		}, "one\n", 2},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var opened atomic.Int32
-			r := aRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			r := newRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				switch n := opened.Add(1); {
 				case n == 1:
 					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n")
@@ -53,7 +53,7 @@ func TestALogOutlivesAnAPIServerThatIsAway(t *testing.T) {
 			}
 			l := newLogs(pods, r.parts, func(d time.Duration) <-chan time.Time {
 				if d == logEndSeen {
-					return nil // the end of the pod is seen already
+					return nil // the end of the pod was already observed
 				}
 				return r.After(d)
 			})

@@ -13,12 +13,12 @@ import (
 func TestOutputIsShownByLines(t *testing.T) {
 	long := strings.Repeat("x", maxLineBytes+1)
 	tests := map[string]struct{ pieces, want []string }{
-		"lines in pieces":               {[]string{"a\nb", "c\n", "\n"}, []string{"a", "bc", ""}},
-		"a last line without an end":    {[]string{"a\nb"}, []string{"a", "b"}},
-		"a line without end is cut up":  {[]string{long, "y\n"}, []string{long, "y"}},
-		"nothing":                       {nil, nil},
-		"a character in two pieces":     {[]string{"\xc3", "\xbc\n"}, []string{"ü"}},
-		"what moves the cursor is told": {[]string{"a\x1b[2A\rb\tc\u202ed\r\n"}, []string{`a\x1b[2A\x0db` + "\t" + `c\u202ed`}},
+		"lines in pieces":              {[]string{"a\nb", "c\n", "\n"}, []string{"a", "bc", ""}},
+		"a last line without an end":   {[]string{"a\nb"}, []string{"a", "b"}},
+		"a line without end is cut up": {[]string{long, "y\n"}, []string{long, "y"}},
+		"nothing":                      {nil, nil},
+		"a character in two pieces":    {[]string{"\xc3", "\xbc\n"}, []string{"ü"}},
+		"cursor movement is escaped":   {[]string{"a\x1b[2A\rb\tc\u202ed\r\n"}, []string{`a\x1b[2A\x0db` + "\t" + `c\u202ed`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestOutputIsShownByLines(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOutputIsKept , in bounded room, and what is cut is counted and still tells outputs apart.
-func TestTheEndOfAnOutputIsKept(t *testing.T) {
+// TestTheEndOfAnOutputIsRetained checks the size limit, the number of dropped bytes, and the hash of the whole output.
+func TestTheEndOfAnOutputIsRetained(t *testing.T) {
 	const room = 100
 	keep := func(first string) (string, int64, string) {
 		o := newNodeOutput(room)
@@ -58,7 +58,7 @@ func TestTheEndOfAnOutputIsKept(t *testing.T) {
 		t.Errorf("%d bytes are kept, and %d cut: %q", len(end), cut, end)
 	}
 	if _, _, other := keep("b\n"); other == sum {
-		t.Error("outputs that differ in what is cut look the same")
+		t.Error("outputs that differ in the dropped part have the same hash")
 	}
 	if small, big := roomFor(3), roomFor(15000); small != maxOutputBytes || big != minOutputBytes || roomFor(1000)*1000 > maxOutputsBytes {
 		t.Errorf("room for 3 nodes: %d, for 15,000: %d", small, big)

@@ -5,7 +5,7 @@ package run
 
 import "testing"
 
-func TestACommandIsShownAsAShellWouldTakeIt(t *testing.T) {
+func TestACommandIsShownWithShellQuoting(t *testing.T) {
 	for want, argv := range map[string][]string{
 		"uname -r":                      {"uname", "-r"},
 		`echo '' 'a  b' '$x' 'it'\''s'`: {"echo", "", "a  b", "$x", "it's"},

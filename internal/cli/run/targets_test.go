@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-// mixedCluster answers lists of nodes: two of Linux, two of Windows.
+// mixedCluster is a fake API server with two Linux nodes and two Windows nodes.
 func mixedCluster(t *testing.T) http.Handler {
 	t.Helper()
 	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}

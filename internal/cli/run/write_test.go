@@ -21,12 +21,12 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 		done      []string
 		suspended bool
 	}{
-		"its own":                  {"uid-of-j", []string{"PATCH", "DELETE"}, true},
-		"another one of that name": {"uid-of-another", nil, false},
+		"its own":                    {"uid-of-j", []string{"PATCH", "DELETE"}, true},
+		"another with the same name": {"uid-of-another", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &jobServer{uid: tt.uid}
-			r := aRun(t, s)
+			r := newRun(t, s)
 			r.suspend(t.Context())
 			if r.suspended != tt.suspended || (r.stopErr == nil) != tt.suspended {
 				t.Errorf("it is suspended: %v (%v)", r.suspended, r.stopErr)
@@ -41,10 +41,10 @@ func TestARunChangesItsOwnNodeJobAndNoOther(t *testing.T) {
 	}
 }
 
-// TestARunWaitsForNoAnswerForEver checks the timeout of requests: the command does not react to Ctrl-C during a
+// TestRequestsOfARunTimeOut checks the timeout of requests: the command does not react to Ctrl-C during a
 // request.
-func TestARunWaitsForNoAnswerForEver(t *testing.T) {
-	r := aRun(t, &jobServer{deaf: true})
+func TestRequestsOfARunTimeOut(t *testing.T) {
+	r := newRun(t, &jobServer{silent: true})
 	if r.patience != requestTimeout {
 		t.Errorf("a request may take %s", r.patience)
 	}
@@ -53,7 +53,7 @@ func TestARunWaitsForNoAnswerForEver(t *testing.T) {
 	go func() {
 		r.suspend(t.Context())
 		if _, err := r.unreachableNodes(t.Context()); cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
-			t.Errorf("looking at nodes: %v", err)
+			t.Errorf("reading nodes: %v", err)
 		}
 		r.lookAtNodes(t.Context())
 		over <- r.cleanUp(t.Context(), endDetached)
