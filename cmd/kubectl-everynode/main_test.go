@@ -238,7 +238,7 @@ func TestInvalidCommandLinesHaveExitCodes(t *testing.T) {
 		code int
 		want string
 	}{
-		"an unknown command":        {[]string{"stauts"}, 2, "there is no verb \"stauts\""},
+		"an unknown command":        {[]string{"stauts"}, 2, "unknown command \"stauts\""},
 		"an unknown flag":           {[]string{"status", "job-0000", "--foo"}, 2, "unknown flag: --foo"},
 		"too many names":            {[]string{"status", "a", "b"}, 2, "takes the name of a NodeJob"},
 		"an unknown format":         {[]string{"list", "-o", "xml"}, 2, "-o xml is not supported here: give one of wide, name, json, yaml"},

@@ -41,8 +41,8 @@ func TestAbortWaitsUntilTheSpecIsObserved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
-			if _, err := s.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
+			m := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
+			if _, err := m.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
 				t.Errorf("%d reads (%v), message %q", gets, err, errs)
 			}
 		})

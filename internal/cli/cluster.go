@@ -64,12 +64,12 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 		return in, p, nil
 	}
 	in.Drains = map[types.UID][]plan.DrainPod{}
-	for _, look := range p.DrainPodRequests {
-		leaving, err := podsToEvict(ctx, c, look.Node, look.Drain)
+	for _, request := range p.DrainPodRequests {
+		evicted, err := podsToEvict(ctx, c, request.Node, request.Drain)
 		if err != nil {
 			return in, p, err
 		}
-		in.Drains[look.UID] = leaving
+		in.Drains[request.UID] = evicted
 	}
 	return in, plan.Next(in), nil
 }

@@ -42,7 +42,7 @@ func newCreateCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Write a manifest that is ready to apply, or to commit, to standard output. Nothing is created in the cluster, and none
 is needed. The manifests are those of the recipes, with your values filled in.`,
 		Example: "  kubectl everynode create sysctl vm.max_map_count 262144 -n node-setup | kubectl apply -f -",
-		Args:    noVerb,
+		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f))

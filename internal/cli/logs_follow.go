@@ -25,8 +25,8 @@ import (
 const (
 	// maxStreams limits the number of logs that are followed at once.
 	maxStreams = 64
-	// lookInterval is the interval at which the command lists pods to find new ones.
-	lookInterval = 2 * time.Second
+	// listInterval is the interval at which the command lists pods to find new ones.
+	listInterval = 2 * time.Second
 	// followTries is the number of times that a log is reopened without new content, with a pause of reopenPause. An API
 	// server or a kubelet that restarts is available again by then.
 	followTries = 60
@@ -50,7 +50,7 @@ func (o *logsOptions) stream(ctx context.Context, job *v1alpha1.NodeJob, pods []
 			return cmp.Or(err, group.Wait())
 		}
 		select {
-		case <-o.After(lookInterval):
+		case <-o.After(listInterval):
 		case <-ctx.Done():
 			return group.Wait()
 		}
@@ -83,7 +83,7 @@ func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed 
 		return false, err
 	case now.UID != job.UID:
 		return true, nil
-	case verdict(now) == goesOn:
+	case verdict(now) == inProgress:
 		return false, nil
 	}
 	pods, err := o.selected(ctx, job)

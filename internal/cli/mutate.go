@@ -52,9 +52,9 @@ type decision struct {
 }
 
 // change applies the change that decide returns. After a conflict with another writer, it calls decide again.
-func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
+func (m *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
-		job, err := cmdutil.GetJob(ctx, s.client, s.key)
+		job, err := cmdutil.GetJob(ctx, m.client, m.key)
 		if err != nil {
 			return err
 		}
@@ -64,47 +64,47 @@ func (s *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (d
 			return err
 		}
 		if d.nothing != "" {
-			return s.tellNothing(d.nothing)
+			return m.tellNothing(d.nothing)
 		}
-		err = s.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{}))
+		err = m.client.Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{}))
 		switch {
 		case apierrors.IsConflict(err) && try < maxChangeTries:
 			continue
 		case apierrors.IsConflict(err):
-			return cmdutil.Failf(cmdutil.ExitError, "NodeJob %s is being modified concurrently and was not changed: try again", s.key)
+			return cmdutil.Failf(cmdutil.ExitError, "NodeJob %s is being modified concurrently and was not changed: try again", m.key)
 		case err != nil:
 			return cmdutil.Explain(err)
 		}
-		return s.tell(job, d)
+		return m.tell(job, d)
 	}
 }
 
-func (s *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
-	if err := s.Print([]text.Line{text.Of("nodejob "+s.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
+func (m *mutation) tell(job *v1alpha1.NodeJob, d decision) error {
+	if err := m.Print([]text.Line{text.Of("nodejob "+m.key.Name+": ").Tone(text.Strong, d.did)}); err != nil {
 		return err
 	}
 	if d.then != "" {
-		s.tellDim(d.then)
+		m.tellDim(d.then)
 	}
 	if d.commit != "" {
-		s.tellCommit(job, d.commit)
+		m.tellCommit(job, d.commit)
 	}
 	return nil
 }
 
-func (s *mutation) tellNothing(why string) error {
-	return s.Print([]text.Line{text.Of("nodejob " + s.key.Name + ": nothing to change: ").With(why)})
+func (m *mutation) tellNothing(why string) error {
+	return m.Print([]text.Line{text.Of("nodejob " + m.key.Name + ": nothing to change: ").With(why)})
 }
 
-func (s *mutation) tellDim(message string) { s.Tell(text.Toned(text.Dim, message)) }
+func (m *mutation) tellDim(message string) { m.Tell(text.Toned(text.Dim, message)) }
 
 // tellCommit prints what to change in Git, and which tool otherwise reverts the change.
-func (s *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
+func (m *mutation) tellCommit(job *v1alpha1.NodeJob, commit string) {
 	if owner := managedBy(job); owner != "" {
-		s.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is managed by " + owner + ", which may revert the change. Commit: " + commit))
+		m.Tell(text.Toned(text.Warn, "note: ").With("this NodeJob is managed by " + owner + ", which may revert the change. Commit: " + commit))
 		return
 	}
-	s.tellDim("With GitOps, commit this instead: " + commit)
+	m.tellDim("With GitOps, commit this instead: " + commit)
 }
 
 // managedBy returns the name of the tool that applies the NodeJob; "" if none is known. Sources: Argo CD, resource

@@ -55,12 +55,12 @@ func newNodeMetadata(name string) *metav1.PartialObjectMetadata {
 
 // changeNode changes one node as decide says, under its resource version. The decision depends on the record, which may
 // change at any time.
-func (s *mutation) changeNode(ctx context.Context, name string, decide func(nodeMetadata) nodeChange) (nodeChange, error) {
-	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
+func (m *mutation) changeNode(ctx context.Context, name string, decide func(nodeMetadata) nodeChange) (nodeChange, error) {
+	key := v1alpha1.RecordKey(m.key.Namespace, m.key.Name)
 	for try := 1; ; try++ {
 		node := newNodeMetadata(name)
-		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return nodeChange{}, s.nodeError(ctx, name, err)
+		if err := m.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return nodeChange{}, m.nodeError(ctx, name, err)
 		}
 		c := decide(nodeMetadata{record.Read(node.Labels, node.Annotations, key), node.Labels})
 		if c.nothing != "" {
@@ -70,7 +70,7 @@ func (s *mutation) changeNode(ctx context.Context, name string, decide func(node
 		if err != nil {
 			return c, err
 		}
-		err = s.client.Patch(ctx, newNodeMetadata(name), client.RawPatch(types.MergePatchType, patch))
+		err = m.client.Patch(ctx, newNodeMetadata(name), client.RawPatch(types.MergePatchType, patch))
 		if apierrors.IsConflict(err) && try < maxChangeTries {
 			continue
 		}
@@ -78,11 +78,11 @@ func (s *mutation) changeNode(ctx context.Context, name string, decide func(node
 	}
 }
 
-func (s *mutation) nodeError(ctx context.Context, name string, err error) error {
+func (m *mutation) nodeError(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return cmdutil.Explain(err)
 	}
-	all := cmdutil.NodeNames(ctx, s.client)
+	all := cmdutil.NodeNames(ctx, m.client)
 	if len(all) == 0 {
 		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s", name)
 	}
@@ -91,24 +91,24 @@ func (s *mutation) nodeError(ctx context.Context, name string, err error) error 
 
 // eachNode does the same for several nodes, and prints each result. If one node cannot be changed, the others still
 // are. changed reports whether any was changed.
-func (s *mutation) eachNode(ctx context.Context, names []string, decide func(nodeMetadata) nodeChange) (changed bool, err error) {
+func (m *mutation) eachNode(ctx context.Context, names []string, decide func(nodeMetadata) nodeChange) (changed bool, err error) {
 	var first error
 	for _, name := range names {
-		c, err := s.changeNode(ctx, name, decide)
+		c, err := m.changeNode(ctx, name, decide)
 		line := text.Of("node " + name + ": ")
 		switch {
 		case err != nil:
 			if first == nil {
 				first = err
 			}
-			s.Tell(line.Tone(text.Bad, err.Error()))
+			m.Tell(line.Tone(text.Bad, err.Error()))
 			continue
 		case c.nothing != "":
 			line = line.With("nothing to change: " + c.nothing)
 		default:
 			changed, line = true, line.Tone(text.Strong, c.did)
 		}
-		if err := s.Print([]text.Line{line}); err != nil {
+		if err := m.Print([]text.Line{line}); err != nil {
 			return changed, err
 		}
 	}

@@ -53,8 +53,8 @@ func (a nodeActions) isOld(rec *record.Record) bool {
 // the earlier run.
 func (a nodeActions) isDone(on nodeMetadata) bool {
 	rec := on.Record
-	goesOn := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
-	return a.counts(on.Label) && !goesOn
+	rerunning := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
+	return a.counts(on.Label) && !rerunning
 }
 
 // forget removes the record with its seal, and the label if the node would be done because of it. It restores the

@@ -29,11 +29,11 @@ spec.rollout.promoteTo. A soak in progress is not shortened, and failed nodes st
 			if to != "" && full {
 				return cmdutil.Failf(cmdutil.ExitUsage, "give --to or --full, not both")
 			}
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
-			return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
+			return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, to, full) })
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the last step that the rollout may reach")

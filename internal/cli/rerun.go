@@ -27,19 +27,19 @@ done again. For failed nodes, see retry.`,
 		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobThenNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
-			return s.rerun(cmd.Context(), args[1:], yes)
+			return m.rerun(cmd.Context(), args[1:], yes)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
-	job, err := cmdutil.GetJob(ctx, s.client, s.key)
+func (m *mutation) rerun(ctx context.Context, names []string, yes bool) error {
+	job, err := cmdutil.GetJob(ctx, m.client, m.key)
 	if err != nil {
 		return err
 	}
@@ -47,31 +47,31 @@ func (s *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 		return err
 	}
 	if len(names) == 0 {
-		if names, err = s.labelled(ctx, v1alpha1.RecordKey(s.key.Namespace, s.key.Name)); err != nil {
+		if names, err = m.labelled(ctx, v1alpha1.RecordKey(m.key.Namespace, m.key.Name)); err != nil {
 			return err
 		}
 		if len(names) == 0 {
-			return s.tellNothing("it is done on no node")
+			return m.tellNothing("it is done on no node")
 		}
 		if !yes && len(names) > 1 {
-			if err := s.Confirm(ctx, fmt.Sprintf("Run %s again on %s: %s", s.key, cmdutil.CountNodes(len(names)), cmdutil.JoinNames(names)), "--yes"); err != nil {
+			if err := m.Confirm(ctx, fmt.Sprintf("Run %s again on %s: %s", m.key, cmdutil.CountNodes(len(names)), cmdutil.JoinNames(names)), "--yes"); err != nil {
 				return err
 			}
 		}
 	}
-	changed, err := s.eachNode(ctx, names, newNodeActions(job).rerun)
+	changed, err := m.eachNode(ctx, names, newNodeActions(job).rerun)
 	if !changed {
 		return err
 	}
-	s.tellCommit(job, "a change of what is executed, such as spec.task.env: [{name: RUN, value: \"2\"}]: it runs again on all nodes")
+	m.tellCommit(job, "a change of what is executed, such as spec.task.env: [{name: RUN, value: \"2\"}]: it runs again on all nodes")
 	return err
 }
 
 // labelled returns the nodes that have the label of the record.
-func (s *mutation) labelled(ctx context.Context, key string) ([]string, error) {
+func (m *mutation) labelled(ctx context.Context, key string) ([]string, error) {
 	var names []string
 	page := cmdutil.NewNodeMetadataList()
-	err := cmdutil.EachPage(ctx, s.client, page, func() {
+	err := cmdutil.EachPage(ctx, m.client, page, func() {
 		for i := range page.Items {
 			names = append(names, page.Items[i].Name)
 		}

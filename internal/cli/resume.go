@@ -23,11 +23,11 @@ it is extended so that attempts can start for one more hour.`,
 		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
-			return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
+			return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
 		},
 	}
 }

@@ -31,14 +31,14 @@ labels of spec.removeLabels that are in the record. For nodes that are done, see
 			if failed && len(args) > 1 {
 				return cmdutil.Failf(cmdutil.ExitUsage, "name nodes, or give --failed for all that have failed: not both")
 			}
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				return s.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return retryAll(job, f.Now()) })
+				return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return retryAll(job, f.Now()) })
 			}
-			return s.retryNodes(cmd.Context(), args[1:])
+			return m.retryNodes(cmd.Context(), args[1:])
 		},
 	}
 	cmd.Flags().BoolVar(&failed, "failed", false, "all nodes on which it failed, as without nodes")
@@ -48,8 +48,8 @@ labels of spec.removeLabels that are in the record. For nodes that are done, see
 // retryAll requests a retry on every failed node.
 func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	status := &job.Status
-	casualties := status.Rollout != nil && len(status.Rollout.UnrecordedFailures) > 0
-	if status.Nodes.Failed == 0 && len(status.Failures) == 0 && !casualties {
+	unrecorded := status.Rollout != nil && len(status.Rollout.UnrecordedFailures) > 0
+	if status.Nodes.Failed == 0 && len(status.Failures) == 0 && !unrecorded {
 		return decision{nothing: "no node has failed"}, nil
 	}
 	value := strconv.FormatInt(now.Unix(), 10)
@@ -64,17 +64,17 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	}, nil
 }
 
-func (s *mutation) retryNodes(ctx context.Context, names []string) error {
-	job, err := cmdutil.GetJob(ctx, s.client, s.key)
+func (m *mutation) retryNodes(ctx context.Context, names []string) error {
+	job, err := cmdutil.GetJob(ctx, m.client, m.key)
 	if err != nil {
 		return err
 	}
 	if err := rejectTerminating(job); err != nil {
 		return err
 	}
-	changed, err := s.eachNode(ctx, names, newNodeActions(job).retry)
+	changed, err := m.eachNode(ctx, names, newNodeActions(job).retry)
 	if changed {
-		s.tellDim("With GitOps, commit nothing: the change is on the nodes.")
+		m.tellDim("With GitOps, commit nothing: the change is on the nodes.")
 	}
 	return err
 }

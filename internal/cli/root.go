@@ -4,7 +4,7 @@
 // Package cli is kubectl everynode. Everything that it does, it does through the objects of the API, where everyone can
 // see it and where it survives the command.
 //
-//	one file per verb:   flags ──► Complete ──► Validate ──► Run
+//	one file per command: flags ──► Complete ──► Validate ──► Run
 //	                                                          │ reads the API, makes a view of it (data)
 //	                                                          ▼
 //	                                     view: view in, lines out (pure) ──► text: lines made safe ──► stdout, or term.Screen
@@ -29,7 +29,7 @@ import (
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	f := cmdutil.NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
-	root := NewCommand(f) //nolint:contextcheck // cobra hands the context to each verb
+	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 		DisableAutoGenTag: true,
 		// Without RunE, cobra does not distinguish a missing subcommand from a mistyped one.
 		SuggestionsMinimumDistance: 2,
-		Args:                       noVerb,
+		Args:                       noCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(f.In)
@@ -67,13 +67,13 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 	f.Config.AddFlags(root.PersistentFlags())
 	hideRareFlags(root)
 	root.AddGroup(&cobra.Group{ID: groupRead, Title: "Commands that read:"}, &cobra.Group{ID: groupDo, Title: "Commands that change objects:"})
-	for _, verb := range readOnlyCommands(f) {
-		verb.GroupID = groupRead
-		root.AddCommand(verb)
+	for _, command := range readOnlyCommands(f) {
+		command.GroupID = groupRead
+		root.AddCommand(command)
 	}
-	for _, verb := range mutatingCommands(f) {
-		verb.GroupID = groupDo
-		root.AddCommand(verb)
+	for _, command := range mutatingCommands(f) {
+		command.GroupID = groupDo
+		root.AddCommand(command)
 	}
 	root.AddCommand(newVersionCommand(f))
 	return root
@@ -97,13 +97,13 @@ func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
 	}
 }
 
-func noVerb(cmd *cobra.Command, args []string) error {
+func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	message := fmt.Sprintf("there is no verb %q", args[0])
+	message := fmt.Sprintf("unknown command %q", args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		message += fmt.Sprintf(", but %q", near[0])
+		message += fmt.Sprintf(" (similar: %q)", near[0])
 	}
 	return cmdutil.Failf(cmdutil.ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
 }

@@ -27,7 +27,7 @@ func TestInvalidCommandLines(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a mistyped command":                {[]string{"statsu"}, `there is no verb "statsu", but "status". See: kubectl everynode --help`},
+		"a mistyped command":                {[]string{"statsu"}, `unknown command "statsu" (similar: "status"). See: kubectl everynode --help`},
 		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
 		"too many names":                    {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
 		"an unknown format":                 {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},

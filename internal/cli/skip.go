@@ -28,11 +28,11 @@ on them. A gate opens, and a node that this NodeJob quarantined is uncordoned.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
-			return s.skip(cmd.Context(), args[1:])
+			return m.skip(cmd.Context(), args[1:])
 		},
 	}
 }
@@ -50,8 +50,8 @@ func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 	}
 }
 
-func (s *mutation) skip(ctx context.Context, names []string) error {
-	job, err := cmdutil.GetJob(ctx, s.client, s.key)
+func (m *mutation) skip(ctx context.Context, names []string) error {
+	job, err := cmdutil.GetJob(ctx, m.client, m.key)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (s *mutation) skip(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	key := v1alpha1.RecordKey(s.key.Namespace, s.key.Name)
-	changed, err := s.eachNode(ctx, names, func(on nodeMetadata) nodeChange {
+	key := v1alpha1.RecordKey(m.key.Namespace, m.key.Name)
+	changed, err := m.eachNode(ctx, names, func(on nodeMetadata) nodeChange {
 		if on.Label == revision {
 			return nodeChange{nothing: "it counts as done with revision " + revision + " already"}
 		}
@@ -72,6 +72,6 @@ func (s *mutation) skip(ctx context.Context, names []string) error {
 	if !changed {
 		return err
 	}
-	s.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that excludes it: skip applies to the current revision only")
+	m.tellCommit(job, "a label of your own on such nodes, and a spec.nodeSelector that excludes it: skip applies to the current revision only")
 	return err
 }

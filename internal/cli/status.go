@@ -90,7 +90,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	case o.forPrograms():
 		return o.PrintObject(o.output, job)
 	}
-	lines := o.look(ctx, job).Lines()
+	lines := o.view(ctx, job).Lines()
 	if o.output == cmdutil.OutputWide {
 		table, err := o.nodes(ctx, job)
 		if err != nil {
@@ -133,8 +133,8 @@ func (o *statusOptions) forPrograms() bool {
 	return o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide
 }
 
-// look creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
-func (o *statusOptions) look(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
+// view creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
+func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
 	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == cmdutil.OutputWide}
 	pods, err := cmdutil.PodsOf(ctx, o.client, job, cmdutil.NotEnded)
 	if err != nil {

@@ -26,10 +26,10 @@ type watching struct {
 	last   view.Status
 	// said is the last line that was printed if the output cannot be redrawn.
 	said string
-	// away is the time since which the API server does not respond, and why is the error. away is zero if the API server
-	// responds.
-	away time.Time
-	why  error
+	// disconnectedAt is the time since which the API server does not respond, and why is the error. disconnectedAt is
+	// zero if the API server responds.
+	disconnectedAt time.Time
+	why            error
 }
 
 // follow shows the NodeJob until it is complete, stalled or deleted.
@@ -77,28 +77,28 @@ func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (en
 	case observation.Gone:
 		return true, cmdutil.Failf(cmdutil.ExitGone, "NodeJob %s was deleted", w.key)
 	case observation.Err != nil:
-		return false, w.lost(observation.Err)
+		return false, w.disconnected(observation.Err)
 	}
-	w.away, w.why = time.Time{}, nil
+	w.disconnectedAt, w.why = time.Time{}, nil
 	if w.forPrograms() {
 		err = w.PrintObject(w.output, observation.Job)
 	} else {
-		w.last = w.look(ctx, observation.Job)
+		w.last = w.view(ctx, observation.Job)
 		err = w.draw()
 	}
 	code := verdict(observation.Job)
-	if err != nil || code == goesOn {
+	if err != nil || code == inProgress {
 		return false, err
 	}
-	if err := w.leave(); err != nil {
+	if err := w.finish(); err != nil {
 		return true, err
 	}
 	return true, cmdutil.Exit(code)
 }
 
-// leave replaces the live view with the complete last view. The live view may have been cut to the height of the
+// finish replaces the live view with the complete last view. The live view may have been cut to the height of the
 // terminal.
-func (w *watching) leave() error {
+func (w *watching) finish() error {
 	if w.screen == nil {
 		return nil
 	}
@@ -108,31 +108,31 @@ func (w *watching) leave() error {
 	return w.Print(w.last.Lines())
 }
 
-// lost handles an interruption of the connection. An interruption that ends at once, such as the normal end of a watch,
-// is not shown.
-func (w *watching) lost(err error) error {
-	if w.away.IsZero() {
-		w.away = w.Now()
+// disconnected handles an interruption of the connection. An interruption that ends at once, such as the normal end of
+// a watch, is not shown.
+func (w *watching) disconnected(err error) error {
+	if w.disconnectedAt.IsZero() {
+		w.disconnectedAt = w.Now()
 		return nil
 	}
 	w.why = err
 	return w.draw()
 }
 
-// goesOn is the verdict on a NodeJob that is neither complete nor stalled.
-const goesOn = -1
+// inProgress is the verdict on a NodeJob that is neither complete nor stalled.
+const inProgress = -1
 
 // verdict returns the exit code for the current state of a NodeJob.
 func verdict(job *v1alpha1.NodeJob) int {
 	switch {
 	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
-		return goesOn
+		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
 		return cmdutil.ExitOK
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
 		return cmdutil.ExitNodesFailed
 	}
-	return goesOn
+	return inProgress
 }
 
 // draw shows the last view with the current time.
@@ -151,7 +151,7 @@ func (w *watching) draw() error {
 		lines = w.last.Lines()
 	}
 	if w.why != nil {
-		lines = append(lines, nil, view.Disconnected(w.last.Now, w.away, w.why.Error()))
+		lines = append(lines, nil, view.Disconnected(w.last.Now, w.disconnectedAt, w.why.Error()))
 	}
 	return w.screen.Draw(lines)
 }

@@ -22,11 +22,11 @@ their outcome is recorded. To end them as well, use abort.`,
 		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := newMutation(f, args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
-			return s.change(cmd.Context(), suspend)
+			return m.change(cmd.Context(), suspend)
 		},
 	}
 }

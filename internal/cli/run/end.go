@@ -26,7 +26,7 @@ import (
 // end prints the result, and cleans up.
 func (r *running) end(ctx context.Context, how ending) error {
 	if how != endDetached && how != endTimedOut {
-		r.settle(ctx, how)
+		r.finishOpenNodes(ctx, how)
 	}
 	r.fillIn()
 	err := r.show()
@@ -44,10 +44,10 @@ func (r *running) end(ctx context.Context, how ending) error {
 	return nil
 }
 
-// settle determines the final state of the nodes that are still open when nothing more is expected.
-func (r *running) settle(ctx context.Context, how ending) {
+// finishOpenNodes determines the final state of the nodes that are still open when nothing more is expected.
+func (r *running) finishOpenNodes(ctx context.Context, how ending) {
 	if how == endRest {
-		r.lookAtNodes(ctx)
+		r.readRecords(ctx)
 	}
 	why := "the run has ended before it started there"
 	switch {
@@ -67,15 +67,15 @@ func (r *running) settle(ctx context.Context, how ending) {
 	}
 }
 
-// lookAtNodes reads the current records of the nodes, because the watch of nodes may be behind that of the NodeJob.
-func (r *running) lookAtNodes(ctx context.Context) {
+// readRecords reads the current records of the nodes, because the watch of nodes may be behind that of the NodeJob.
+func (r *running) readRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	list := cmdutil.NewNodeMetadataList()
 	if err := r.client.List(ctx, list); err == nil {
 		c := change{fresh: true}
 		_ = meta.EachListItem(list, func(o runtime.Object) error { c.all = append(c.all, o.(client.Object)); return nil })
-		r.seeNodes(c)
+		r.observeNodes(c)
 	}
 }
 
@@ -135,7 +135,7 @@ func (r *running) cleanUp(ctx context.Context, how ending) string {
 	case how == endGone:
 		return ""
 	case !r.remove && !idle:
-		return r.whatIsLeft(how)
+		return r.remainingMessage(how)
 	}
 	err := r.deleteJob(ctx)
 	switch {
@@ -150,16 +150,16 @@ func (r *running) cleanUp(ctx context.Context, how ending) string {
 // where returns the NodeJob as command line arguments.
 func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace }
 
-// whatIsLeft returns how to check the run later, and how to continue.
-func (r *running) whatIsLeft(how ending) string {
+// remainingMessage returns how to check the run later, and how to continue.
+func (r *running) remainingMessage(how ending) string {
 	where := r.where()
-	look := fmt.Sprintf("To check it later: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
+	check := fmt.Sprintf("To check it later: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
 	remove := "To delete it: kubectl delete nodejob " + where
 	switch {
 	case how == endDetached && r.stops > 1 && r.suspended:
-		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", look, where, where, remove)
+		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", check, where, where, remove)
 	case how == endDetached, how == endTimedOut:
-		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", look, where, remove)
+		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", check, where, remove)
 	case r.count(view.RunNotRun) > 0 && r.suspended:
 		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.ttl, where, remove)
 	}

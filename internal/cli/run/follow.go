@@ -146,7 +146,7 @@ func (r *running) loop(ctx context.Context) ending {
 	observations := r.Follow(ctx, r.client, r.job)
 	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
 	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
-	tick, look := r.After(tickInterval), r.After(unreachableInterval)
+	tick, check := r.After(tickInterval), r.After(unreachableInterval)
 	deadline := r.After(r.startingDeadline + r.timeout + slack)
 	for {
 		if r.overNow() {
@@ -155,15 +155,15 @@ func (r *running) loop(ctx context.Context) ending {
 		select {
 		case observation := <-observations:
 			if observation.Gone {
-				return r.goneAs()
+				return r.endingWhenGone()
 			}
-			r.seeJob(observation)
+			r.observeJob(observation)
 		case c := <-podChanges:
-			r.seePods(ctx, c)
+			r.observePods(ctx, c)
 		case c := <-nodeChanges:
-			r.seeNodes(c)
+			r.observeNodes(c)
 		case part := <-r.parts:
-			r.seeLog(part)
+			r.observeLog(part)
 		case s := <-r.signals:
 			if r.signalled(ctx, s) {
 				return endDetached
@@ -171,13 +171,13 @@ func (r *running) loop(ctx context.Context) ending {
 		case <-tick:
 			r.draw()
 			tick = r.After(tickInterval)
-		case <-look:
-			if r.lookAround(ctx) {
+		case <-check:
+			if r.checkPeriodically(ctx) {
 				return endUnreachable
 			}
-			look = r.After(unreachableInterval)
+			check = r.After(unreachableInterval)
 		case <-r.rest:
-			r.leaveNothing(ctx)
+			r.suspendWaitingNodes(ctx)
 			return endRest
 		case <-r.logsOver:
 			return endOver
@@ -187,8 +187,8 @@ func (r *running) loop(ctx context.Context) ending {
 	}
 }
 
-// goneAs returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
-func (r *running) goneAs() ending {
+// endingWhenGone returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
+func (r *running) endingWhenGone() ending {
 	if r.finished() {
 		return endOver
 	}
@@ -240,8 +240,8 @@ func (r *running) allRead() bool {
 	return true
 }
 
-// seeJob handles an observation of the NodeJob.
-func (r *running) seeJob(observation cmdutil.Observation) {
+// observeJob handles an observation of the NodeJob.
+func (r *running) observeJob(observation cmdutil.Observation) {
 	if observation.Err != nil {
 		r.disconnected = cmdutil.Explain(observation.Err).Error()
 		return
@@ -292,16 +292,16 @@ func (r *running) signalled(ctx context.Context, s os.Signal) bool {
 	return false
 }
 
-// lookAround does the periodic checks, and reports whether all remaining nodes are unavailable.
-func (r *running) lookAround(ctx context.Context) bool {
+// checkPeriodically does the periodic checks, and reports whether all remaining nodes are unavailable.
+func (r *running) checkPeriodically(ctx context.Context) bool {
 	if r.stops > 0 && !r.suspended {
 		r.suspend(ctx) // it was not possible when the user pressed Ctrl-C
 	}
 	return r.onlyUnreachable(ctx)
 }
 
-// leaveNothing prevents waiting nodes from running the command later, when no user would notice.
-func (r *running) leaveNothing(ctx context.Context) {
+// suspendWaitingNodes prevents waiting nodes from running the command later, when no user would notice.
+func (r *running) suspendWaitingNodes(ctx context.Context) {
 	if !r.suspended && r.count(view.RunWaiting) > 0 {
 		r.suspend(ctx)
 	}

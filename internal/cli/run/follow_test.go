@@ -29,13 +29,13 @@ func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
 		t.Errorf("it is suspended: %v, and says %q", r.suspended, said)
 	}
 	s.uid = "uid-of-j"
-	if r.lookAround(t.Context()) || !r.suspended || len(s.done) != 1 {
+	if r.checkPeriodically(t.Context()) || !r.suspended || len(s.done) != 1 {
 		t.Errorf("it is suspended: %v, by %v", r.suspended, s.done)
 	}
 	if said := r.note(); !strings.HasPrefix(said, "stopping: no new attempts start") {
 		t.Errorf("it says %q", said)
 	}
-	r.lookAround(t.Context())
+	r.checkPeriodically(t.Context())
 	if len(s.done) != 1 {
 		t.Errorf("it was written again: %v", s.done)
 	}
@@ -49,12 +49,12 @@ func TestWaitingNodesDoNotRunLater(t *testing.T) {
 	s := &jobServer{uid: "uid-of-j"}
 	r := newRun(t, s)
 	r.view.Nodes[0].State, r.view.Nodes[1].State = view.RunSucceeded, view.RunFailed
-	r.leaveNothing(t.Context())
+	r.suspendWaitingNodes(t.Context())
 	if r.suspended {
 		t.Error("it is suspended although no node waits")
 	}
 	r.view.Nodes[1].State = view.RunWaiting
-	r.leaveNothing(t.Context())
+	r.suspendWaitingNodes(t.Context())
 	if !r.suspended {
 		t.Error("it is not suspended")
 	}
@@ -77,12 +77,12 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no log is read: the test sends the pieces
 	pod := clitest.Pod("a", "node-1", corev1.PodSucceeded)
-	r.seePod(ctx, pod, false)
+	r.observePod(ctx, pod, false)
 	if r.allRead() {
 		t.Error("all is read before the log was")
 	}
-	r.seeLog(logPart{pod: pod.UID, data: []byte("said\n")})
-	r.seeLog(logPart{pod: pod.UID, end: true})
+	r.observeLog(logPart{pod: pod.UID, data: []byte("said\n")})
+	r.observeLog(logPart{pod: pod.UID, end: true})
 	if !r.allRead() || r.printed.String() != "node-1: said\n" {
 		t.Errorf("all is read: %v, and %q printed", r.allRead(), r.printed.String())
 	}
@@ -96,11 +96,11 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 func TestADeletionAfterTheLastNodeIsNotAFailure(t *testing.T) {
 	r := newRun(t, &jobServer{uid: "uid-of-j"})
 	r.view.Nodes[0].State = view.RunSucceeded
-	if how := r.goneAs(); r.exitCode(how) != cmdutil.ExitGone {
+	if how := r.endingWhenGone(); r.exitCode(how) != cmdutil.ExitGone {
 		t.Errorf("with a node left it ends with %d", r.exitCode(how))
 	}
 	r.view.Nodes[1].State = view.RunSucceeded
-	if how := r.goneAs(); r.exitCode(how) != cmdutil.ExitOK {
+	if how := r.endingWhenGone(); r.exitCode(how) != cmdutil.ExitOK {
 		t.Errorf("with none left it ends with %d", r.exitCode(how))
 	}
 }

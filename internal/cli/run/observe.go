@@ -17,21 +17,21 @@ import (
 
 // The observations that a run handles: pods, the records of nodes, pieces of logs.
 
-// seePods handles observations of pods.
-func (r *running) seePods(ctx context.Context, c change) {
+// observePods handles observations of pods.
+func (r *running) observePods(ctx context.Context, c change) {
 	switch {
 	case c.err != nil:
-		r.noteTrouble(c.err)
+		r.noteForbidden(c.err)
 	case c.fresh:
 		for _, o := range c.all {
-			r.seePod(ctx, o.(*corev1.Pod), false)
+			r.observePod(ctx, o.(*corev1.Pod), false)
 		}
 	default:
-		r.seePod(ctx, c.one.(*corev1.Pod), c.deleted)
+		r.observePod(ctx, c.one.(*corev1.Pod), c.deleted)
 	}
 }
 
-func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
+func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 	i, ours := r.index[pod.Spec.NodeName]
 	if !ours || !cmdutil.Owns(r.job, pod) {
 		return
@@ -55,18 +55,18 @@ func (r *running) seePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
 	r.runFinished = false
 }
 
-// seeNodes handles the records of nodes.
-func (r *running) seeNodes(c change) {
+// observeNodes handles the records of nodes.
+func (r *running) observeNodes(c change) {
 	switch {
 	case c.err != nil:
-		r.noteTrouble(c.err)
+		r.noteForbidden(c.err)
 	case !c.fresh:
-		r.seeNode(c.one, c.deleted)
+		r.observeNode(c.one, c.deleted)
 	default:
 		there := map[string]bool{}
 		for _, o := range c.all {
 			there[o.GetName()] = true
-			r.seeNode(o, false)
+			r.observeNode(o, false)
 		}
 		for i := range r.view.Nodes {
 			if n := &r.view.Nodes[i]; !there[n.Name] && !n.State.Final() {
@@ -76,7 +76,7 @@ func (r *running) seeNodes(c change) {
 	}
 }
 
-func (r *running) seeNode(node client.Object, deleted bool) {
+func (r *running) observeNode(node client.Object, deleted bool) {
 	i, ours := r.index[node.GetName()]
 	if !ours {
 		return
@@ -113,14 +113,14 @@ func lastLine(message string) string {
 	return lines[len(lines)-1]
 }
 
-func (r *running) noteTrouble(err error) {
+func (r *running) noteForbidden(err error) {
 	if explained := cmdutil.Explain(err); cmdutil.CodeOf(explained) == cmdutil.ExitForbidden {
 		r.logsForbidden = explained
 	}
 }
 
-// seeLog handles a piece of a log.
-func (r *running) seeLog(part logPart) {
+// observeLog handles a piece of a log.
+func (r *running) observeLog(part logPart) {
 	i, known := r.pods[part.pod]
 	if !known {
 		return

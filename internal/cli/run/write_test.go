@@ -55,7 +55,7 @@ func TestRequestsOfARunTimeOut(t *testing.T) {
 		if _, err := r.unreachableNodes(t.Context()); cmdutil.CodeOf(err) != cmdutil.ExitNoAnswer {
 			t.Errorf("reading nodes: %v", err)
 		}
-		r.lookAtNodes(t.Context())
+		r.readRecords(t.Context())
 		over <- r.cleanUp(t.Context(), endDetached)
 	}()
 	select {

@@ -44,10 +44,10 @@ func (i *installation) empty() bool {
 	return len(i.jobs)+len(i.guards)+len(i.nodes)+i.pods+i.budgets+len(i.objects) == 0 && (!i.namespace || len(i.foreign) > 0)
 }
 
-// look reads what exists.
-func (u *uninstalling) look(ctx context.Context) (*installation, error) {
+// inspect reads what exists.
+func (u *uninstalling) inspect(ctx context.Context) (*installation, error) {
 	found := &installation{}
-	for _, read := range []func(context.Context, *installation) error{u.lookForJobs, u.lookForNodes, u.lookForPods, u.lookForObjects, u.lookForNamespace} {
+	for _, read := range []func(context.Context, *installation) error{u.findJobsAndGuards, u.findNodes, u.findPods, u.findObjects, u.findNamespace} {
 		if err := read(ctx, found); err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (u *uninstalling) look(ctx context.Context) (*installation, error) {
 	return found, nil
 }
 
-func (u *uninstalling) lookForJobs(ctx context.Context, found *installation) error {
+func (u *uninstalling) findJobsAndGuards(ctx context.Context, found *installation) error {
 	err := uninstall.Each(ctx, u.client, &v1alpha1.NodeJobList{}, func(o client.Object) error {
 		found.jobs = append(found.jobs, *o.(*v1alpha1.NodeJob))
 		return nil
@@ -74,7 +74,7 @@ func (u *uninstalling) scope(jobs []v1alpha1.NodeJob) uninstall.Scope {
 	return uninstall.Scope{Jobs: jobs, Records: u.records}
 }
 
-func (u *uninstalling) lookForNodes(ctx context.Context, found *installation) error {
+func (u *uninstalling) findNodes(ctx context.Context, found *installation) error {
 	scope := u.scope(found.jobs)
 	return uninstall.Each(ctx, u.client, &corev1.NodeList{}, func(o client.Object) error {
 		node := o.(*corev1.Node)
@@ -93,7 +93,7 @@ func (u *uninstalling) lookForNodes(ctx context.Context, found *installation) er
 	})
 }
 
-func (u *uninstalling) lookForPods(ctx context.Context, found *installation) error {
+func (u *uninstalling) findPods(ctx context.Context, found *installation) error {
 	var err error
 	if found.pods, err = uninstall.Pods(ctx, u.client); err != nil {
 		return err
@@ -101,8 +101,8 @@ func (u *uninstalling) lookForPods(ctx context.Context, found *installation) err
 	return uninstall.Budgets(ctx, u.client, func(*policyv1.PodDisruptionBudget) error { found.budgets++; return nil })
 }
 
-// lookForObjects reads which objects of config/default exist.
-func (u *uninstalling) lookForObjects(ctx context.Context, found *installation) error {
+// findObjects reads which objects of config/default exist.
+func (u *uninstalling) findObjects(ctx context.Context, found *installation) error {
 	deployment := uninstall.Deployment()
 	all := slices.Concat([]client.Object{deployment}, uninstall.Policies(), uninstall.CRDs(), uninstall.Namespaced(), uninstall.ClusterRBAC())
 	for _, o := range all {
@@ -133,7 +133,7 @@ func (u *uninstalling) eachBinding(ctx context.Context, do func(*admissionv1.Mut
 	})
 }
 
-func (u *uninstalling) lookForNamespace(ctx context.Context, found *installation) error {
+func (u *uninstalling) findNamespace(ctx context.Context, found *installation) error {
 	namespace := &corev1.Namespace{}
 	if err := u.client.Get(ctx, client.ObjectKey{Name: uninstall.Namespace}, namespace); err != nil {
 		return client.IgnoreNotFound(err)

@@ -121,7 +121,7 @@ func (u *uninstalling) waitForManager(ctx context.Context) error {
 	var left installation
 	err := u.poll(ctx, u.timeout, func() (bool, string, error) {
 		left = installation{}
-		if err := u.lookForJobs(ctx, &left); err != nil {
+		if err := u.findJobsAndGuards(ctx, &left); err != nil {
 			return false, "", err
 		}
 		var state strings.Builder
@@ -182,7 +182,7 @@ func (u *uninstalling) stopManager(ctx context.Context) error {
 func (u *uninstalling) cleanUp(ctx context.Context) error {
 	// Read again: users may have created NodeJobs in the meantime, and those that the manager removed no longer exist.
 	left := &installation{}
-	if err := u.lookForJobs(ctx, left); err != nil {
+	if err := u.findJobsAndGuards(ctx, left); err != nil {
 		return err
 	}
 	all := make([]client.Object, 0, len(left.guards)+len(left.jobs))
@@ -273,7 +273,7 @@ func (u *uninstalling) deleteCRDs(ctx context.Context) error {
 		return err
 	}
 	left := installation{}
-	if err := u.lookForJobs(ctx, &left); err != nil {
+	if err := u.findJobsAndGuards(ctx, &left); err != nil {
 		return err
 	}
 	var held []string
@@ -323,7 +323,7 @@ func (u *uninstalling) deleteRBAC(ctx context.Context) error {
 // deleteNamespace deletes the namespace that config/default created, if it contains no other pods.
 func (u *uninstalling) deleteNamespace(ctx context.Context) error {
 	now := &installation{}
-	if err := u.lookForNamespace(ctx, now); err != nil || !now.namespace {
+	if err := u.findNamespace(ctx, now); err != nil || !now.namespace {
 		return err
 	}
 	if len(now.foreign) > 0 {

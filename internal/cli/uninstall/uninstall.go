@@ -64,7 +64,7 @@ func (u *uninstalling) run(ctx context.Context) error {
 	if err := u.connect(); err != nil {
 		return err
 	}
-	found, err := u.look(ctx)
+	found, err := u.inspect(ctx)
 	if err != nil {
 		return cmdutil.Explain(err)
 	}
