@@ -147,7 +147,7 @@ func TestR22_AtATerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	no := w.terminal("run", "node-1", "node-2", "--", "true")
-	no.await("Go on? [y/N]")
+	no.await("Continue? [y/N]")
 	no.press("\n")
 	got := no.end()
 	if got.code != 7 {
@@ -155,16 +155,16 @@ func TestR22_AtATerminal(t *testing.T) {
 	}
 	same(t, "the terminal after a no", `
 Run true as root on 2 nodes, 1 at once: node-1, node-2.
-Go on? [y/N]
+Continue? [y/N]
 error: nothing was done`, got.out)
 
 	yes := w.terminal("run", "node-1", "node-2", "--", "sh", "-c", "printf 'begun\\n\\033[2J\\033[5A\\rnode-2: forged\\n'; sleep 8; echo over")
-	yes.await("Go on? [y/N]")
+	yes.await("Continue? [y/N]")
 	yes.press("y\n")
 	yes.await("node-1: begun")
 	yes.await("running     node-1")
 	yes.press(ctrlC)
-	yes.await("stopping: nothing new starts")
+	yes.await("stopping: no new attempts start")
 	got = yes.end()
 	if got.code != 130 {
 		t.Errorf("exit code %d", got.code)
@@ -173,12 +173,12 @@ error: nothing was done`, got.out)
 	screen, rest, _ := strings.Cut(got.out, "NodeJob run-NAME ")
 	same(t, "the terminal after Ctrl-C", `
 Run sh -c 'printf '\''begun\n\033[2J\033[5A\rnode-2: forged\n'\''; sleep 8; echo over' as root on 2 nodes, 1 at once: node-1, node-2.
-Go on? [y/N] y
+Continue? [y/N] y
 node-1: begun
 node-1: \x1b[2J\x1b[5A\x0dnode-2: forged
 node-1: over
 1 of 2 succeeded, 1 not run in SECONDS
-  not run     node-2: the run was stopped before its turn
+  not run     node-2: the run was stopped before it started there
 `, strings.ReplaceAll(screen, "^C", ""))
 	// How this is broken into lines depends on the names.
 	wantText(t, strings.Join(strings.Fields(rest), " "),
@@ -199,14 +199,14 @@ func TestR22_CtrlCTwiceDetaches(t *testing.T) {
 	at := w.terminal("run", "node-2", "--", "sh", "-c", "echo begun; sleep 10; echo over")
 	at.await("node-2: begun")
 	at.press(ctrlC)
-	at.await("stopping: nothing new starts")
+	at.await("stopping: no new attempts start")
 	at.press(ctrlC)
 	got := at.end()
 	if got.code != 130 {
 		t.Errorf("exit code %d", got.code)
 	}
 	wantText(t, strings.Join(strings.Fields(got.out), " "), "0 of 1 succeeded, 1 running in SECONDS",
-		"what runs goes on without this command. To look again: kubectl everynode status run-NAME -n NAMESPACE --watch; kubectl everynode logs run-NAME -n NAMESPACE.")
+		"running attempts continue without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch; kubectl everynode logs run-NAME -n NAMESPACE.")
 	w.done(w.runJob().Name, "node-2")
 }
 
@@ -219,7 +219,7 @@ func TestR22_CtrlCTwiceWithRmEndsWhatRuns(t *testing.T) {
 	at.await("node-2: begun")
 	job := w.runJob()
 	at.press(ctrlC)
-	at.await("stopping: nothing new starts")
+	at.await("stopping: no new attempts start")
 	at.press(ctrlC)
 	if got := at.end(); got.code != 130 {
 		t.Errorf("exit code %d", got.code)
@@ -261,7 +261,7 @@ func TestR22_APipeThatIsClosedEarly(t *testing.T) {
 	if code != 130 {
 		t.Errorf("exit code %d", code)
 	}
-	wantText(t, strings.Join(strings.Fields(w.plain(errs.String())), " "), "The run goes on without this command. To look again: kubectl everynode status run-NAME -n NAMESPACE --watch")
+	wantText(t, strings.Join(strings.Fields(w.plain(errs.String())), " "), "The run continues without this command. To check it later: kubectl everynode status run-NAME -n NAMESPACE --watch")
 	w.done(w.runJob().Name, "node-2")
 }
 

@@ -32,7 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// asProgram has the test's own binary be the program: what is measured and piped is a process of its own.
+// asProgram makes the test binary act as the program, because a separate process is measured and piped.
 const asProgram = "KUBECTL_EVERYNODE_TEST_IS_THE_PROGRAM"
 
 // memoryTo names a file that the program writes to what /proc says of its memory. The kernel's own account of a child
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is the command line, against an API server.
+// program returns a command that uses this API server.
 func program(t testing.TB, server *httptest.Server, args ...string) *exec.Cmd {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
@@ -71,8 +71,8 @@ contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {
 	return cmd
 }
 
-// standIn answers as an API server of a cluster with so many nodes, in the middle of a rollout. Nodes are as large as
-// real ones, most of which is images.
+// standIn returns a fake API server of a cluster with this number of nodes and NodeJobs, during a rollout. Nodes are as
+// large as real ones, and most of a node is its images.
 func standIn(t testing.TB, nodes, jobs int) *httptest.Server {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -208,7 +208,7 @@ func pod(i int) corev1.Pod {
 	}
 }
 
-// TestAPipeThatIsClosedEarlyIsNoError : as with head.
+// TestAPipeThatIsClosedEarlyIsNoError covers a reader such as head.
 func TestAPipeThatIsClosedEarlyIsNoError(t *testing.T) {
 	cmd := program(t, standIn(t, 1, 3000), "list")
 	var errs bytes.Buffer
@@ -227,26 +227,26 @@ func TestAPipeThatIsClosedEarlyIsNoError(t *testing.T) {
 	_ = out.Close()
 	err = cmd.Wait()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); errs.Len() > 0 || !ok || (err != nil && status.Signal() != syscall.SIGPIPE) {
-		t.Errorf("it ended with %v and said: %s", err, errs.String())
+		t.Errorf("it ended with %v, message %s", err, errs.String())
 	}
 }
 
-func TestACommandLineThatMakesNoSenseIsACodeOfItsOwn(t *testing.T) {
+func TestInvalidCommandLinesHaveExitCodes(t *testing.T) {
 	server := standIn(t, 1, 1)
 	tests := map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		"a verb that is none":             {[]string{"stauts"}, 2, "there is no verb \"stauts\""},
-		"a flag that is none":             {[]string{"status", "job-0000", "--foo"}, 2, "unknown flag: --foo"},
-		"a name too many":                 {[]string{"status", "a", "b"}, 2, "takes the name of a NodeJob"},
-		"a format that is none":           {[]string{"list", "-o", "xml"}, 2, "-o xml is not supported here: give one of wide, name, json, yaml"},
-		"a timeout without a watch":       {[]string{"status", "job-0000", "--timeout", "1m"}, 2, "--timeout is for --watch"},
-		"a NodeJob that is not there":     {[]string{"status", "job-00000"}, 3, "there is no NodeJob job-00000"},
-		"a node that is not there":        {[]string{"explain", "job-0000", "ip-10"}, 3, "there is no node ip-10; there are ip-10-0-0-0.eu-west-1.compute.internal"},
-		"a file that is not there":        {[]string{"plan", "-f", "none.yaml"}, 2, "none.yaml"},
-		"an API server that is not there": {[]string{"list", "--server", "http://127.0.0.1:1"}, 6, "the API server does not answer"},
+		"an unknown command":        {[]string{"stauts"}, 2, "unknown command \"stauts\""},
+		"an unknown flag":           {[]string{"status", "job-0000", "--foo"}, 2, "unknown flag: --foo"},
+		"too many names":            {[]string{"status", "a", "b"}, 2, "takes the name of a NodeJob"},
+		"an unknown format":         {[]string{"list", "-o", "xml"}, 2, "-o xml is not supported here: give one of wide, name, json, yaml"},
+		"a timeout without a watch": {[]string{"status", "job-0000", "--timeout", "1m"}, 2, "--timeout is for --watch"},
+		"an unknown NodeJob":        {[]string{"status", "job-00000"}, 3, "there is no NodeJob job-00000"},
+		"an unknown node":           {[]string{"explain", "job-0000", "ip-10"}, 3, "there is no node ip-10; there are ip-10-0-0-0.eu-west-1.compute.internal"},
+		"a missing file":            {[]string{"plan", "-f", "none.yaml"}, 2, "none.yaml"},
+		"an unreachable API server": {[]string{"list", "--server", "http://127.0.0.1:1"}, 6, "the API server does not answer"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,8 +262,8 @@ func TestACommandLineThatMakesNoSenseIsACodeOfItsOwn(t *testing.T) {
 	}
 }
 
-// BenchmarkAThousandNodes is what the verbs take on a cluster of 1,000 nodes: the time of the whole process, and
-// the memory that it had at most.
+// BenchmarkAThousandNodes measures the commands on a cluster of 1,000 nodes: the time of the whole process, and its
+// maximum memory.
 func BenchmarkAThousandNodes(b *testing.B) {
 	server := standIn(b, 1000, 20)
 	for name, args := range map[string][]string{
@@ -291,7 +291,7 @@ func BenchmarkAThousandNodes(b *testing.B) {
 	}
 }
 
-// highWater is the most memory that a process had, in KiB.
+// highWater returns the maximum memory of a process, in KiB.
 func highWater(b *testing.B, file string) int {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -13,81 +13,83 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/task"
 )
 
-func newAbortCommand(f *Factory) *cobra.Command {
+func newAbortCommand(f *cmdutil.Factory) *cobra.Command {
 	var rollback, yes bool
 	cmd := &cobra.Command{
 		Use:   "abort NAME [--rollback]",
-		Short: "Start nothing new, and end what runs; with --rollback undo what was done",
-		Long: `Start nothing new (spec.suspend), and end the attempts that run: their scripts get SIGTERM, and 25 seconds. Nodes that
-are done stay as they are; resume goes on with the others. Rollbacks, and runs whose node is being rebooted, may end.
+		Short: "Suspend a NodeJob and end running attempts; with --rollback, also roll it back",
+		Long: `Suspend a NodeJob by setting spec.suspend, and end running attempts: their scripts get SIGTERM, and have 25 seconds to
+end. Nodes that are done do not change; resume continues with the other nodes. Running rollbacks, and runs whose node is
+being rebooted, finish.
 
-With --rollback, what was done is undone: the NodeJob is deleted with deletionPolicy RollBack, which runs spec.rollback on
-every node that the task has run on, and takes the records away. The NodeJob is gone when the last is undone.`,
+With --rollback, the NodeJob is deleted with deletionPolicy RollBack: spec.rollback runs on every node on which the task
+has run, and the records are removed. The NodeJob exists until all rollbacks are done.`,
 		Example:           "  kubectl everynode abort somaxconn -n node-setup\n  kubectl everynode abort somaxconn -n node-setup --rollback",
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.steer(args[0])
+			m, err := newMutation(f, args[0])
 			if err != nil {
 				return err
 			}
 			if rollback {
-				return s.abortAndRollBack(cmd.Context(), yes)
+				return m.abortAndRollBack(cmd.Context(), yes)
 			}
-			return s.abort(cmd.Context())
+			return m.abort(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&rollback, "rollback", false, "delete the NodeJob, and run its rollback on every node that it has run on")
+	cmd.Flags().BoolVar(&rollback, "rollback", false, "delete the NodeJob, and run its rollback on every node on which it has run")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-func (s *mutation) abort(ctx context.Context) error {
-	if err := s.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
+func (m *mutation) abort(ctx context.Context) error {
+	if err := m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
 		d, err := suspend(job)
 		d.then = "" // running attempts are ended now
 		return d, err
 	}); err != nil {
 		return err
 	}
-	return s.endAttempts(ctx)
+	return m.endAttempts(ctx)
 }
 
-// Timeouts of abort.
+// observedInterval and observedTries limit how long abort waits for the manager.
 const (
-	heedEvery = 200 * time.Millisecond
-	heedTries = 50
+	observedInterval = 200 * time.Millisecond
+	observedTries    = 50
 )
 
 // waitObserved waits until the manager has observed the current spec of the NodeJob. A reconcile that began earlier may
 // still start an attempt.
-func (s *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
-	for range heedTries {
-		job, err := GetJob(ctx, s.client, s.key)
+func (m *mutation) waitObserved(ctx context.Context) (*v1alpha1.NodeJob, error) {
+	for range observedTries {
+		job, err := cmdutil.GetJob(ctx, m.client, m.key)
 		if err != nil || job.Status.ObservedGeneration == job.Generation {
 			return job, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-s.After(heedEvery):
+		case <-m.After(observedInterval):
 		}
 	}
-	s.tellDim("No manager has confirmed yet that nothing new starts: look again with status.")
-	return GetJob(ctx, s.client, s.key)
+	m.tellDim(fmt.Sprintf("The manager has not confirmed yet that no new attempts start. Check with: kubectl everynode status %s -n %s", m.key.Name, m.key.Namespace))
+	return cmdutil.GetJob(ctx, m.client, m.key)
 }
 
 // endAttempts deletes the pods of running tasks.
-func (s *mutation) endAttempts(ctx context.Context) error {
-	job, err := s.waitObserved(ctx)
+func (m *mutation) endAttempts(ctx context.Context) error {
+	job, err := m.waitObserved(ctx)
 	if err != nil {
 		return err
 	}
-	pods, err := podsOf(ctx, s.client, job)
+	pods, err := cmdutil.PodsOf(ctx, m.client, job)
 	if err != nil {
 		return err
 	}
@@ -98,49 +100,49 @@ func (s *mutation) endAttempts(ctx context.Context) error {
 		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Verify) {
 			continue
 		}
-		if err := s.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, Explain(err))
+		if err := m.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("ending what runs on node %s: %w", pod.Spec.NodeName, cmdutil.Explain(err))
 		}
-		if err := s.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "what runs there is ended")}); err != nil {
+		if err := m.Print([]text.Line{text.Of("node "+pod.Spec.NodeName+": ").Tone(text.Strong, "the running attempt is ended")}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
-	job, err := GetJob(ctx, s.client, s.key)
+func (m *mutation) abortAndRollBack(ctx context.Context, yes bool) error {
+	job, err := cmdutil.GetJob(ctx, m.client, m.key)
 	switch {
 	case err != nil:
 		return err
 	case job.Spec.Rollback == nil:
-		return Failf(ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", s.key, job.Name, job.Namespace)
+		return cmdutil.Failf(cmdutil.ExitUsage, "NodeJob %s has no spec.rollback, so it cannot be rolled back. Add spec.rollback, or stop it without a rollback: kubectl everynode abort %s -n %s", m.key, job.Name, job.Namespace)
 	case !job.DeletionTimestamp.IsZero() && job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack:
-		return s.tellNothing("it is being rolled back already")
+		return m.tellNothing("it is being rolled back already")
 	}
 	n := job.Status.Nodes
 	if !yes {
-		question := fmt.Sprintf("Delete NodeJob %s, and undo it on the nodes that it has run on (%d done, %d running, %d failed)", s.key, n.Done, n.Running, n.Failed)
-		if err := s.ask(ctx, question, "--yes"); err != nil {
+		question := fmt.Sprintf("Delete NodeJob %s, and roll it back on the nodes on which it has run (%d done, %d running, %d failed)", m.key, n.Done, n.Running, n.Failed)
+		if err := m.Confirm(ctx, question, "--yes"); err != nil {
 			return err
 		}
 	}
-	if err := s.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
+	if err := m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) {
 		before := job.Spec.DeletionPolicy
 		job.Spec.DeletionPolicy, job.Spec.Suspend = v1alpha1.DeletionRollBack, true
 		return decision{did: fmt.Sprintf("aborted: spec.suspend true, spec.deletionPolicy %s -> %s", before, v1alpha1.DeletionRollBack)}, nil
 	}); err != nil {
 		return err
 	}
-	if err := s.endAttempts(ctx); err != nil {
+	if err := m.endAttempts(ctx); err != nil {
 		return err
 	}
-	if err := s.client.Delete(ctx, job, client.Preconditions{UID: &job.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting NodeJob %s: %w", s.key, Explain(err))
+	if err := m.client.Delete(ctx, job, client.Preconditions{UID: &job.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting NodeJob %s: %w", m.key, cmdutil.Explain(err))
 	}
-	return s.tell(job, decision{
-		did:    "is being rolled back, and is gone when that is done",
-		then:   fmt.Sprintf("To see how far it is: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
+	return m.tell(job, decision{
+		did:    "is being rolled back, and is deleted afterwards",
+		then:   fmt.Sprintf("To watch the progress: kubectl everynode status %s -n %s --watch", job.Name, job.Namespace),
 		commit: "spec.deletionPolicy: RollBack first, and then the removal of the NodeJob",
 	})
 }

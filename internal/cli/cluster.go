@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -26,10 +28,10 @@ type clusterView struct {
 
 // readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user
 // who may list NodeJobs in one namespace only gets a plan without the gates of other namespaces.
-func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace string) (clusterView, error) {
+func readCluster(ctx context.Context, f *cmdutil.Factory, c client.Reader, namespace string) (clusterView, error) {
 	var seen clusterView
 	var page corev1.NodeList
-	err := eachPage(ctx, c, &page, func() {
+	err := cmdutil.EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			seen.Nodes = append(seen.Nodes, observe.Node(&page.Items[i]))
 		}
@@ -39,10 +41,10 @@ func readCluster(ctx context.Context, f *Factory, c client.Reader, namespace str
 	if err != nil {
 		return seen, err
 	}
-	jobs, err := listJobs(ctx, c, "")
-	if CodeOf(err) == ExitForbidden {
+	jobs, err := cmdutil.ListJobs(ctx, c, "")
+	if cmdutil.CodeOf(err) == cmdutil.ExitForbidden {
 		seen.namespaced = err
-		jobs, err = listJobs(ctx, c, namespace)
+		jobs, err = cmdutil.ListJobs(ctx, c, namespace)
 	}
 	for i := range jobs {
 		seen.Jobs = append(seen.Jobs, &jobs[i])
@@ -62,12 +64,12 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 		return in, p, nil
 	}
 	in.Drains = map[types.UID][]plan.DrainPod{}
-	for _, look := range p.DrainPodRequests {
-		leaving, err := podsToEvict(ctx, c, look.Node, look.Drain)
+	for _, request := range p.DrainPodRequests {
+		evicted, err := podsToEvict(ctx, c, request.Node, request.Drain)
 		if err != nil {
 			return in, p, err
 		}
-		in.Drains[look.UID] = leaving
+		in.Drains[request.UID] = evicted
 	}
 	return in, plan.Next(in), nil
 }
@@ -77,7 +79,7 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	var page corev1.PodList
-	err := eachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
+	err := cmdutil.EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 	return all, err
 }
@@ -95,7 +97,7 @@ func eachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1a
 		return err
 	}
 	var page corev1.PodList
-	return eachPage(ctx, c, &page, func() {
+	return cmdutil.EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
 			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && selector.Matches(labels.Set(pod.Labels)) {
 				do(pod, observe.DrainPod(pod, deleteEmptyDirData))
@@ -114,13 +116,13 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 		names = append(names, nodes[i].Name)
 	}
 	if len(names) == 0 {
-		return 0, Failf(ExitNotFound, "there is no node %s: the cluster has none", name)
+		return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s: the cluster has none", name)
 	}
-	return 0, Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, names)))
+	return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, names)))
 }
 
-// errUnseen is the error for a NodeJob that no manager has observed.
-var errUnseen = errors.New("no manager has looked at it yet, so nothing of it runs anywhere: kubectl -n everynode-system get deployment everynode-manager")
+// errNotObserved is the error for a NodeJob that no manager has observed.
+var errNotObserved = errors.New("the manager has not observed the NodeJob yet; check that it is running: " + view.CheckManager)
 
 // notObserved reports whether a NodeJob cannot be explained because no manager has observed it.
 func notObserved(job *v1alpha1.NodeJob) bool {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/recipes"
 )
 
@@ -30,18 +31,18 @@ import (
 
 // createOptions are the options that all manifests have in common.
 type createOptions struct {
-	*Factory
+	*cmdutil.Factory
 	name, selector, maxConcurrent, promoteTo string
 }
 
-func newCreateCommand(f *Factory) *cobra.Command {
+func newCreateCommand(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Write a manifest that is ready to apply, to standard output",
 		Long: `Write a manifest that is ready to apply, or to commit, to standard output. Nothing is created in the cluster, and none
 is needed. The manifests are those of the recipes, with your values filled in.`,
 		Example: "  kubectl everynode create sysctl vm.max_map_count 262144 -n node-setup | kubectl apply -f -",
-		Args:    noVerb,
+		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCreateSysctlCommand(f), newCreateCertificateCommand(f), newCreateFileCommand(f), newCreateScriptCommand(f))
@@ -96,7 +97,7 @@ func (o *createOptions) finish(job *v1alpha1.NodeJob, name string) error {
 		return err
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(name) > validation.DNS1123LabelMaxLength {
-		return Failf(ExitUsage, "%q cannot be the name of a NodeJob: give --name, of at most 63 lower case letters, digits, '-' and '.'", name)
+		return cmdutil.Failf(cmdutil.ExitUsage, "%q cannot be the name of a NodeJob: give --name, of at most 63 lower case letters, digits, '-' and '.'", name)
 	}
 	job.Namespace, job.Name = namespace, name
 	return o.limit(job)
@@ -107,12 +108,12 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 	if o.selector != "" {
 		selector, err := metav1.ParseToLabelSelector(o.selector)
 		if err != nil {
-			return Failf(ExitUsage, "-l %s is no selector: %w", o.selector, err)
+			return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 		}
 		job.Spec.NodeSelector = selector
 	}
 	if o.maxConcurrent != "" {
-		value, err := numberOrPercent("--max-concurrent", o.maxConcurrent, 1)
+		value, err := cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1)
 		if err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 	if o.promoteTo != "" {
 		steps := stepNames(job)
 		if !slices.Contains(steps, o.promoteTo) {
-			return Failf(ExitUsage, "--promote-to %s: the steps are %s", o.promoteTo, list(steps))
+			return cmdutil.Failf(cmdutil.ExitUsage, "--promote-to %s: the steps are %s", o.promoteTo, cmdutil.JoinNames(steps))
 		}
 		job.Spec.Rollout.PromoteTo = o.promoteTo
 		if len(job.Spec.Rollout.Steps) == 0 {
@@ -151,7 +152,7 @@ func (o *createOptions) writeManifest(what string, objects ...runtime.Object) er
 		}
 		b.Write(y)
 	}
-	return o.write(outputYAML, b.Bytes())
+	return o.WriteFormatted(cmdutil.OutputYAML, b.Bytes())
 }
 
 // manifest returns an object in the form in which a user would write it: kind first, and no empty fields.
@@ -196,7 +197,7 @@ func (o *createOptions) readFile(path string, most int) ([]byte, error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, Failf(ExitUsage, "%w", err)
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
 		}
 		defer func() { _ = file.Close() }()
 		in = file
@@ -204,11 +205,11 @@ func (o *createOptions) readFile(path string, most int) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
 	switch {
 	case err != nil:
-		return nil, Failf(ExitUsage, "reading %s: %w", path, err)
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", path, err)
 	case len(content) > most:
-		return nil, Failf(ExitUsage, "%s is too long: at most %d bytes are possible", path, most)
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%s is too long: at most %d bytes are possible", path, most)
 	case len(content) == 0:
-		return nil, Failf(ExitUsage, "%s is empty", path)
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%s is empty", path)
 	}
 	return content, nil
 }
@@ -218,51 +219,9 @@ func isText(content []byte) bool {
 	return utf8.Valid(content) && !bytes.ContainsRune(content, 0)
 }
 
-func newCreateScriptCommand(f *Factory) *cobra.Command {
-	o := &createOptions{Factory: f}
-	var file, verify, rollback string
-	var onReboot bool
-	cmd := &cobra.Command{
-		Use:     "script NAME -f FILE",
-		Short:   "A script that runs once on every node, of now and later",
-		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --verify check.sh --rollback undo.sh --promote-to canary",
-		Args:    exactArgs(1, "the name of the NodeJob"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if file == "" {
-				return Failf(ExitUsage, "which script? Give -f FILE, or -f - for standard input")
-			}
-			job := &v1alpha1.NodeJob{}
-			job.Spec.Rerun.OnReboot = onReboot
-			for _, s := range []struct {
-				path string
-				put  func(string)
-			}{
-				{file, func(script string) { job.Spec.Task.Script = script }},
-				{verify, func(script string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: script} }},
-				{rollback, func(script string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: script} }},
-			} {
-				if s.path == "" {
-					continue
-				}
-				content, err := o.readFile(s.path, task.MaxScriptBytes)
-				if err != nil {
-					return err
-				}
-				if !isText(content) || strings.TrimSpace(string(content)) == "" {
-					return Failf(ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
-				}
-				s.put(string(content))
-			}
-			if err := o.finish(job, args[0]); err != nil {
-				return err
-			}
-			return o.writeManifest("Runs a script once on every node, of now and later.", job)
-		},
-	}
-	o.addFlags(cmd)
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "the script; - for standard input")
-	cmd.Flags().StringVar(&verify, "verify", "", "a script that checks the result")
-	cmd.Flags().StringVar(&rollback, "rollback", "", "a script that undoes it")
-	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "run again after each reboot")
-	return cmd
+// named derives the name of a NodeJob from another name: "vm.max_map_count" becomes "vm-max-map-count".
+func named(s string) string {
+	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)

@@ -13,18 +13,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
 type explainOptions struct {
-	*Factory
+	*cmdutil.Factory
 	// job is empty if all NodeJobs are meant.
 	job, node, namespace string
 	client               client.WithWatch
 }
 
-func newExplainCommand(f *Factory) *cobra.Command {
+func newExplainCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &explainOptions{Factory: f}
 	return &cobra.Command{
 		Use:   "explain [NAME] NODE",
@@ -43,9 +44,9 @@ maintenance.maxUnavailable it names the nodes that use the budget.`,
 			if len(args) == 1 || len(args) == 2 {
 				return nil
 			}
-			return exactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
+			return cmdutil.ExactArgs(2, "a NodeJob and a node, or a node alone")(cmd, args)
 		},
-		ValidArgsFunction: f.completeExplain,
+		ValidArgsFunction: f.CompleteJobOrNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -70,7 +71,7 @@ func (o *explainOptions) complete(args []string) (err error) {
 func (o *explainOptions) run(ctx context.Context) error {
 	var job *v1alpha1.NodeJob
 	if o.job != "" {
-		found, err := GetJob(ctx, o.client, client.ObjectKey{Namespace: o.namespace, Name: o.job})
+		found, err := cmdutil.GetJob(ctx, o.client, client.ObjectKey{Namespace: o.namespace, Name: o.job})
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 // explain returns the explanation of a NodeJob for the i-th node.
 func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
 	if notObserved(job) {
-		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errUnseen)
+		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errNotObserved)
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
@@ -129,11 +130,11 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	width := o.Terminal().Options().Width
 	var lines []text.Line
 	for _, job := range jobs {
-		sentence := job.Namespace + "/" + job.Name + ": " + errUnseen.Error()
+		sentence := job.Namespace + "/" + job.Name + ": " + errNotObserved.Error()
 		if !notObserved(job) {
 			e, err := o.explain(ctx, seen, job, i)
 			switch {
-			case CodeOf(err) == ExitForbidden:
+			case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
 				sentence = job.Namespace + "/" + job.Name + ": not known: " + err.Error()
 			case err != nil:
 				return err
@@ -146,7 +147,7 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	o.tellScope(seen, len(jobs))
 	var guards v1alpha1.NodeGuardList
 	if err := o.client.List(ctx, &guards); err != nil {
-		o.Tell(text.Of("could not check whether a NodeGuard holds the node: " + Explain(err).Error()))
+		o.Tell(text.Of("could not check whether a NodeGuard holds the node: " + cmdutil.Explain(err).Error()))
 	}
 	lines = append(lines, view.Guards(guards.Items, &seen.Nodes[i], seen.Now, width)...)
 	if len(lines) == 0 {
@@ -165,17 +166,4 @@ func (o *explainOptions) tellScope(seen clusterView, jobs int) {
 	if jobs == 0 {
 		o.Tell(text.Of("there is no NodeJob in " + where))
 	}
-}
-
-// completeExplain completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
-func (f *Factory) completeExplain(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		jobs, _ := f.names(cmd.Context(), toComplete, f.jobNames)
-		nodes, directive := f.names(cmd.Context(), toComplete, f.nodeNames)
-		return append(jobs, nodes...), directive
-	case 1:
-		return f.names(cmd.Context(), toComplete, f.nodeNames)
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -12,20 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 )
 
 type listOptions struct {
-	*Factory
+	*cmdutil.Factory
 	allNamespaces bool
 	output        string
 	namespace     string
 }
 
-var listFormats = []string{outputWide, outputName, outputJSON, outputYAML}
+var listFormats = []string{cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML}
 
-func newListCommand(f *Factory) *cobra.Command {
+func newListCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &listOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -37,20 +38,20 @@ func newListCommand(f *Factory) *cobra.Command {
 
   # with what each waits for
   kubectl everynode list -A -o wide`,
-		Args:              exactArgs(0, "no arguments"),
+		Args:              cmdutil.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
 				return err
 			}
-			if err := checkOutput(o.output, listFormats...); err != nil {
+			if err := cmdutil.CheckOutput(o.output, listFormats...); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "of all namespaces")
-	addOutput(cmd, &o.output, listFormats...)
+	cmdutil.AddOutputFlag(cmd, &o.output, listFormats...)
 	return cmd
 }
 
@@ -66,7 +67,7 @@ func (o *listOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := listJobs(ctx, c, o.namespace)
+	jobs, err := cmdutil.ListJobs(ctx, c, o.namespace)
 	if err != nil {
 		return err
 	}
@@ -74,13 +75,13 @@ func (o *listOptions) run(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	switch {
-	case o.output != outputPeople && o.output != outputWide:
+	case o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide:
 		return o.PrintObject(o.output, &v1alpha1.NodeJobList{Items: jobs})
 	case len(jobs) == 0:
 		o.Tell(text.Of(o.none(ctx)))
 		return nil
 	}
-	return o.Print(view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == outputWide, Now: o.Now()}.Lines())
+	return o.Print(view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == cmdutil.OutputWide, Now: o.Now()}.Lines())
 }
 
 // none returns the message for an empty list. It names other namespaces that have NodeJobs.
@@ -90,7 +91,7 @@ func (o *listOptions) none(ctx context.Context) string {
 	}
 	message := "there is no NodeJob in namespace " + o.namespace
 	if c, err := o.Client(); err == nil {
-		if others, err := listJobs(ctx, c, ""); err == nil && len(others) > 0 {
+		if others, err := cmdutil.ListJobs(ctx, c, ""); err == nil && len(others) > 0 {
 			message += fmt.Sprintf("; there are %d in other namespaces: -A lists them", len(others))
 		}
 	}

@@ -16,19 +16,20 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
 type logsOptions struct {
-	*Factory
+	*cmdutil.Factory
 	key    client.ObjectKey
 	nodes  []string
 	failed bool
@@ -39,26 +40,26 @@ type logsOptions struct {
 	out    sync.Mutex
 }
 
-func newLogsCommand(f *Factory) *cobra.Command {
+func newLogsCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &logsOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Print what the attempts of a NodeJob have printed",
 		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
 
-A pod is gone soon after its end is on record, unless spec.retainPodsSeconds keeps it. Of one that is gone the last lines
-are on its node, up to 1 KiB: they are printed instead, and stderr says so. Characters that would move the cursor show as
-escapes.
+A pod is deleted soon after its outcome is recorded, unless spec.retainPodsSeconds retains it. The record on the node has
+the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. Characters that would
+move the cursor are escaped.
 
-With -f it goes on with what comes; a log that breaks off is opened again. With --failed as well, it follows what runs on
-nodes on which the last attempt on record failed.`,
+With -f, it follows new output, and reopens a log that breaks off. With --failed as well, it follows attempts on nodes on
+which the last recorded attempt failed.`,
 		Example: `  kubectl everynode logs max-map-count -n node-setup
 
   # of the nodes on which it failed; of one node, as it comes
   kubectl everynode logs max-map-count -n node-setup --failed
   kubectl everynode logs max-map-count -n node-setup --node node-3 -f`,
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -68,10 +69,10 @@ nodes on which the last attempt on record failed.`,
 	}
 	cmd.Flags().StringSliceVar(&o.nodes, "node", nil, "only of these nodes")
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only of nodes on which the last attempt failed")
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what comes, until nothing runs any more")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new output until no attempt is running")
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
 	_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		return f.completeNodes(cmd, nil, toComplete)
+		return f.CompleteNodes(cmd, nil, toComplete)
 	})
 	return cmd
 }
@@ -90,7 +91,7 @@ func (o *logsOptions) complete(args []string) error {
 }
 
 func (o *logsOptions) run(ctx context.Context) error {
-	job, err := GetJob(ctx, o.client, o.key)
+	job, err := cmdutil.GetJob(ctx, o.client, o.key)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 
 // wanted returns the existing pods that match, the oldest first.
 func (o *logsOptions) wanted(ctx context.Context, job *v1alpha1.NodeJob) ([]corev1.Pod, error) {
-	pods, err := podsOf(ctx, o.client, job)
+	pods, err := cmdutil.PodsOf(ctx, o.client, job)
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return len(o.nodes) > 0 && !slices.Contains(o.nodes, p.Spec.NodeName) })
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName))
@@ -153,8 +154,8 @@ func hasFailed(pod *corev1.Pod, rec *record.Record) bool {
 func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord, error) {
 	key := v1alpha1.RecordKey(o.key.Namespace, o.key.Name)
 	found, names := map[string]record.NodeRecord{}, []string{}
-	page := newNodeMetadataList().(*metav1.PartialObjectMetadataList)
-	err := eachPage(ctx, o.client, page, func() {
+	page := cmdutil.NewNodeMetadataList()
+	err := cmdutil.EachPage(ctx, o.client, page, func() {
 		for i := range page.Items {
 			node := &page.Items[i]
 			names = append(names, node.Name)
@@ -168,7 +169,7 @@ func (o *logsOptions) records(ctx context.Context) (map[string]record.NodeRecord
 	}
 	for _, name := range o.nodes {
 		if _, ok := found[name]; !ok {
-			return nil, Failf(ExitNotFound, "there is no node %s; there are %s", name, list(nearest(name, names)))
+			return nil, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, names)))
 		}
 	}
 	return found, nil
@@ -244,8 +245,8 @@ func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
 	}
 	stream, err := o.pods.GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {
-		if code := CodeOf(Explain(err)); code == ExitForbidden || code == ExitNoAnswer {
-			return Explain(err)
+		if code := cmdutil.CodeOf(cmdutil.Explain(err)); code == cmdutil.ExitForbidden || code == cmdutil.ExitNoAnswer {
+			return cmdutil.Explain(err)
 		}
 		o.tellUnread(pod, err)
 		return nil
@@ -260,18 +261,15 @@ func (o *logsOptions) tellUnread(pod *corev1.Pod, err error) {
 	o.Tell(text.Toned(text.Warn, fmt.Sprintf("-- %s: the log of pod %s cannot be read: ", pod.Spec.NodeName, pod.Name)).With(err.Error()))
 }
 
-// maxLine limits the length of a line, because a log may have no newlines at all.
-const maxLine = 64 << 10
-
 func (o *logsOptions) copyLines(node string, from io.Reader) error {
-	r := bufio.NewReaderSize(from, maxLine)
+	r := bufio.NewReaderSize(from, podlog.MaxLine)
 	for {
 		line, _, err := r.ReadLine() // a longer line is read in pieces
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 				return nil
 			}
-			return Explain(err)
+			return cmdutil.Explain(err)
 		}
 		o.line(node, spaced(string(line)))
 	}

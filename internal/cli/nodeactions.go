@@ -53,42 +53,8 @@ func (a nodeActions) isOld(rec *record.Record) bool {
 // the earlier run.
 func (a nodeActions) isDone(on nodeMetadata) bool {
 	rec := on.Record
-	goesOn := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
-	return a.counts(on.Label) && !goesOn
-}
-
-// retry decides what to write to a node to retry the task there.
-func (a nodeActions) retry(on nodeMetadata) nodeChange {
-	rec := on.Record
-	switch {
-	case on.Altered && on.Label == "":
-		return nodeChange{nothing: "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"}
-	case rec == nil && on.Label == "":
-		return nodeChange{nothing: "no attempt has ended there"}
-	case a.isDone(on):
-		return nodeChange{nothing: "it is done there; rerun runs it again"}
-	case a.isOld(rec):
-		return nodeChange{nothing: "it has not run there with the revision " + a.revision() + " yet, and does so when its turn comes"}
-	case rec.Outcome != record.Failed && rec.Outcome != record.Disrupted:
-		return nodeChange{nothing: "it has not failed there: the record says " + string(rec.Outcome)}
-	}
-	return a.forget(on, "is tried again from the beginning: ")
-}
-
-// rerun decides about a node on which it is to run again.
-func (a nodeActions) rerun(on nodeMetadata) nodeChange {
-	rec := on.Record
-	switch {
-	case !a.isDone(on) && !a.isOld(rec) && rec.Outcome == record.Failed:
-		return nodeChange{nothing: "it has failed there; retry tries it again"}
-	case !a.isDone(on):
-		return nodeChange{nothing: "it is not done there, and runs anyway when its turn comes"}
-	case a.isOld(rec) || rec.Outcome == record.Succeeded:
-		return nodeChange{labels: map[string]*string{a.key: nil}, did: "runs again: label " + a.key + " removed"}
-	case rec.Outcome == record.Rebooting:
-		return nodeChange{nothing: "it runs there now: the node is being rebooted"}
-	}
-	return a.forget(on, "runs again: ") // a user has skipped the node after a failure, which would count again
+	rerunning := !a.isOld(rec) && rec.Rerun && rec.Outcome != record.Failed
+	return a.counts(on.Label) && !rerunning
 }
 
 // forget removes the record with its seal, and the label if the node would be done because of it. It restores the
@@ -105,7 +71,7 @@ func (a nodeActions) forget(on nodeMetadata, did string) nodeChange {
 	for _, key := range a.job.Spec.RemoveLabels {
 		value, was := on.Record.RemovedLabels[key]
 		if _, is := on.labels[key]; was && !is {
-			set(key, &value, "label "+key+"="+value+" put back")
+			set(key, &value, "label "+key+"="+value+" restored")
 		}
 	}
 	c.did = did + strings.Join(said, ", ")

@@ -14,19 +14,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
 
 const (
-	againKey  = "ns.everynode.dev/j"
+	jobKey    = "ns.everynode.dev/j"
 	asksLabel = "example.com/setup"
 )
 
-var againNow = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
+var now = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
 
-// againJob selects nodes by a label that a success removes.
-func againJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
+// labelJob selects nodes by a label that a success removes.
+func labelJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", Generation: 2},
 		Spec: v1alpha1.NodeJobSpec{
@@ -46,13 +47,13 @@ func againJob(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 func starts(job *v1alpha1.NodeJob, labels, annotations map[string]string) bool {
 	node := plan.Node{
 		Name: "n", UID: "u", Ready: corev1.ConditionTrue, BootID: "b", MachineID: "m", Labels: labels, Annotations: annotations,
-		On: record.Read(labels, annotations, againKey),
+		On: record.Read(labels, annotations, jobKey),
 	}
-	p := plan.Next(plan.Input{Job: job, Revision: job.Status.Revision, Nodes: []plan.Node{node}, Now: againNow})
+	p := plan.Next(plan.Input{Job: job, Revision: job.Status.Revision, Nodes: []plan.Node{node}, Now: now})
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { _, ok := a.(plan.Start); return ok })
 }
 
-// patched is what is left of labels or annotations.
+// patched returns the labels or annotations after a change.
 func patched(before map[string]string, change map[string]*string) map[string]string {
 	after := maps.Clone(before)
 	for key, value := range change {
@@ -63,107 +64,107 @@ func patched(before map[string]string, change map[string]*string) map[string]str
 	return after
 }
 
-// TestRetryAndRerunLeadToARun asks the planner what it makes of the node before and after the verb.
+// TestRetryAndRerunLeadToARun plans the node before and after the command.
 func TestRetryAndRerunLeadToARun(t *testing.T) {
 	removed := map[string]string{asksLabel: "wanted"}
-	failed := record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: againNow, PodUID: "p", RemovedLabels: removed}
+	failed := record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: now, PodUID: "p", RemovedLabels: removed}
 	of := func(r record.Record, change func(*record.Record)) *record.Record { change(&r); return &r }
 	succeeded := of(failed, func(r *record.Record) { r.Outcome = record.Succeeded })
 	disruptedAgain := of(failed, func(r *record.Record) { r.Outcome, r.Rerun, r.Attempts, r.Disruptions = record.Disrupted, true, 0, 9 })
 	anyRevision := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
-	notLooked := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
+	unobserved := func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }
 	const (
-		off       = "annotation " + againKey + " removed with its seal"
-		labelOff  = "label " + againKey + " removed"
-		putBack   = "label " + asksLabel + "=wanted put back"
-		retried   = "is tried again from the beginning: "
-		runsAgain = "runs again: "
+		off       = "annotation " + jobKey + " removed with its seal"
+		labelOff  = "label " + jobKey + " removed"
+		putBack   = "label " + asksLabel + "=wanted restored"
+		retried   = "retry requested: "
+		runsAgain = "rerun requested: "
 	)
 	tests := map[string]struct {
 		job   func(*v1alpha1.NodeJob)
 		rec   *record.Record
 		label string
-		asks  bool // the label that asks for the task is on the node
+		asks  bool // the node has the label that requests the task
 		retry string
 		rerun string
 		idle  bool // nothing runs unless a user requests it
 	}{
-		"one that failed after a success took the label off": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
-		"one that failed, with the label that asks for it":   {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; retry tries it again"},
-		"one that failed, with the label of what ran before": {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
-		"one whose further run is disrupted all the time":    {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one that failed and was skipped":                    {rec: &failed, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
-		"one that is done":                                   {rec: succeeded, label: "new", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that was skipped without a run":                 {label: "new", asks: true, idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that keeps what an earlier revision did":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; rerun runs it again", rerun: runsAgain + labelOff},
-		"one that is done with an earlier revision":          {label: "old", asks: true, retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one on which an earlier revision failed":            {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with the revision new yet, and does so when its turn comes", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one on which it has not run":                        {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs anyway when its turn comes"},
-		"one that failed, and nobody knows the revision":     {job: notLooked, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; retry tries it again"},
+		"failed, and an earlier success removed the label": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
+		"failed, with the label that requests the task":    {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; to run it again, use retry"},
+		"failed, with the label of an earlier revision":    {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
+		"a rerun that is disrupted repeatedly":             {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs automatically"},
+		"failed, then skipped":                             {rec: &failed, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
+		"done":                                             {rec: succeeded, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"skipped without a run":                            {label: "new", asks: true, idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"done with an earlier revision that counts":        {job: anyRevision, rec: of(*succeeded, func(r *record.Record) { r.Revision = "old" }), label: "old", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
+		"done with an earlier revision":                    {label: "old", asks: true, retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
+		"failed with an earlier revision":                  {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
+		"no run yet":                                       {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
+		"failed, and the spec is not observed yet":         {job: unobserved, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := againJob(tt.job)
+			job := labelJob(tt.job)
 			labels, annotations := map[string]string{"other": "stays"}, map[string]string{"other": "stays"}
 			on := record.NodeRecord{Label: tt.label, Record: tt.rec, Present: tt.label != "" || tt.rec != nil}
 			if tt.label != "" {
-				labels[againKey] = tt.label
+				labels[jobKey] = tt.label
 			}
 			if tt.asks {
 				labels[asksLabel] = "wanted"
 			}
 			if tt.rec != nil {
 				encoded := record.Encode(*tt.rec)
-				annotations[againKey], labels[record.SealKey(againKey)] = encoded, record.Seal(encoded)
+				annotations[jobKey], labels[record.SealKey(jobKey)] = encoded, record.Seal(encoded)
 			}
 			if got := starts(job, labels, annotations); got == tt.idle {
-				t.Errorf("before the verb it is started: %v", got)
+				t.Errorf("started before the command: %v", got)
 			}
-			for verb, decided := range map[string]struct {
+			for command, decided := range map[string]struct {
 				c    nodeChange
 				want string
 			}{"retry": {newNodeActions(job).retry(nodeMetadata{on, labels}), tt.retry}, "rerun": {newNodeActions(job).rerun(nodeMetadata{on, labels}), tt.rerun}} {
 				if diff := cmp.Diff(decided.want, decided.c.did+decided.c.nothing); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", verb, diff)
+					t.Errorf("%s (-want +got):\n%s", command, diff)
 				}
 				if decided.c.nothing != "" {
 					continue
 				}
 				after := patched(labels, decided.c.labels)
 				if !starts(job, after, patched(annotations, decided.c.annotations)) || after["other"] != "stays" {
-					t.Errorf("%s does not lead to a run, with labels %v", verb, after)
+					t.Errorf("%s does not lead to a run, with labels %v", command, after)
 				}
 			}
 		})
 	}
 }
 
-// TestARecordThatSomebodyWroteSetsNoOtherLabel checks a forged record: a kubelet can write any removed labels into it.
-func TestARecordThatSomebodyWroteSetsNoOtherLabel(t *testing.T) {
+// TestAForgedRecordSetsNoOtherLabel covers removed labels in a record that a kubelet wrote.
+func TestAForgedRecordSetsNoOtherLabel(t *testing.T) {
 	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
-	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
-	seal, sealed := c.labels[record.SealKey(againKey)]
-	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[againKey] != nil || len(c.annotations) != 1 {
+	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
+	seal, sealed := c.labels[record.SealKey(jobKey)]
+	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[jobKey] != nil || len(c.annotations) != 1 {
 		t.Errorf("the change is %+v", c)
 	}
 }
 
-// TestAnAlteredRecordIsNoReasonToRetry : it counts as none, so the node runs the task anyway.
-func TestAnAlteredRecordIsNoReasonToRetry(t *testing.T) {
-	const want = "its record there was changed by something other than the manager, and counts as none: it runs when its turn comes"
-	c := newNodeActions(againJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil})
+// TestAnAlteredRecordIsNotRetried covers a record that is ignored, so that the node runs the task automatically.
+func TestAnAlteredRecordIsNotRetried(t *testing.T) {
+	const want = "its record was changed by something other than the manager and is ignored: the task runs there automatically"
+	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil})
 	if diff := cmp.Diff(want, c.nothing); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-// TestWhatIsBeingDeletedKeepsItsRecords checks that records stay, because only they show what to roll back.
-func TestWhatIsBeingDeletedKeepsItsRecords(t *testing.T) {
-	job := againJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(againNow)) })
-	if err := stays(job); CodeOf(err) != ExitUsage {
+// TestRecordsOfATerminatingNodeJobAreNotRemoved covers records that show on which nodes to roll back.
+func TestRecordsOfATerminatingNodeJobAreNotRemoved(t *testing.T) {
+	job := labelJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(now)) })
+	if err := rejectTerminating(job); cmdutil.CodeOf(err) != cmdutil.ExitUsage {
 		t.Errorf("error: %v", err)
 	}
-	if err := stays(againJob(nil)); err != nil {
+	if err := rejectTerminating(labelJob(nil)); err != nil {
 		t.Error(err)
 	}
 }

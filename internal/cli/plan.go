@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
@@ -24,14 +25,14 @@ import (
 )
 
 type planOptions struct {
-	*Factory
+	*cmdutil.Factory
 	file      string
 	output    string
 	namespace string
 	client    client.WithWatch
 }
 
-func newPlanCommand(f *Factory) *cobra.Command {
+func newPlanCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &planOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -44,7 +45,7 @@ which the API server checks the file.`,
 
   # from a pipe, with all names
   kustomize build . | kubectl everynode plan -f - -o wide`,
-		Args:              exactArgs(0, "no arguments"),
+		Args:              cmdutil.ExactArgs(0, "no arguments"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
@@ -55,15 +56,15 @@ which the API server checks the file.`,
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, and the ConfigMaps and Secrets that they name; - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
-	addOutput(cmd, &o.output, outputWide, outputJSON)
+	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputWide, cmdutil.OutputJSON)
 	return cmd
 }
 
 func (o *planOptions) complete() (err error) {
 	if o.file == "" {
-		return Failf(ExitUsage, "which file? plan -f FILE, or plan -f - for standard input")
+		return cmdutil.Failf(cmdutil.ExitUsage, "which file? plan -f FILE, or plan -f - for standard input")
 	}
-	if err := checkOutput(o.output, outputWide, outputJSON); err != nil {
+	if err := cmdutil.CheckOutput(o.output, cmdutil.OutputWide, cmdutil.OutputJSON); err != nil {
 		return err
 	}
 	if o.namespace, err = o.Namespace(); err != nil {
@@ -82,7 +83,7 @@ func (o *planOptions) run(ctx context.Context) error {
 		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
 	}
 	if len(file.jobs) == 0 {
-		return Failf(ExitNotFound, "there is no NodeJob in %s", o.file)
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob in %s", o.file)
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.namespace)
 	if err != nil {
@@ -105,7 +106,7 @@ func (o *planOptions) run(ctx context.Context) error {
 
 // show prints the plans, for users or for programs.
 func (o *planOptions) show(plans []view.Plan) error {
-	if o.output == outputJSON {
+	if o.output == cmdutil.OutputJSON {
 		all := planResult{}
 		for i := range plans {
 			all.NodeJobs = append(all.NodeJobs, plans[i].Data())
@@ -114,7 +115,7 @@ func (o *planOptions) show(plans []view.Plan) error {
 		if err != nil {
 			return fmt.Errorf("encoding the plan: %w", err)
 		}
-		return o.write(outputJSON, append(b, '\n'))
+		return o.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
 	}
 	var lines []text.Line
 	for i := range plans {
@@ -136,7 +137,7 @@ type planResult struct {
 func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *planFile) ([]view.Plan, error) {
 	plans := make([]view.Plan, 0, len(file.jobs))
 	for i, job := range file.jobs {
-		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != outputPeople}
+		v := view.Plan{Now: seen.Now, Width: o.Terminal().Options().Width, All: o.output != cmdutil.OutputPeople}
 		job, err := o.dryRun(ctx, job, unmade(i), &v)
 		if err != nil {
 			return nil, err
@@ -144,7 +145,7 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		v.Job = job
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
-			return nil, Explain(err)
+			return nil, cmdutil.Explain(err)
 		}
 		asPeer := job.DeepCopy()
 		if v.Obstacle = obstacle; obstacle == nil {
@@ -193,8 +194,8 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	switch {
 	case err == nil:
 		v.Exists, v.Was = true, live.Status.Revision
-	case !apierrors.IsNotFound(err) || notInstalled(err):
-		return nil, Explain(err)
+	case !apierrors.IsNotFound(err) || cmdutil.NotInstalled(err):
+		return nil, cmdutil.Explain(err)
 	}
 	would := job.DeepCopy()
 	if v.Exists {
@@ -206,12 +207,12 @@ func (o *planOptions) dryRun(ctx context.Context, job *v1alpha1.NodeJob, uid typ
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		v.Notes = append(v.Notes, "not checked by the API server, and without its defaults: "+Explain(err).Error())
+		v.Notes = append(v.Notes, "not checked by the API server, and without its defaults: "+cmdutil.Explain(err).Error())
 		would = job.DeepCopy()
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return nil, Failf(ExitUsage, "the API server would not take it: %w", err)
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "the API server would not take it: %w", err)
 	case err != nil:
-		return nil, Explain(err)
+		return nil, cmdutil.Explain(err)
 	}
 	// The plan is the one that the manager makes when it first reconciles the NodeJob.
 	if would.UID == "" || !v.Exists {
@@ -252,7 +253,7 @@ func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan
 		hash, guessed, err := o.contentHash(ctx, file, client.ObjectKey{Namespace: v.Job.Namespace, Name: ref.Name}, ref.Kind)
 		switch {
 		case apierrors.IsForbidden(err):
-			guess("had changed", ref, Explain(err))
+			guess("had changed", ref, cmdutil.Explain(err))
 			hash = "not known"
 		case apierrors.IsNotFound(err):
 			return nil, &plan.Obstacle{Reason: map[v1alpha1.ContentKind]string{

@@ -17,21 +17,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
-// planServer is a stand-in with nodes and NodeJobs, which takes what is a dry run.
+// planServer is a fake API server with nodes and NodeJobs that accepts dry runs.
 type planServer struct {
 	t     *testing.T
 	nodes []corev1.Node
 	jobs  []v1alpha1.NodeJob
-	// secret is the only Secret there is, if any; no ConfigMap is there.
+	// secret is the only Secret; nil if there is none. There are no ConfigMaps.
 	secret *corev1.Secret
 }
 
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, named := strings.CutPrefix(r.URL.Path, pathJobs+"/")
+	name, named := strings.CutPrefix(r.URL.Path, clitest.JobsPath+"/")
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		var job v1alpha1.NodeJob
@@ -41,28 +43,28 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if job.UID == "" {
 			job.UID = "anything"
 		}
-		answer(w, job)
-	case r.URL.Path == pathNodes:
-		answer(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
-	case r.URL.Path == pathPods:
-		answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+		clitest.Respond(w, job)
+	case r.URL.Path == clitest.NodesPath:
+		clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
+	case r.URL.Path == clitest.PodsPath:
+		clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 	case strings.HasSuffix(r.URL.Path, "/nodejobs"):
-		answer(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
+		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}, Items: s.jobs})
 	case strings.HasSuffix(r.URL.Path, "/secrets/token") && s.secret != nil:
-		answer(w, s.secret)
+		clitest.Respond(w, s.secret)
 	case strings.HasSuffix(r.URL.Path, "/secrets/token"), strings.HasSuffix(r.URL.Path, "/configmaps/absent"):
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not there")
 	case named:
 		for i := range s.jobs {
 			if s.jobs[i].Name == name {
-				answer(w, s.jobs[i])
+				clitest.Respond(w, s.jobs[i])
 				return
 			}
 		}
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such NodeJob")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such NodeJob")
 	default:
 		s.t.Errorf("%s %s", r.Method, r.URL)
-		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	}
 }
 
@@ -73,7 +75,7 @@ func readyNode(name string) corev1.Node {
 	}
 }
 
-// fileOf are NodeJobs as a file, each with what it depends on.
+// fileOf returns a file of NodeJobs, from pairs of a name and the name on which it depends.
 func fileOf(needs ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(needs); i += 2 {
@@ -83,36 +85,36 @@ func fileOf(needs ...string) string {
 }
 
 func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
-	// first has run with what the file has of it, and its manager has not found second.
-	first := aJob("first")
+	// first has run with the spec in the file. The manager has not found the dependency of second.
+	first := clitest.NodeJob("first")
 	first.Status.Revision = task.Revision(&first.Spec, task.Source{Script: "true"})
 	key := v1alpha1.RecordKey("ns", "first")
 	done := readyNode("node-1")
 	done.Labels = map[string]string{key: first.Status.Revision}
 	record.SetOn(&done, key, record.Record{Revision: first.Status.Revision, Outcome: record.Succeeded, PodUID: "p"})
-	stalled := aJob("second")
+	stalled := clitest.NodeJob("second")
 	stalled.Spec.DependsOn = []string{"first"}
 	stalled.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonDependencyNotFound, Message: "as it was"}}
 
 	tests := map[string]struct {
 		server planServer
 		file   string
-		// want has, of each NodeJob, why it is stalled and the reasons of its nodes.
+		// want has a line for each NodeJob: why it is Stalled, and the reasons of its nodes.
 		want []string
 	}{
-		"none of them is there": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
+		"no NodeJob exists": {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", ""),
 			[]string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"the one is done already":       {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
-		"the manager has not found one": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
-		"one is nowhere":                {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
-		"in a circle":                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
+		"the first is done":                         {planServer{nodes: []corev1.Node{done}, jobs: []v1alpha1.NodeJob{*first}}, fileOf("first", "", "second", "first"), []string{"first: [Done]", "second: [Starting]"}},
+		"the manager reported a missing dependency": {planServer{nodes: []corev1.Node{readyNode("node-1")}, jobs: []v1alpha1.NodeJob{*stalled}}, fileOf("second", "first", "first", ""), []string{"second: [WaitingForDependency]", "first: [Starting]"}},
+		"a missing dependency":                      {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "third", "first", ""), []string{"second: DependencyNotFound [DependencyNotFound]", "first: [Starting]"}},
+		"a cycle":                                   {planServer{nodes: []corev1.Node{readyNode("node-1")}}, fileOf("second", "first", "first", "second"), []string{"second: DependencyCycle [DependencyCycle]", "first: DependencyCycle [DependencyCycle]"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.server.t = t
-			f, out, errs := against(t, &tt.server)
+			f, out, errs := clitest.NewFactory(t, &tt.server)
 			f.In = strings.NewReader(tt.file)
-			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
 			var result planResult
@@ -138,8 +140,8 @@ func TestNodeJobsOfAFileMayDependOnEachOther(t *testing.T) {
 	}
 }
 
-// TestAPlanReadsWhatTheFileAppliesWithTheNodeJob has ConfigMaps and a Secret that are not there yet, or not so.
-func TestAPlanReadsWhatTheFileAppliesWithTheNodeJob(t *testing.T) {
+// TestAPlanUsesTheConfigMapsAndSecretsOfTheFile covers objects that do not exist yet, or have other content.
+func TestAPlanUsesTheConfigMapsAndSecretsOfTheFile(t *testing.T) {
 	const file = `
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
@@ -169,14 +171,14 @@ stringData: {b: two}
 		// wantStalled is a reason.
 		wantStalled string
 	}{
-		"a Secret that is there":        {"scripts", there, "u-1", nil, ""},
-		"a Secret that is not":          {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
-		"a ConfigMap that is not there": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+		"an existing Secret":  {"scripts", there, "u-1", nil, ""},
+		"a new Secret":        {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
+		"a missing ConfigMap": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, out, errs := against(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})
 			f.In = strings.NewReader(strings.Replace(file, "NAME", tt.configMap, 1))
-			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != ExitOK {
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
 				t.Fatalf("exit code %d, and %s", code, errs)
 			}
 			var result planResult
@@ -196,7 +198,7 @@ stringData: {b: two}
 				t.Errorf("got revision %s, %+v, %q; want revision %s, %q", got.Revision, got.Stalled, got.Notes, want, tt.wantNotes)
 			}
 			if errs.String() != "" {
-				t.Errorf("it said %s", errs)
+				t.Errorf("message %s", errs)
 			}
 		})
 	}
@@ -208,8 +210,8 @@ func TestAFileIsReadStrictly(t *testing.T) {
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
 		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": "script",
 	} {
-		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || CodeOf(err) != ExitUsage || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s is answered by %v", document, err)
+		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", document, err)
 		}
 	}
 }

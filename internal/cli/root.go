@@ -4,7 +4,7 @@
 // Package cli is kubectl everynode. Everything that it does, it does through the objects of the API, where everyone can
 // see it and where it survives the command.
 //
-//	one file per verb:   flags ──► Complete ──► Validate ──► Run
+//	one file per command: flags ──► Complete ──► Validate ──► Run
 //	                                                          │ reads the API, makes a view of it (data)
 //	                                                          ▼
 //	                                     view: view in, lines out (pure) ──► text: lines made safe ──► stdout, or term.Screen
@@ -18,28 +18,31 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/uninstall"
 )
 
 // Run executes the command line and returns the exit code. It also prints errors.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
-	f := NewFactory(streams)
+	f := cmdutil.NewFactory(streams)
 	rest.SetDefaultWarningHandler(warnings{f})
-	root := NewCommand(f) //nolint:contextcheck // cobra hands the context to each verb
+	root := NewCommand(f) //nolint:contextcheck // cobra passes the context to each command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		err = Explain(err)
-		if !silent(err) {
+		err = cmdutil.Explain(err)
+		if !cmdutil.IsSilent(err) {
 			f.Tell(text.Wrap(text.Toned(text.Bad, "error: "), text.Plain, err.Error(), term.Of(f.ErrOut, f.Getenv).Options().Width)...)
 		}
 	}
-	return CodeOf(err)
+	return cmdutil.CodeOf(err)
 }
 
 // NewCommand returns the command with all subcommands.
-func NewCommand(f *Factory) *cobra.Command {
+func NewCommand(f *cmdutil.Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-everynode",
 		Short: "Run a task on every node, watch it, explain it, and control it",
@@ -52,25 +55,25 @@ Everything is done through NodeJobs, so it is visible to everyone and survives t
 		DisableAutoGenTag: true,
 		// Without RunE, cobra does not distinguish a missing subcommand from a mistyped one.
 		SuggestionsMinimumDistance: 2,
-		Args:                       noVerb,
+		Args:                       noCommand,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(f.In)
 	root.SetOut(f.Out)
 	root.SetErr(f.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Failf(ExitUsage, "%w. See: %s --help", err, cmd.CommandPath())
+		return cmdutil.Failf(cmdutil.ExitUsage, "%w. See: %s --help", err, cmd.CommandPath())
 	})
 	f.Config.AddFlags(root.PersistentFlags())
 	hideRareFlags(root)
-	root.AddGroup(&cobra.Group{ID: groupRead, Title: "See how it is:"}, &cobra.Group{ID: groupDo, Title: "Do something:"})
-	for _, verb := range readOnlyCommands(f) {
-		verb.GroupID = groupRead
-		root.AddCommand(verb)
+	root.AddGroup(&cobra.Group{ID: groupRead, Title: "Commands that read:"}, &cobra.Group{ID: groupDo, Title: "Commands that change objects:"})
+	for _, command := range readOnlyCommands(f) {
+		command.GroupID = groupRead
+		root.AddCommand(command)
 	}
-	for _, verb := range mutatingCommands(f) {
-		verb.GroupID = groupDo
-		root.AddCommand(verb)
+	for _, command := range mutatingCommands(f) {
+		command.GroupID = groupDo
+		root.AddCommand(command)
 	}
 	root.AddCommand(newVersionCommand(f))
 	return root
@@ -82,19 +85,27 @@ const (
 )
 
 // readOnlyCommands returns the commands that change nothing.
-func readOnlyCommands(f *Factory) []*cobra.Command {
+func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newPlanCommand(f), newLogsCommand(f)}
 }
 
-func noVerb(cmd *cobra.Command, args []string) error {
+// mutatingCommands returns the commands that change objects.
+func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
+	return []*cobra.Command{
+		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), uninstall.NewCommand(f),
+	}
+}
+
+func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	message := fmt.Sprintf("there is no verb %q", args[0])
+	message := fmt.Sprintf("unknown command %q", args[0])
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		message += fmt.Sprintf(", but %q", near[0])
+		message += fmt.Sprintf(" (similar: %q)", near[0])
 	}
-	return Failf(ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
+	return cmdutil.Failf(cmdutil.ExitUsage, "%s. See: %s --help", message, cmd.CommandPath())
 }
 
 // hideRareFlags hides all but the common flags of kubectl in the help. The hidden flags still work.
@@ -109,25 +120,8 @@ func hideRareFlags(root *cobra.Command) {
 	}
 }
 
-// exactArgs accepts exactly this number of names.
-func exactArgs(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return Failf(ExitUsage, "%s takes %s, and got %s. See: %s --help", cmd.CommandPath(), what, countArguments(len(args)), cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-func countArguments(n int) string {
-	if n == 1 {
-		return "1 argument"
-	}
-	return fmt.Sprintf("%d arguments", n)
-}
-
 // warnings prints the warnings of the API server.
-type warnings struct{ f *Factory }
+type warnings struct{ f *cmdutil.Factory }
 
 // HandleWarningHeader is called for each warning.
 func (w warnings) HandleWarningHeader(code int, _ string, message string) {

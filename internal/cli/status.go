@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
 )
 
 type statusOptions struct {
-	*Factory
+	*cmdutil.Factory
 	key     client.ObjectKey
 	watch   bool
 	timeout time.Duration
@@ -29,9 +29,9 @@ type statusOptions struct {
 	client  client.WithWatch
 }
 
-var statusFormats = []string{outputWide, outputName, outputJSON, outputYAML}
+var statusFormats = []string{cmdutil.OutputWide, cmdutil.OutputName, cmdutil.OutputJSON, cmdutil.OutputYAML}
 
-func newStatusCommand(f *Factory) *cobra.Command {
+func newStatusCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &statusOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "status NAME",
@@ -39,14 +39,14 @@ func newStatusCommand(f *Factory) *cobra.Command {
 		Long: `Show how far a NodeJob is: its steps, what runs, what failed with the last lines that it printed, what it waits for
 and until when.
 
-With --watch it goes on until the NodeJob is complete (exit code 0), cannot go on without help (10), or is gone (12). On a
-terminal the view is drawn in place; elsewhere there is one line per change.`,
+With --watch, it continues until the NodeJob is complete (exit code 0), is Stalled (10), or was deleted (12). On a terminal,
+the view is updated in place; otherwise it prints one line for each change.`,
 		Example: `  kubectl everynode status max-map-count -n node-setup
 
   # until it is done, in a script
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
-		Args:              exactArgs(1, "the name of a NodeJob"),
-		ValidArgsFunction: f.completeJobs,
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -57,9 +57,9 @@ terminal the view is drawn in place; elsewhere there is one line per change.`,
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until it is complete, stalled or gone")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, stalled or deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
-	addOutput(cmd, &o.output, statusFormats...)
+	cmdutil.AddOutputFlag(cmd, &o.output, statusFormats...)
 	return cmd
 }
 
@@ -75,13 +75,13 @@ func (o *statusOptions) complete(args []string) error {
 
 func (o *statusOptions) validate() error {
 	if o.timeout < 0 || (o.timeout > 0 && !o.watch) {
-		return Failf(ExitUsage, "--timeout is for --watch, and not below 0")
+		return cmdutil.Failf(cmdutil.ExitUsage, "--timeout is for --watch, and not below 0")
 	}
-	return checkOutput(o.output, statusFormats...)
+	return cmdutil.CheckOutput(o.output, statusFormats...)
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
-	job, err := GetJob(ctx, o.client, o.key)
+	job, err := cmdutil.GetJob(ctx, o.client, o.key)
 	switch {
 	case err != nil:
 		return err
@@ -90,8 +90,8 @@ func (o *statusOptions) run(ctx context.Context) error {
 	case o.forPrograms():
 		return o.PrintObject(o.output, job)
 	}
-	lines := o.look(ctx, job).Lines()
-	if o.output == outputWide {
+	lines := o.view(ctx, job).Lines()
+	if o.output == cmdutil.OutputWide {
 		table, err := o.nodes(ctx, job)
 		if err != nil {
 			return err
@@ -130,15 +130,15 @@ func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]tex
 }
 
 func (o *statusOptions) forPrograms() bool {
-	return o.output != outputPeople && o.output != outputWide
+	return o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide
 }
 
-// look creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
-func (o *statusOptions) look(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
-	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == outputWide}
-	pods, err := podsOf(ctx, o.client, job, notEnded)
+// view creates a view of a NodeJob. If its pods cannot be read, the rest is still shown.
+func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.Status {
+	s := view.Status{Job: job, Now: o.Now(), Width: o.Terminal().Options().Width, All: o.output == cmdutil.OutputWide}
+	pods, err := cmdutil.PodsOf(ctx, o.client, job, cmdutil.NotEnded)
 	if err != nil {
-		s.RunningUnknown = "what runs cannot be seen: " + Explain(err).Error()
+		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()
 	}
 	s.Running = attemptsOf(pods)
 	return s
@@ -152,27 +152,10 @@ func attemptsOf(pods []corev1.Pod) []view.Attempt {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		attempts = append(attempts, attemptOf(pod))
+		attempts = append(attempts, cmdutil.AttemptOf(pod))
 	}
 	slices.SortFunc(attempts, func(a, b view.Attempt) int {
 		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
 	})
 	return attempts
-}
-
-func attemptOf(pod *corev1.Pod) view.Attempt {
-	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
-	if err != nil {
-		number = 1
-	}
-	a := view.Attempt{Node: pod.Spec.NodeName, Phase: pod.Labels[v1alpha1.PhaseLabel], Number: int32(number), Created: pod.CreationTimestamp.Time}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := status.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			a.Waiting = w.Reason + ": " + cmp.Or(w.Message, status.Image)
-		}
-		if running := status.State.Running; running != nil {
-			a.Started = running.StartedAt.Time
-		}
-	}
-	return a
 }

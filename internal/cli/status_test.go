@@ -9,26 +9,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// TestStatusAsksForNoPodThatHasEnded : a run keeps one on each node for a while.
-func TestStatusAsksForNoPodThatHasEnded(t *testing.T) {
+// TestStatusDoesNotReadPodsThatHaveEnded covers runs, which retain a pod on each node.
+func TestStatusDoesNotReadPodsThatHaveEnded(t *testing.T) {
 	asked := ""
-	f, _, errs := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f, _, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case pathJobs + "/j":
-			answer(w, aJob("j"))
-		case pathPods:
+		case clitest.JobsPath + "/j":
+			clitest.Respond(w, clitest.NodeJob("j"))
+		case clitest.PodsPath:
 			asked = r.URL.Query().Get("fieldSelector")
-			answer(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
+			clitest.Respond(w, corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}})
 		default:
-			refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
+			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, r.URL.String())
 		}
 	}))
-	if code := command(t, f, "status", "j"); code != ExitOK {
+	if code := command(t, f, "status", "j"); code != cmdutil.ExitOK {
 		t.Errorf("exit code %d, and %s", code, errs)
 	}
 	if want := "status.phase!=Succeeded,status.phase!=Failed"; asked != want {
-		t.Errorf("it asks for pods with %q, want %q", asked, want)
+		t.Errorf("it lists pods with %q, want %q", asked, want)
 	}
 }

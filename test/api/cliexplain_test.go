@@ -98,6 +98,6 @@ State     Waiting, Suspended, step all
 Altered   the record on the node was changed by something other than the manager, and is ignored: annotation NAMESPACE.everynode.dev/forged
 Next      it can run after: kubectl everynode -n NAMESPACE resume forged
 `, ""}, w.everynode(config, "explain", "forged", "forged-1"))
-	wantTold(t, "retry", told{0, "node forged-1: nothing to change: its record there was changed by something other than the manager, and counts as none: it runs when its turn comes\n", ""},
+	wantTold(t, "retry", told{0, "node forged-1: nothing to change: its record was changed by something other than the manager and is ignored: the task runs there automatically\n", ""},
 		w.everynode(config, "retry", "forged", "forged-1"))
 }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -37,20 +37,20 @@ func TestARunThatCannotBegin(t *testing.T) {
 		code int
 		want string
 	}{
-		"no node":                      {[]string{"run", "--", "true"}, cli.ExitUsage, "on which nodes?"},
-		"two ways to name them":        {[]string{"run", "begin-1", "--all", "--", "true"}, cli.ExitUsage, "only one of them"},
-		"no command":                   {[]string{"run", "begin-1"}, cli.ExitUsage, "run what?"},
-		"an unknown node":              {[]string{"run", "begin-9", "--", "true"}, cli.ExitNotFound, "there is no node begin-9; there are begin-1"},
-		"labels that no node has":      {[]string{"run", "-l", "no=such", "--", "true"}, cli.ExitNotFound, "no node has the labels -l no=such"},
-		"a selector that is none":      {[]string{"run", "-l", "a in b", "--", "true"}, cli.ExitUsage, "is no selector"},
-		"two nodes, and nobody to ask": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cli.ExitDeclined, "To confirm, give --yes"},
-		"an unreachable node":          {[]string{"run", "begin-3", "--", "true"}, cli.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
-		"an argument that is no text":  {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cli.ExitUsage, "argument 1 of the command is no UTF-8"},
-		"a script that is no text":     {[]string{"run", "begin-1", "-f", script}, cli.ExitUsage, "is no text in UTF-8"},
-		"a script that is not there":   {[]string{"run", "begin-1", "-f", script + "x"}, cli.ExitUsage, "no such file"},
-		"half a percent":               {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cli.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
-		"a timeout of nothing":         {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cli.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
-		"a name that is none":          {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cli.ExitError, "Invalid value"},
+		"no node":                      {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
+		"two ways to name them":        {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
+		"no command":                   {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
+		"an unknown node":              {[]string{"run", "begin-9", "--", "true"}, cmdutil.ExitNotFound, "there is no node begin-9; there are begin-1"},
+		"labels that no node has":      {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
+		"a selector that is none":      {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
+		"two nodes, and nobody to ask": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cmdutil.ExitDeclined, "To confirm, give --yes"},
+		"an unreachable node":          {[]string{"run", "begin-3", "--", "true"}, cmdutil.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
+		"an argument that is no text":  {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
+		"a script that is no text":     {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
+		"a script that is not there":   {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
+		"half a percent":               {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
+		"a timeout of nothing":         {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
+		"a name that is none":          {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestARunWithoutLogs(t *testing.T) {
 	w.end(w.podOn("record-1"), 0, `{"exitCode":0,"message":"all of it\nin two lines"}`)
 	w.end(w.podOn("record-2"), 3, `{"exitCode":3,"reason":"TaskFailed","message":"…only the end"}`)
 	got := <-ended
-	if got.code != cli.ExitNodesFailed || got.out != "record-1: all of it\nrecord-1: in two lines\nrecord-2: …only the end\n" {
+	if got.code != cmdutil.ExitNodesFailed || got.out != "record-1: all of it\nrecord-1: in two lines\nrecord-2: …only the end\n" {
 		t.Errorf("%+v", got)
 	}
 	wantText(t, got.err, "1 of 2 succeeded, 1 failed", "record-2: the log could not be read", "at most 1024 bytes")
@@ -104,10 +104,10 @@ func TestARunWithoutAManager(t *testing.T) {
 	}
 	must(t, admin.Delete(w.ctx, job))
 	got := <-ended
-	if got.code != cli.ExitGone {
+	if got.code != cmdutil.ExitGone {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantText(t, got.err, "no manager has picked the NodeJob up yet. Does one run? kubectl -n everynode-system get deployment everynode-manager", "the NodeJob was deleted")
+	wantText(t, got.err, "the manager has not observed the NodeJob yet; check that it is running: kubectl -n everynode-system get pods", "the NodeJob was deleted")
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it is there: %v", err)
 	}
@@ -127,12 +127,12 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	w.done("old", "old-1")
 	args := []string{"run", "old-1", "old-2", "--yes", "--max-concurrent", "100%", "--name", "old", "--", "true"}
 	got := w.everynode(config, args...)
-	wantTold(t, "run while it is there", told{cli.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"}, got)
+	wantTold(t, "run while it is there", told{cmdutil.ExitUsage, "", "error: there is a NodeJob old in namespace NAMESPACE already: give another --name, or none\n"}, got)
 	must(t, admin.Delete(w.ctx, job))
 	w.gone(job)
 	got = w.everynode(config, args...)
 	const key = "NAMESPACE.everynode.dev/old"
-	wantTold(t, "run when it is gone", told{cli.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
+	wantTold(t, "run when it is gone", told{cmdutil.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
 		"It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all " + key + "- " + record.SealKey(key) + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it was made all the same: %v", err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -92,7 +93,7 @@ func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
 	wantTold(t, "promote to a step that is not there", told{3, "", "error: there is no step nowhere; the steps are canary, quarter, all\n"}, w.everynode(config, "promote", "steps", "--to", "nowhere"))
 	wantTold(t, "promote backwards", told{2, "", "error: it may already reach step quarter, and promote does not go back. To suspend it: kubectl everynode suspend steps -n NAMESPACE\n"}, w.everynode(config, "promote", "steps", "--to", "canary"))
 	wantTold(t, "promote in full", told{0, "nodejob steps: promoted: spec.rollout.promoteTo quarter -> all\n",
-		"The next revision goes through all steps without a halt. To have it halt, set promoteTo: quarter in the change that makes it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
+		"The next revision runs all steps without a pause. To pause it, set promoteTo: quarter in the change that creates it.\n" + commit + "all\n"}, w.everynode(config, "promote", "steps", "--full"))
 	wantTold(t, "promote in full again", told{0, "nodejob steps: nothing to change: it may reach step all already, and is in step canary\n", ""}, w.everynode(config, "promote", "steps", "--full"))
 	if got := w.live("steps").Spec.Rollout.PromoteTo; got != "all" {
 		t.Errorf("promoteTo is %s", got)
@@ -121,8 +122,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// TestWhoKeepsANodeJobIsNamed , since that sets back what is changed by hand.
-func TestWhoKeepsANodeJobIsNamed(t *testing.T) {
+// TestTheToolThatManagesANodeJobIsNamed checks the warning that this tool may revert the change.
+func TestTheToolThatManagesANodeJobIsNamed(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	job := w.draft("kept")
@@ -156,8 +157,8 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		return nil
 	})
 	onNodes := "With GitOps, commit nothing: the change is on the nodes.\n"
-	wantTold(t, "retry on nodes", told{0, "node steer-1: nothing to change: it is done there; rerun runs it again\n" +
-		"node steer-2: is tried again from the beginning: annotation " + key + " removed with its seal\n" +
+	wantTold(t, "retry on nodes", told{0, "node steer-1: nothing to change: it is done there; to run it again, use rerun\n" +
+		"node steer-2: retry requested: annotation " + key + " removed with its seal\n" +
 		"node steer-3: nothing to change: no attempt has ended there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
 	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
 	w.eventually("it has failed again", func() error {
@@ -177,7 +178,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		t.Errorf("rerun of all: %+v", got)
 	}
 	got = w.everynode(config, "rerun", "steered", "steer-1", "steer-3")
-	if got.code != 0 || got.out != "node steer-1: runs again: label "+key+" removed\nnode steer-3: nothing to change: it is not done there, and runs anyway when its turn comes\n" {
+	if got.code != 0 || got.out != "node steer-1: rerun requested: label "+key+" removed\nnode steer-3: nothing to change: it is not done there, and runs automatically\n" {
 		t.Errorf("rerun: %+v", got)
 	}
 	w.end(w.podOn("steer-1"), 0, `{"exitCode":0}`)
@@ -190,7 +191,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 			t.Errorf("%s has lost what is not the NodeJob's: %v %v", name, live.Labels, live.Annotations)
 		}
 	}
-	wantTold(t, "abort", told{0, "nodejob steered: suspended: spec.suspend false -> true\nnode steer-3: what runs there is ended\n",
+	wantTold(t, "abort", told{0, "nodejob steered: suspended: spec.suspend false -> true\nnode steer-3: the running attempt is ended\n",
 		"With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "abort", "steered"))
 	w.eventually("the pod is being deleted", func() error {
 		var live corev1.Pod
@@ -217,7 +218,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	w.end(first, 3, `{"exitCode":3}`)
 	w.condition("again", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	got := w.everynode(config, "retry", "again", "--failed")
-	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob again: asked for another try on 1 node: annotation everynode.dev/retry=") {
+	if got.code != 0 || !strings.HasPrefix(got.out, "nodejob again: retry requested on 1 node: annotation everynode.dev/retry=") {
 		t.Errorf("retry: %+v", got)
 	}
 	w.end(w.podOn("again-1"), 0, `{"exitCode":0}`)
@@ -233,7 +234,7 @@ func TestAbortWithRollback(t *testing.T) {
 	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
 	w.done("undo", "undo-1")
 	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")
-	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> RollBack\nnodejob undo: is being rolled back, and is gone when that is done\n" {
+	if got.code != 0 || got.out != "nodejob undo: aborted: spec.suspend true, spec.deletionPolicy Forget -> RollBack\nnodejob undo: is being rolled back, and is deleted afterwards\n" {
 		t.Errorf("abort --rollback: %+v", got)
 	}
 	pod := w.podOn("undo-1")
@@ -241,7 +242,7 @@ func TestAbortWithRollback(t *testing.T) {
 		t.Errorf("the pod is for the %s", pod.Labels[v1alpha1.PhaseLabel])
 	}
 	got = w.everynode(config, "skip", "undo", "undo-1")
-	if got.code != 2 || !strings.HasPrefix(got.err, "error: NodeJob NAMESPACE/undo is being deleted, and runs its task nowhere any more.") {
+	if got.code != 2 || !strings.HasPrefix(got.err, "error: NodeJob NAMESPACE/undo is being deleted, so its task does not run again.") {
 		t.Errorf("skip of one that is being deleted: %+v", got)
 	}
 	wantText(t, w.everynode(config, "explain", "undo", "undo-1").out, "NAMESPACE/undo is being deleted (deletionPolicy RollBack); on undo-1: ")
@@ -291,19 +292,19 @@ func TestVerbsSayWhatTheyLack(t *testing.T) {
 	w.node("seen-1")
 	for _, args := range [][]string{{"promote", "seen"}, {"suspend", "seen"}} {
 		got := w.everynode(viewer, args...)
-		if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
+		if got.code != cmdutil.ExitForbidden || !strings.Contains(got.err, "may not patch nodejobs.everynode.dev in namespace NAMESPACE") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	got := w.everynode(viewer, "run", "seen-1", "--", "true")
-	if got.code != cli.ExitForbidden || !strings.Contains(got.err, "may not create nodejobs.everynode.dev in namespace NAMESPACE") {
+	if got.code != cmdutil.ExitForbidden || !strings.Contains(got.err, "may not create nodejobs.everynode.dev in namespace NAMESPACE") {
 		t.Errorf("run: %+v", got)
 	}
 	if live := w.live("seen"); live.Spec.Suspend || live.Spec.Rollout.PromoteTo != "canary" {
 		t.Errorf("something was changed: %+v", live.Spec)
 	}
 	for _, verb := range [][]string{{"promote", "no"}, {"suspend", "no"}, {"resume", "no"}, {"retry", "no"}, {"retry", "no", "seen-1"}, {"rerun", "no", "seen-1"}, {"skip", "no", "seen-1"}, {"abort", "no"}, {"abort", "no", "--rollback"}} {
-		if got := w.everynode(viewer, verb...); got.code != cli.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
+		if got := w.everynode(viewer, verb...); got.code != cmdutil.ExitNotFound || got.err != "error: there is no NodeJob no in namespace NAMESPACE; there are seen\n" {
 			t.Errorf("%v: %+v", verb, got)
 		}
 	}
@@ -364,7 +365,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 		"a name that is none":         {"script", "X_y", "-f", script},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cli.ExitUsage || got.out != "" {
+			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cmdutil.ExitUsage || got.out != "" {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -34,6 +34,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/uninstall"
@@ -312,7 +313,7 @@ func (f *removable) withoutManager(t *testing.T) {
 	before := f.versions()
 	got := f.uninstall(f.kubeconfig, "--dry-run")
 	wantText(t, got.out, "NodeJobs", "default/forgets", "Gates", "on 2 nodes: gated, registered", "on 1 nodes: cordoned", "CustomResourceDefinition", "nodejobs.everynode.dev")
-	if got := f.uninstall(f.kubeconfig); got.code != cli.ExitDeclined || !strings.Contains(got.err, "--yes") {
+	if got := f.uninstall(f.kubeconfig); got.code != cmdutil.ExitDeclined || !strings.Contains(got.err, "--yes") {
 		t.Errorf("nobody has agreed: %+v", got)
 	}
 	if after := f.versions(); before != after {
@@ -368,7 +369,7 @@ func (f *removable) withRollback(t *testing.T) {
 	must(t, f.admin.Patch(ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forgets"}},
 		mergePatch(`{"spec":{"deletionPolicy":"RollBack","rollback":{"script":"true"}}}`)))
 	got := f.uninstall(f.kubeconfig, "--yes")
-	if got.code != cli.ExitError {
+	if got.code != cmdutil.ExitError {
 		t.Errorf("it goes on without a manager: %+v", got)
 	}
 	wantText(t, got.err, "no manager is ready that could roll back NodeJob default/forgets", "--skip-rollback")
@@ -429,7 +430,7 @@ func (f *removable) interrupted(t *testing.T) {
 			}
 			return
 		}
-		if !strings.Contains(got.err, "To go on, repeat: kubectl everynode uninstall") {
+		if !strings.Contains(got.err, "To continue, repeat: kubectl everynode uninstall") {
 			t.Fatalf("run %d: %+v", runs, got)
 		}
 		if runs > 100 {

@@ -52,7 +52,7 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 	name := g.Namespace + "/" + g.Name
 	switch {
 	case g.Status.ObservedGeneration == 0:
-		return "NodeGuard " + name + " may hold the node: no manager has observed the NodeGuard yet. Check that the manager runs: kubectl -n everynode-system get deployment everynode-manager"
+		return "NodeGuard " + name + " may hold the node: the manager has not observed the NodeGuard yet; check that it is running: " + CheckManager
 	case int(g.Status.Nodes.Held) > len(g.Status.Held):
 		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, nodes(g.Status.Nodes.Held), len(g.Status.Held))
 	}

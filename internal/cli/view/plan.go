@@ -259,7 +259,7 @@ func (p Plan) disruption() []text.Line {
 		lines = append(lines, p.drained(d)...)
 	}
 	if p.NotLooked > 0 {
-		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not looked at (-o wide)", nodes(int32(p.NotLooked)))))
+		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not read (-o wide)", nodes(int32(p.NotLooked)))))
 	}
 	return lines
 }

@@ -63,13 +63,13 @@ func TestRunAsPeopleSeeIt(t *testing.T) {
 		runNode("node-2", RunFailed, failedWith(3, "TaskFailed", "no disk at \x1b[2J/dev/sdz")),
 		runNode("node-3", RunFailed, failedWith(-1, "DeadlineExceeded", "")),
 		runNode("node-4", RunUnreachable, failedWith(-1, "", "it has been unreachable since 2026-01-01 11:00 UTC")),
-		runNode("node-5", RunNotRun, failedWith(-1, "", "the run was stopped before its turn")),
+		runNode("node-5", RunNotRun, failedWith(-1, "", "the run was stopped before it started there")),
 		runNode("node-6", RunDeleted),
 	}
 	tests := map[string]Run{
 		"three-nodes":          {Name: "run-x7f2q", Nodes: three},
 		"three-thousand-nodes": {Name: "run-x7f2q", Nodes: manyNodes()},
-		"being-stopped":        {Name: "run-x7f2q", Nodes: three, Note: "stopping: nothing new starts, and what runs may end. Ctrl-C again leaves it running, and says how to look again"},
+		"being-stopped":        {Name: "run-x7f2q", Nodes: three, Note: "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends this command only"},
 		"bad-ends":             {Name: "run-x7f2q", Nodes: ended},
 	}
 	for name, run := range tests {

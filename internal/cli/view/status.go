@@ -104,6 +104,9 @@ func (s Status) head() []text.Line {
 	return lines
 }
 
+// CheckManager is the command that shows whether the manager is running.
+const CheckManager = "kubectl -n everynode-system get pods"
+
 // Situation describes the state of a NodeJob in a word and in a sentence.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(job.Status.Conditions, kind) }
@@ -112,9 +115,9 @@ func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	case !job.DeletionTimestamp.IsZero():
 		return text.Warn, reasonDeleting, deleting(job)
 	case complete == nil:
-		return text.Warn, "NotObserved", "no manager has observed it yet. Check that the manager runs: kubectl -n everynode-system get deployment everynode-manager"
+		return text.Warn, "NotObserved", "the manager has not observed it yet; check that it is running: " + CheckManager
 	case job.Status.ObservedGeneration != job.Generation:
-		return text.Warn, "NotObserved", "no manager has observed the last change of its spec yet; the following is older"
+		return text.Warn, "NotObserved", "the manager has not observed the last change of its spec yet; the following is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // at most one of them is True

@@ -1,0 +1,112 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// completionTimeout limits how long a user waits after pressing Tab.
+const completionTimeout = 3 * time.Second
+
+// CompleteJobs completes the name of a NodeJob, which is the only argument.
+func (f *Factory) CompleteJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.names(cmd.Context(), toComplete, jobNames)
+}
+
+// CompleteJobThenNodes completes the name of a NodeJob, and then names of nodes.
+func (f *Factory) CompleteJobThenNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return f.names(cmd.Context(), toComplete, jobNames)
+	}
+	return f.CompleteNodes(cmd, args[1:], toComplete)
+}
+
+// CompleteNodes completes the names of nodes that are not in args yet.
+func (f *Factory) CompleteNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	found, directive := f.names(cmd.Context(), toComplete, nodeNames)
+	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
+}
+
+// CompleteSteps completes the steps of the NodeJob that is the first argument.
+func (f *Factory) CompleteSteps(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, namespace string) []string {
+		var job v1alpha1.NodeJob
+		if len(args) == 0 || c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, &job) != nil {
+			return nil
+		}
+		var steps []string
+		for _, step := range job.Spec.Rollout.Steps {
+			steps = append(steps, step.Name)
+		}
+		return steps
+	})
+}
+
+// names lists names from the cluster. It ignores errors: if the list fails, there is nothing to complete.
+func (f *Factory) names(ctx context.Context, prefix string, ask func(context.Context, client.Client, string) []string) ([]string, cobra.ShellCompDirective) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	return slices.DeleteFunc(ask(ctx, c, namespace), func(name string) bool { return !strings.HasPrefix(name, prefix) }),
+		cobra.ShellCompDirectiveNoFileComp
+}
+
+func jobNames(ctx context.Context, c client.Client, namespace string) []string {
+	return namesIn(ctx, c, v1alpha1.GroupVersion.WithKind("NodeJobList"), client.InNamespace(namespace))
+}
+
+func nodeNames(ctx context.Context, c client.Client, _ string) []string { return NodeNames(ctx, c) }
+
+// NodeNames returns the names of the nodes, as far as the user may list them.
+func NodeNames(ctx context.Context, c client.Client) []string {
+	return namesIn(ctx, c, corev1.SchemeGroupVersion.WithKind("NodeList"))
+}
+
+// namesIn reads names only, because whole nodes are large.
+func namesIn(ctx context.Context, c client.Client, kind schema.GroupVersionKind, opts ...client.ListOption) []string {
+	var found []string
+	var page metav1.PartialObjectMetadataList
+	page.SetGroupVersionKind(kind)
+	_ = EachPage(ctx, c, &page, func() {
+		for i := range page.Items {
+			found = append(found, page.Items[i].Name)
+		}
+	}, opts...) // results from before an error are still useful
+	return found
+}
+
+// CompleteJobOrNode completes NodeJobs and nodes as the first argument, since it may be either, and nodes after that.
+func (f *Factory) CompleteJobOrNode(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		jobs, _ := f.names(cmd.Context(), toComplete, jobNames)
+		nodes, directive := f.names(cmd.Context(), toComplete, nodeNames)
+		return append(jobs, nodes...), directive
+	case 1:
+		return f.names(cmd.Context(), toComplete, nodeNames)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,106 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+func TestErrorsOfTheAPIServerAreExplained(t *testing.T) {
+	guards := schema.GroupResource{Group: "everynode.dev", Resource: "nodeguards"}
+	nodes, jobs := schema.GroupResource{Resource: "nodes"}, schema.GroupResource{Group: "everynode.dev", Resource: "nodejobs"}
+	tests := map[string]struct {
+		err  error
+		code int
+		want string
+	}{
+		"nodes are forbidden": {
+			apierrors.NewForbidden(nodes, "", errors.New(`User "jane" cannot list resource "nodes" in API group "" at the cluster scope`)), ExitForbidden,
+			"jane may not list nodes in the whole cluster. The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list nodes",
+		},
+		"NodeJobs must not be changed": {
+			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot patch resource "nodejobs" in API group "everynode.dev" in the namespace "ns"`)), ExitForbidden,
+			"jane may not patch nodejobs.everynode.dev in namespace ns. The ClusterRole everynode-nodejob-editor allows changing NodeJobs, and makes its holder root on every node. To check: kubectl auth can-i patch nodejobs.everynode.dev -n ns",
+		},
+		"Deployments, which no role of Everynode allows": {
+			apierrors.NewForbidden(jobs, "a", errors.New(`User "jane" cannot get resource "deployments" in API group "apps" in the namespace "ns"`)), ExitForbidden,
+			"jane may not get deployments.apps in namespace ns. To check: kubectl auth can-i get deployments.apps -n ns",
+		},
+		"forbidden by something else": {
+			apierrors.NewForbidden(jobs, "a", errors.New("a policy says no")), ExitForbidden, `nodejobs.everynode.dev "a" is forbidden: a policy says no`,
+		},
+		"no such object": {apierrors.NewNotFound(jobs, "a"), ExitNotFound, `nodejobs.everynode.dev "a" not found`},
+		"no such kind": {
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", jobs, "a", "404 page not found", 0, true), ExitNotInstalled,
+			"this cluster does not know NodeJobs: Everynode is not installed there. Apply its config/default (see Install it in the README), or choose another cluster with --context",
+		},
+		"NodeGuards are not installed": {
+			apierrors.NewGenericServerResponse(http.StatusNotFound, "list", guards, "", "404 page not found", 0, true), ExitNotInstalled,
+			"this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. Apply its config/default (see Install it in the README), or choose another cluster with --context",
+		},
+		"an answer that takes too long": {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitNoAnswer, "the API server does not answer: asking: context deadline exceeded"},
+		"one with a code of its own":    {Failf(ExitTimedOut, "too late"), ExitTimedOut, "too late"},
+		"anything else":                 {errors.New("odd"), ExitError, "odd"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Explain(tt.err)
+			if diff := cmp.Diff(tt.want, got.Error()); diff != "" || CodeOf(got) != tt.code {
+				t.Errorf("exit code %d, want %d; -want +got\n%s", CodeOf(got), tt.code, diff)
+			}
+		})
+	}
+}
+
+// TestTheNamedRoleHasThePermission compares the advice with the installed roles.
+func TestTheNamedRoleHasThePermission(t *testing.T) {
+	content, err := os.ReadFile("../../../config/rbac/user_roles.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{} // role, verb and resource
+	readable := map[string]bool{}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				readable[resource] = readable[resource] || role.Name == "everynode-view"
+				for _, verb := range rule.Verbs {
+					has[role.Name+" "+verb+" "+resource] = true
+				}
+			}
+		}
+	}
+	for _, needed := range [][2]string{
+		{"list", "nodejobs"}, {"list", "nodeguards"}, {"list", "nodes"}, {"list", "pods"}, {"get", "pods/log"}, {"get", "configmaps"},
+		{"list", "poddisruptionbudgets"}, {"patch", "nodes"}, {"delete", "pods"}, {"create", "nodejobs"}, {"update", "nodejobs"},
+		{"patch", "nodejobs"}, {"delete", "nodejobs"},
+	} {
+		said := roleFor(needed[0], needed[1])
+		role, _, _ := strings.Cut(strings.TrimPrefix(said, "The ClusterRole "), " ")
+		if !has[role+" "+needed[0]+" "+needed[1]] {
+			t.Errorf("to %s %s it names %q", needed[0], needed[1], said)
+		}
+	}
+	for _, resource := range viewed {
+		if !readable[resource] {
+			t.Errorf("everynode-view does not let its holders read %s", resource)
+		}
+	}
+}

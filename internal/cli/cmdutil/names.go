@@ -1,0 +1,54 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MaxNames limits the number of names in a message.
+const MaxNames = 5
+
+// JoinNames returns the first names, and how many more there are.
+func JoinNames(names []string) string {
+	if len(names) > MaxNames {
+		return strings.Join(names[:MaxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-MaxNames)
+	}
+	return strings.Join(names, ", ")
+}
+
+// CountNodes returns "1 node" or "2 nodes".
+func CountNodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// Nearest sorts the names in place, those that are most similar to the given one first.
+func Nearest(name string, names []string) []string {
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(likeness(name, b), likeness(name, a)), cmp.Compare(a, b))
+	})
+	return names
+}
+
+// likeness returns how many characters two names have in common at their ends, with a bonus if one contains the other.
+func likeness(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	m := 0
+	for m < min(len(a), len(b))-n && a[len(a)-1-m] == b[len(b)-1-m] {
+		m++
+	}
+	if strings.Contains(a, b) || strings.Contains(b, a) {
+		n += 100
+	}
+	return n + m
+}

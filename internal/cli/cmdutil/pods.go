@@ -1,0 +1,64 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// PodsOf reads the pods of the attempts of a NodeJob.
+func PodsOf(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob, opts ...client.ListOption) ([]corev1.Pod, error) {
+	var all []corev1.Pod
+	var page corev1.PodList
+	err := EachPage(ctx, c, &page, func() {
+		for i := range page.Items {
+			if Owns(job, &page.Items[i]) {
+				all = append(all, page.Items[i])
+			}
+		}
+	}, append(opts, client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})...)
+	return all, err
+}
+
+// NotEnded excludes pods that have ended. A run retains one of these on each node.
+var NotEnded = client.MatchingFieldsSelector{Selector: fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))}
+
+// Owns reports whether a pod belongs to this NodeJob, and not to an earlier one with the same name.
+func Owns(job *v1alpha1.NodeJob, pod *corev1.Pod) bool {
+	for i := range pod.OwnerReferences {
+		if pod.OwnerReferences[i].UID == job.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// AttemptOf returns what a view shows of an attempt that runs in this pod.
+func AttemptOf(pod *corev1.Pod) view.Attempt {
+	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
+	if err != nil {
+		number = 1
+	}
+	a := view.Attempt{Node: pod.Spec.NodeName, Phase: pod.Labels[v1alpha1.PhaseLabel], Number: int32(number), Created: pod.CreationTimestamp.Time}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := status.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			a.Waiting = w.Reason + ": " + cmp.Or(w.Message, status.Image)
+		}
+		if running := status.State.Running; running != nil {
+			a.Started = running.StartedAt.Time
+		}
+	}
+	return a
+}

@@ -1,0 +1,63 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/task"
+)
+
+func newCreateScriptCommand(f *cmdutil.Factory) *cobra.Command {
+	o := &createOptions{Factory: f}
+	var file, verify, rollback string
+	var onReboot bool
+	cmd := &cobra.Command{
+		Use:     "script NAME -f FILE",
+		Short:   "A script that runs once on every node, of now and later",
+		Example: "  kubectl everynode create script tune-disks -n node-setup -f tune.sh --verify check.sh --rollback undo.sh --promote-to canary",
+		Args:    cmdutil.ExactArgs(1, "the name of the NodeJob"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if file == "" {
+				return cmdutil.Failf(cmdutil.ExitUsage, "which script? Give -f FILE, or -f - for standard input")
+			}
+			job := &v1alpha1.NodeJob{}
+			job.Spec.Rerun.OnReboot = onReboot
+			for _, s := range []struct {
+				path string
+				put  func(string)
+			}{
+				{file, func(script string) { job.Spec.Task.Script = script }},
+				{verify, func(script string) { job.Spec.Verify = &v1alpha1.VerifySpec{Script: script} }},
+				{rollback, func(script string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: script} }},
+			} {
+				if s.path == "" {
+					continue
+				}
+				content, err := o.readFile(s.path, task.MaxScriptBytes)
+				if err != nil {
+					return err
+				}
+				if !isText(content) || strings.TrimSpace(string(content)) == "" {
+					return cmdutil.Failf(cmdutil.ExitUsage, "%s is no script: it has no text in UTF-8", s.path)
+				}
+				s.put(string(content))
+			}
+			if err := o.finish(job, args[0]); err != nil {
+				return err
+			}
+			return o.writeManifest("Runs a script once on every node, of now and later.", job)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "the script; - for standard input")
+	cmd.Flags().StringVar(&verify, "verify", "", "a script that checks the result")
+	cmd.Flags().StringVar(&rollback, "rollback", "", "a script that undoes it")
+	cmd.Flags().BoolVar(&onReboot, "on-reboot", false, "run again after each reboot")
+	return cmd
+}

@@ -1,0 +1,26 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+// command executes a command, and returns its exit code.
+func command(t *testing.T, f *cmdutil.Factory, args ...string) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	root := NewCommand(f)
+	root.SetArgs(args)
+	err := cmdutil.Explain(root.ExecuteContext(ctx))
+	if err != nil && !cmdutil.IsSilent(err) {
+		t.Log(err)
+	}
+	return cmdutil.CodeOf(err)
+}

@@ -1,0 +1,112 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+// planFile is the content of a file: NodeJobs, and the objects to which they may refer and that are applied with them.
+type planFile struct {
+	// namespace is the namespace of all objects that do not name one.
+	namespace  string
+	jobs       []*v1alpha1.NodeJob
+	configMaps map[client.ObjectKey]*corev1.ConfigMap
+	secrets    map[client.ObjectKey]*corev1.Secret
+	// skipped are the kinds of the other objects in the file.
+	skipped []string
+}
+
+// readFile reads a file, or in for "-". Unknown fields are errors, because they are usually fields at the wrong place.
+func readFile(name string, in io.Reader, namespace string) (*planFile, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	f := &planFile{namespace: namespace, configMaps: map[client.ObjectKey]*corev1.ConfigMap{}, secrets: map[client.ObjectKey]*corev1.Secret{}}
+	documents := yaml.NewYAMLReader(bufio.NewReader(in))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return f, nil
+		}
+		if err == nil {
+			err = f.add(document)
+		}
+		if err != nil {
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
+		}
+	}
+}
+
+func (f *planFile) add(document []byte) error {
+	var kind metav1.TypeMeta
+	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
+		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
+	}
+	switch kind {
+	case metav1.TypeMeta{}:
+	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"}:
+		job := &v1alpha1.NodeJob{}
+		if err := f.read(document, job); err != nil {
+			return err
+		}
+		f.jobs = append(f.jobs, job)
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}:
+		configMap := &corev1.ConfigMap{}
+		if err := f.read(document, configMap); err != nil {
+			return err
+		}
+		f.configMaps[client.ObjectKeyFromObject(configMap)] = configMap
+	case metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}:
+		secret := &corev1.Secret{}
+		if err := f.read(document, secret); err != nil {
+			return err
+		}
+		secret.Data = dataOf(secret)
+		f.secrets[client.ObjectKeyFromObject(secret)] = secret
+	default:
+		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
+	}
+	return nil
+}
+
+func (f *planFile) read(document []byte, into client.Object) error {
+	if err := sigsyaml.UnmarshalStrict(document, into); err != nil {
+		return err
+	}
+	into.SetNamespace(cmp.Or(into.GetNamespace(), f.namespace))
+	return nil
+}
+
+// dataOf returns the data of a Secret after it is written: the API server moves stringData into data.
+func dataOf(secret *corev1.Secret) map[string][]byte {
+	data := maps.Clone(secret.Data)
+	for key, value := range secret.StringData {
+		if data == nil {
+			data = map[string][]byte{}
+		}
+		data[key] = []byte(value)
+	}
+	return data
+}

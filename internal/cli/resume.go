@@ -1,0 +1,61 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+func newResumeCommand(f *cmdutil.Factory) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Resume a NodeJob after suspend or abort",
+		Long: `Resume a NodeJob after suspend or abort by setting spec.suspend to false. If spec.startingDeadlineSeconds has passed,
+it is extended so that attempts can start for one more hour.`,
+		Example:           "  kubectl everynode resume somaxconn -n node-setup",
+		Args:              cmdutil.ExactArgs(1, "the name of a NodeJob"),
+		ValidArgsFunction: f.CompleteJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := newMutation(f, args[0])
+			if err != nil {
+				return err
+			}
+			return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return resume(job, f.Now()) })
+		},
+	}
+}
+
+// moreTime is the additional time that resume gives a NodeJob whose startingDeadlineSeconds has passed.
+const moreTime = time.Hour
+
+func resume(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
+	age := now.Sub(job.CreationTimestamp.Time)
+	late := job.Spec.StartingDeadlineSeconds != nil && age >= time.Duration(*job.Spec.StartingDeadlineSeconds)*time.Second
+	if !job.Spec.Suspend && !late {
+		return decision{nothing: "it is not suspended"}, nil
+	}
+	var d decision
+	if job.Spec.Suspend {
+		job.Spec.Suspend = false
+		d = decision{did: "resumed: spec.suspend true -> false", commit: "spec.suspend: false"}
+	}
+	if late {
+		before := *job.Spec.StartingDeadlineSeconds
+		after := int32((age + moreTime) / time.Second)
+		job.Spec.StartingDeadlineSeconds = &after
+		more := fmt.Sprintf("spec.startingDeadlineSeconds %d -> %d", before, after)
+		if d.did == "" {
+			d = decision{did: "resumed: " + more, commit: fmt.Sprintf("spec.startingDeadlineSeconds: %d", after)}
+		} else {
+			d.did, d.commit = d.did+", "+more, fmt.Sprintf("%s, spec.startingDeadlineSeconds: %d", d.commit, after)
+		}
+	}
+	return d, nil
+}

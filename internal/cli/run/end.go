@@ -1,0 +1,200 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// end prints the result, and cleans up.
+func (r *running) end(ctx context.Context, how ending) error {
+	if how != endDetached && how != endTimedOut {
+		r.finishOpenNodes(ctx, how)
+	}
+	r.fillIn()
+	err := r.show()
+	if r.writeErr != nil && !errors.Is(r.writeErr, syscall.EPIPE) {
+		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk is an error
+	}
+	after := r.cleanUp(ctx, how)
+	r.tellEnd(after)
+	switch code := r.exitCode(how); {
+	case code != cmdutil.ExitOK:
+		return cmdutil.Exit(code)
+	case err != nil && !r.broken:
+		return err
+	}
+	return nil
+}
+
+// finishOpenNodes determines the final state of the nodes that are still open when nothing more is expected.
+func (r *running) finishOpenNodes(ctx context.Context, how ending) {
+	if how == endRest {
+		r.readRecords(ctx)
+	}
+	why := "the run has ended before it started there"
+	switch {
+	case how == endGone:
+		why = "the NodeJob was deleted"
+	case r.stops > 0:
+		why = "the run was stopped before it started there"
+	default:
+		if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+			why = c.Reason
+		}
+	}
+	for i := range r.view.Nodes {
+		if n := &r.view.Nodes[i]; !n.State.Final() {
+			n.State, n.Said = view.RunNotRun, why
+		}
+	}
+}
+
+// readRecords reads the current records of the nodes, because the watch of nodes may be behind that of the NodeJob.
+func (r *running) readRecords(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	list := cmdutil.NewNodeMetadataList()
+	if err := r.client.List(ctx, list); err == nil {
+		c := change{fresh: true}
+		_ = meta.EachListItem(list, func(o runtime.Object) error { c.all = append(c.all, o.(client.Object)); return nil })
+		r.observeNodes(c)
+	}
+}
+
+// fillIn uses the records for nodes whose logs could not be read.
+func (r *running) fillIn() {
+	for i, o := range r.outputs {
+		for _, line := range o.flush() {
+			r.printLine(i, line)
+		}
+		if rec := r.records[i]; rec != nil && rec.Message != "" && (!o.read || o.err != nil) && r.view.Nodes[i].State.Final() {
+			r.fillInNode(i, rec.Message)
+		}
+	}
+}
+
+// fillInNode takes the end of an output from the record, and notes what may be missing.
+func (r *running) fillInNode(i int, message string) {
+	o := r.outputs[i]
+	switch why := because(firstErr(o.err, r.logsForbidden)); {
+	case o.any:
+		o.note = "the end of the log could not be read" + why + "; on record are the last lines of it"
+	case strings.HasPrefix(message, "…"):
+		o.note = "the log could not be read" + why + "; on record is its end, of at most 1024 bytes"
+	}
+	for _, line := range append(o.add([]byte(strings.TrimRight(message, "\n")+"\n")), o.flush()...) {
+		r.printLine(i, line)
+	}
+	if o.note != "" && o.room == 0 {
+		r.Tell(text.Toned(text.Warn, r.view.Nodes[i].Name+": "+o.note))
+	}
+}
+
+func firstErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func because(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case apierrors.IsNotFound(err):
+		return ", since its pod is gone"
+	}
+	return " (" + strings.TrimSuffix(cmdutil.Explain(err).Error(), ".") + ")"
+}
+
+// cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect. It returns messages
+// about what remains.
+func (r *running) cleanUp(ctx context.Context, how ending) string {
+	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && r.stops == 0
+	switch {
+	case how == endGone:
+		return ""
+	case !r.remove && !idle:
+		return r.remainingMessage(how)
+	}
+	err := r.deleteJob(ctx)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("NodeJob %s could not be deleted: %s. Delete it with: kubectl delete nodejob %s", r.job.Name, cmdutil.Explain(err), r.where())
+	case idle:
+		return "Nothing was run, and NodeJob " + r.job.Name + " is deleted."
+	}
+	return ""
+}
+
+// where returns the NodeJob as command line arguments.
+func (r *running) where() string { return r.job.Name + " -n " + r.job.Namespace }
+
+// remainingMessage returns how to check the run later, and how to continue.
+func (r *running) remainingMessage(how ending) string {
+	where := r.where()
+	check := fmt.Sprintf("To check it later: kubectl everynode status %s --watch; kubectl everynode logs %s.", where, where)
+	remove := "To delete it: kubectl delete nodejob " + where
+	switch {
+	case how == endDetached && r.stops > 1 && r.suspended:
+		return fmt.Sprintf("No new attempts start, and running attempts continue without this command. %s To let the rest run: kubectl everynode resume %s. To end running attempts: kubectl everynode abort %s. %s", check, where, where, remove)
+	case how == endDetached, how == endTimedOut:
+		return fmt.Sprintf("The run continues without this command. %s To stop it: kubectl everynode abort %s. %s", check, where, remove)
+	case r.count(view.RunNotRun) > 0 && r.suspended:
+		return fmt.Sprintf("NodeJob %s is kept for %s. To let the rest run: kubectl everynode resume %s. %s", r.job.Name, r.ttl, where, remove)
+	}
+	return fmt.Sprintf("NodeJob %s is kept for %s: kubectl everynode status %s", r.job.Name, r.ttl, where)
+}
+
+func (r *running) tellEnd(after string) {
+	r.view.Now = r.Now()
+	r.Tell(r.view.End()...)
+	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue &&
+		r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
+		r.tellLong(text.Toned(text.Bad, c.Reason+": "), c.Message)
+	}
+	if after != "" {
+		r.tellLong(nil, after)
+	}
+}
+
+// tellLong writes a text that may need several lines.
+func (r *running) tellLong(head text.Line, message string) {
+	columns := term.Of(r.ErrOut, r.Getenv).Options().Width
+	r.Tell(text.Wrap(head, text.Plain, message, columns)...)
+}
+
+// exitCode returns the exit code for the result of the run.
+func (r *running) exitCode(how ending) int {
+	switch {
+	case how == endGone:
+		return cmdutil.ExitGone
+	case how == endTimedOut:
+		return cmdutil.ExitTimedOut
+	case r.stops > 0, how == endDetached:
+		return cmdutil.ExitDetached
+	case r.count(view.RunSucceeded) < len(r.view.Nodes):
+		return cmdutil.ExitNodesFailed
+	}
+	return cmdutil.ExitOK
+}

@@ -1,0 +1,308 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// running is a run that is followed. All its fields belong to the goroutine of follow.
+type running struct {
+	*options
+	job     *v1alpha1.NodeJob
+	key     string
+	view    view.Run
+	index   map[string]int
+	outputs []*nodeOutput
+	records []*record.Record
+	// pods maps the pods that were observed to their nodes.
+	pods map[types.UID]int
+	// last is the pod of each node whose log counts.
+	last   []types.UID
+	logs   *logs
+	parts  chan logPart
+	screen *term.Screen
+	// printed are lines that will be written to the data output.
+	printed strings.Builder
+	said    string
+	saidAt  time.Time
+
+	// stops counts how often the user has pressed Ctrl-C.
+	stops     int
+	suspended bool
+	// stopErr is the error of the last try to suspend the NodeJob.
+	stopErr error
+	// broken reports whether the reader of the output has closed it. writeErr is the error of the write.
+	broken   bool
+	writeErr error
+	// seen reports whether a manager has observed the NodeJob.
+	seen bool
+	// disconnected is the reason why the API server does not respond; "" if it does. logsForbidden is the reason why no
+	// logs can be read.
+	disconnected  string
+	logsForbidden error
+	// runFinished reports whether the NodeJob makes no further progress by itself. rest fires after this has lasted long
+	// enough, and logsOver after the logs were waited for long enough. quiet counts the checks in which all remaining
+	// nodes were unavailable.
+	runFinished    bool
+	rest, logsOver <-chan time.Time
+	quiet          int
+	// patience is the timeout of each request.
+	patience time.Duration
+}
+
+const (
+	// tickInterval is the minimum interval between two frames or printed lines.
+	tickInterval = 200 * time.Millisecond
+	// messageInterval is the minimum interval between progress messages if the output cannot be redrawn.
+	messageInterval = time.Second
+	// observeTimeout is the time within which a manager should observe the NodeJob.
+	observeTimeout = 5 * time.Second
+	// restTimeout is how long the NodeJob must make no progress before the run is over, because an obstacle may disappear
+	// soon.
+	restTimeout = 3 * time.Second
+	// unreachableInterval is the interval at which the remaining nodes are checked for availability.
+	unreachableInterval = 5 * time.Second
+	// logsTimeout is how long the command waits for logs after all nodes have ended.
+	logsTimeout = 20 * time.Second
+	// slack is added to all timeouts of the run, for the end of the run.
+	slack = 2 * time.Minute
+)
+
+func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
+	r := &running{
+		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
+		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart), patience: requestTimeout,
+	}
+	r.view = view.Run{Name: job.Name, Began: o.Now()}
+	for _, name := range found.names {
+		r.view.Nodes = append(r.view.Nodes, view.RunNode{Name: name})
+	}
+	for name, why := range found.unreachable {
+		r.view.Nodes = append(r.view.Nodes, view.RunNode{Name: name, State: view.RunUnreachable, Said: why})
+	}
+	slices.SortFunc(r.view.Nodes, func(a, b view.RunNode) int { return cmp.Compare(a.Name, b.Name) })
+	room := 0
+	if o.fold || o.output == cmdutil.OutputJSON {
+		room = roomFor(len(r.view.Nodes))
+	}
+	for i := range r.view.Nodes {
+		r.index[r.view.Nodes[i].Name] = i
+		r.outputs = append(r.outputs, newNodeOutput(room))
+	}
+	r.records, r.last = make([]*record.Record, len(r.outputs)), make([]types.UID, len(r.outputs))
+	if terminal := term.Of(o.ErrOut, o.Getenv); terminal.Interactive {
+		r.screen = term.NewScreen(o.ErrOut, terminal)
+	}
+	return r
+}
+
+// follow shows the run until it is over or the user ends the command.
+func (r *running) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pods, err := r.Pods(r.namespace)
+	if err != nil {
+		return err
+	}
+	r.logs = newLogs(pods, r.parts, r.After)
+	r.tellBegin()
+	over := r.loop(ctx)
+	return r.end(ctx, over)
+}
+
+// ending is the reason why the loop has ended.
+type ending int
+
+const (
+	endOver ending = iota
+	endRest
+	endDetached
+	endGone
+	endTimedOut
+	endUnreachable
+)
+
+// loop handles events one at a time.
+//
+//nolint:cyclop // a case for each thing that may happen, and nothing else
+func (r *running) loop(ctx context.Context) ending {
+	observations := r.Follow(ctx, r.client, r.job)
+	podChanges := watchPods(ctx, r.Factory, r.client, r.job)
+	nodeChanges := watchNodes(ctx, r.Factory, r.client, r.names())
+	tick, check := r.After(tickInterval), r.After(unreachableInterval)
+	deadline := r.After(r.startingDeadline + r.timeout + slack)
+	for {
+		if r.overNow() {
+			return endOver
+		}
+		select {
+		case observation := <-observations:
+			if observation.Gone {
+				return r.endingWhenGone()
+			}
+			r.observeJob(observation)
+		case c := <-podChanges:
+			r.observePods(ctx, c)
+		case c := <-nodeChanges:
+			r.observeNodes(c)
+		case part := <-r.parts:
+			r.observeLog(part)
+		case s := <-r.signals:
+			if r.signalled(ctx, s) {
+				return endDetached
+			}
+		case <-tick:
+			r.draw()
+			tick = r.After(tickInterval)
+		case <-check:
+			if r.checkPeriodically(ctx) {
+				return endUnreachable
+			}
+			check = r.After(unreachableInterval)
+		case <-r.rest:
+			r.suspendWaitingNodes(ctx)
+			return endRest
+		case <-r.logsOver:
+			return endOver
+		case <-deadline:
+			return endTimedOut
+		}
+	}
+}
+
+// endingWhenGone returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
+func (r *running) endingWhenGone() ending {
+	if r.finished() {
+		return endOver
+	}
+	return endGone
+}
+
+// overNow reports whether nothing more is expected. It sets the timers for events that may never occur.
+func (r *running) overNow() bool {
+	finished := r.finished()
+	switch {
+	case finished && r.allRead():
+		return true
+	case finished && r.logsOver == nil:
+		r.logsOver = r.After(logsTimeout)
+	case r.runFinished && r.rest == nil && r.suspended:
+		r.rest = r.After(messageInterval) // no obstacle will disappear, so there is no reason to wait longer
+	case r.runFinished && r.rest == nil:
+		r.rest = r.After(restTimeout)
+	case !r.runFinished:
+		r.rest = nil
+	}
+	return false
+}
+
+func (r *running) names() []string {
+	names := make([]string, 0, len(r.view.Nodes))
+	for i := range r.view.Nodes {
+		names = append(names, r.view.Nodes[i].Name)
+	}
+	return names
+}
+
+// finished reports whether no further result of any node is expected.
+func (r *running) finished() bool {
+	return !slices.ContainsFunc(r.view.Nodes, func(n view.RunNode) bool { return !n.State.Final() })
+}
+
+// allRead reports whether all expected logs have been read.
+func (r *running) allRead() bool {
+	for i, o := range r.outputs {
+		if r.last[i] != "" && !o.read {
+			return false
+		}
+		// Nodes and pods have separate watches, so a record may be observed before its pod.
+		if rec := r.records[i]; rec != nil && rec.PodUID != "" && r.last[i] != rec.PodUID && r.logsForbidden == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// observeJob handles an observation of the NodeJob.
+func (r *running) observeJob(observation cmdutil.Observation) {
+	if observation.Err != nil {
+		r.disconnected = cmdutil.Explain(observation.Err).Error()
+		return
+	}
+	r.disconnected = ""
+	r.job = observation.Job
+	r.seen = r.seen || slices.Contains(observation.Job.Finalizers, v1alpha1.NodeJobFinalizer)
+	r.runFinished = r.atRest()
+}
+
+// atRest reports whether the NodeJob makes no progress by itself, according to its manager.
+func (r *running) atRest() bool {
+	status := &r.job.Status
+	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {
+		return false
+	}
+	for _, c := range status.Conditions {
+		if c.Type == v1alpha1.ConditionReconciling {
+			return c.Status == metav1.ConditionFalse
+		}
+	}
+	return false
+}
+
+func (r *running) count(state view.RunState) int {
+	n := 0
+	for i := range r.view.Nodes {
+		if r.view.Nodes[i].State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// signalled handles a signal, and reports whether the user does not want to wait any longer.
+func (r *running) signalled(ctx context.Context, s os.Signal) bool {
+	switch {
+	case s == syscall.SIGPIPE:
+		r.broken = true
+		return true
+	case s != os.Interrupt:
+		return true // a process that ends this command from outside does not wait
+	}
+	if r.stops++; r.stops > 1 {
+		return true
+	}
+	r.suspend(ctx)
+	return false
+}
+
+// checkPeriodically does the periodic checks, and reports whether all remaining nodes are unavailable.
+func (r *running) checkPeriodically(ctx context.Context) bool {
+	if r.stops > 0 && !r.suspended {
+		r.suspend(ctx) // it was not possible when the user pressed Ctrl-C
+	}
+	return r.onlyUnreachable(ctx)
+}
+
+// suspendWaitingNodes prevents waiting nodes from running the command later, when no user would notice.
+func (r *running) suspendWaitingNodes(ctx context.Context) {
+	if !r.suspended && r.count(view.RunWaiting) > 0 {
+		r.suspend(ctx)
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+)
+
+// jobServer is a fake API server with the NodeJob j that checks UIDs in preconditions.
+type jobServer struct {
+	uid types.UID
+	// silent reports whether it never responds.
+	silent bool
+	// done are the methods of the successful writes.
+	done []string
+}
+
+func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if s.silent {
+		<-r.Context().Done()
+		return
+	}
+	var wants struct {
+		Metadata      struct{ UID types.UID }
+		Preconditions struct{ UID types.UID }
+	}
+	if err := json.Unmarshal(body, &wants); err != nil || r.URL.Path != clitest.JobsPath+"/j" {
+		clitest.RespondError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprint(r.URL, err))
+		return
+	}
+	if uid := wants.Metadata.UID + wants.Preconditions.UID; uid != "" && uid != s.uid {
+		clitest.RespondError(w, http.StatusConflict, metav1.StatusReasonConflict, "the UID in the precondition is another one")
+		return
+	}
+	s.done = append(s.done, r.Method)
+	job := clitest.NodeJob("j")
+	job.Spec.Suspend = true
+	clitest.Respond(w, job)
+}
+
+// newRun returns a run of the NodeJob j on two nodes.
+func newRun(t *testing.T, server http.Handler) *running {
+	t.Helper()
+	f, _, _ := clitest.NewFactory(t, server)
+	c, err := f.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &options{Factory: f, namespace: "ns", client: c, remove: true, ttl: time.Hour}
+	return newRunning(o, clitest.NodeJob("j"), targets{names: []string{"node-1", "node-2"}})
+}

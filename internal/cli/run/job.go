@@ -1,0 +1,48 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// job returns the NodeJob of a run. It runs once, only on these nodes, without retries, and is then deleted.
+func (o *options) job(nodes []string) *v1alpha1.NodeJob {
+	no := false
+	seconds := func(d time.Duration) *int32 { return new(int32(d / time.Second)) }
+	steps := []v1alpha1.RolloutStep{{Name: "all"}}
+	if o.canary {
+		steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1))}, {Name: "all"}}
+	}
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.namespace, Name: o.name,
+			Labels: map[string]string{"app.kubernetes.io/created-by": "kubectl-everynode-run"},
+		},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeNames: nodes,
+			// The user chose the nodes explicitly, so their taints do not exclude them.
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
+			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
+			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
+			// A machine that is recreated in the meantime is a different machine.
+			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
+			StartingDeadlineSeconds: seconds(o.startingDeadline),
+			TTLSecondsAfterFinished: seconds(o.ttl),
+			RetainPodsSeconds:       *seconds(retainPods),
+			DeletionPolicy:          v1alpha1.DeletionForget,
+		},
+	}
+	if o.name == "" {
+		job.GenerateName = "run-"
+	}
+	return job
+}

@@ -1,0 +1,221 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/everynode/everynode/internal/cli/podlog"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// Logs are followed while the pods run, and read at once after they have ended: the pods are retained
+// (retainPodsSeconds) until they are read. Both kinds have separate limits, so that long tasks do not delay the logs of
+// the others. An API server allows a few hundred streams per connection, and watches and writes need some of these.
+const (
+	maxFollowed   = 64
+	maxReadAtOnce = 16
+	logChunk      = 16 << 10
+	// logTries and logPause are the number of retries and the pause between them for a log that ended in an error.
+	logTries = 5
+	logPause = 500 * time.Millisecond
+	// unansweredTries is the number of retries if the API server does not respond. A restarted API server is available
+	// again by then.
+	unansweredTries = 120
+	// logEndSeen is the time within which the end of a container is observed after the end of its log.
+	logEndSeen = 5 * time.Second
+)
+
+// logPart is a piece of the output of a pod.
+type logPart struct {
+	pod  types.UID
+	data []byte
+	// end marks the last part. err is the reason why the log is incomplete, or nil if it is complete.
+	end bool
+	err error
+}
+
+// logs reads the logs of the pods of a NodeJob.
+type logs struct {
+	pods  corev1client.PodInterface
+	parts chan<- logPart
+	after func(time.Duration) <-chan time.Time
+
+	follow, read chan struct{} // semaphores
+	mu           sync.Mutex
+	ended        map[types.UID]chan struct{} // closed when the end of the pod is observed
+}
+
+func newLogs(pods corev1client.PodInterface, parts chan<- logPart, after func(time.Duration) <-chan time.Time) *logs {
+	return &logs{
+		pods: pods, parts: parts, after: after,
+		follow: make(chan struct{}, maxFollowed), read: make(chan struct{}, maxReadAtOnce),
+		ended: map[types.UID]chan struct{}{},
+	}
+}
+
+// see receives each observation of a pod, and starts to read its log when there is one.
+func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
+	started, ended := containerStarted(pod)
+	if !started && !ended {
+		return
+	}
+	l.mu.Lock()
+	over, known := l.ended[pod.UID]
+	if !known {
+		over = make(chan struct{})
+		l.ended[pod.UID] = over
+	}
+	if ended {
+		select {
+		case <-over:
+		default:
+			close(over)
+		}
+	}
+	l.mu.Unlock()
+	if known {
+		return
+	}
+	name, uid := pod.Name, pod.UID
+	go func() { l.send(ctx, logPart{pod: uid, end: true, err: l.readAll(ctx, name, uid, over)}) }()
+}
+
+// gone receives a pod that was deleted.
+func (l *logs) gone(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if over, known := l.ended[uid]; known {
+		select {
+		case <-over:
+		default:
+			close(over)
+		}
+	}
+}
+
+// knows reports whether the log of a pod is or was being read.
+func (l *logs) knows(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.ended[uid]
+	return known
+}
+
+func containerStarted(pod *corev1.Pod) (started, ended bool) {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == task.ContainerName {
+			started = status.State.Running != nil || status.State.Terminated != nil
+		}
+	}
+	return started, pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// take acquires a semaphore: that of running pods, or that of ended pods, also if a pod ends while it waits. The result
+// releases it.
+func (l *logs) take(ctx context.Context, over <-chan struct{}) (giveBack func(), err error) {
+	select {
+	case <-over:
+	default:
+		select {
+		case l.follow <- struct{}{}:
+			return func() { <-l.follow }, nil
+		case <-over:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	select {
+	case l.read <- struct{}{}:
+		return func() { <-l.read }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// readAll reads a log to its end, and reopens it as often as necessary. It does not send the same content twice.
+func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-chan struct{}) error {
+	giveBack, err := l.take(ctx, over)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	log := podlog.Tail{Pods: l.pods, Pod: name, Container: task.ContainerName, Lines: -1}
+	defer log.Flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
+	var tries logAttempts
+	for {
+		progress, err := l.readOnce(ctx, &log, uid)
+		if progress {
+			tries = logAttempts{}
+		}
+		if tries.count(err); ctx.Err() != nil || tries.isFinal(err) {
+			return err
+		}
+		pause, done := logPause, (<-chan struct{})(nil)
+		if err == nil {
+			// The log ends with its container, whose end is observed soon after. If not, the stream was ended early without an
+			// error.
+			pause, done = logEndSeen, over
+		}
+		select {
+		case <-done:
+			return nil
+		case <-l.after(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one.
+type logAttempts struct{ answered, unanswered int }
+
+func (a *logAttempts) count(err error) {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil:
+	case errors.As(err, &answer):
+		a.answered++
+	default:
+		a.unanswered++
+	}
+}
+
+// isFinal reports whether an error would occur again on a retry.
+func (a *logAttempts) isFinal(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.unanswered >= unansweredTries))
+}
+
+// readOnce sends the new content of a log, in batches of lines.
+func (l *logs) readOnce(ctx context.Context, log *podlog.Tail, uid types.UID) (progress bool, err error) {
+	var ready []byte
+	send := func() {
+		if len(ready) > 0 {
+			l.send(ctx, logPart{pod: uid, data: ready})
+			ready = nil
+		}
+	}
+	defer send()
+	return log.Read(ctx, func(piece string, more bool) {
+		if ready = append(ready, piece...); !more || len(ready) >= logChunk {
+			send()
+		}
+	})
+}
+
+// send returns without sending if the receiver has ended.
+func (l *logs) send(ctx context.Context, part logPart) {
+	select {
+	case l.parts <- part:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,72 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+)
+
+// TestLogsAreRetriedWhileTheAPIServerDoesNotRespond covers retries: an API server gets more of them than a kubelet.
+func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
+	const failures = 50
+	tests := map[string]struct {
+		refusal func(http.ResponseWriter)
+		want    string
+		opened  int32
+	}{
+		"the API server does not respond": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "one\ntwo\n", failures + 2},
+		"the API server cannot reach the kubelet": {func(w http.ResponseWriter) {
+			clitest.RespondError(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no route to host")
+		}, "one\n", logTries + 1},
+		"the pod is deleted": {func(w http.ResponseWriter) {
+			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
+		}, "one\n", 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var opened atomic.Int32
+			r := newRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				switch n := opened.Add(1); {
+				case n == 1:
+					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n")
+					clitest.BreakOff(w)
+				case n <= failures+1:
+					tt.refusal(w)
+				default:
+					_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n"+clitest.LogLine(1, "two")+"\n")
+				}
+			}))
+			pods, err := r.Pods("ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newLogs(pods, r.parts, func(d time.Duration) <-chan time.Time {
+				if d == logEndSeen {
+					return nil // the end of the pod was already observed
+				}
+				return r.After(d)
+			})
+			l.see(t.Context(), clitest.Pod("p", "node-1", corev1.PodSucceeded))
+			var got strings.Builder
+			for part := range r.parts {
+				if got.Write(part.data); part.end {
+					break
+				}
+			}
+			if got.String() != tt.want || opened.Load() != tt.opened {
+				t.Errorf("after %d times it has read %q, want %q after %d", opened.Load(), &got, tt.want, tt.opened)
+			}
+		})
+	}
+}

@@ -1,0 +1,139 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// The observations that a run handles: pods, the records of nodes, pieces of logs.
+
+// observePods handles observations of pods.
+func (r *running) observePods(ctx context.Context, c change) {
+	switch {
+	case c.err != nil:
+		r.noteForbidden(c.err)
+	case c.fresh:
+		for _, o := range c.all {
+			r.observePod(ctx, o.(*corev1.Pod), false)
+		}
+	default:
+		r.observePod(ctx, c.one.(*corev1.Pod), c.deleted)
+	}
+}
+
+func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool) {
+	i, ours := r.index[pod.Spec.NodeName]
+	if !ours || !cmdutil.Owns(r.job, pod) {
+		return
+	}
+	r.logs.see(ctx, pod)
+	if r.logs.knows(pod.UID) && r.last[i] != pod.UID {
+		if _, known := r.pods[pod.UID]; !known {
+			r.pods[pod.UID], r.last[i], r.outputs[i].read = i, pod.UID, false
+		}
+	}
+	if deleted {
+		r.logs.gone(pod.UID)
+		return
+	}
+	n := &r.view.Nodes[i]
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if n.State.Final() || ended {
+		return
+	}
+	n.State, n.Since, n.Said = view.RunRunning, pod.CreationTimestamp.Time, cmdutil.AttemptOf(pod).Waiting
+	r.runFinished = false
+}
+
+// observeNodes handles the records of nodes.
+func (r *running) observeNodes(c change) {
+	switch {
+	case c.err != nil:
+		r.noteForbidden(c.err)
+	case !c.fresh:
+		r.observeNode(c.one, c.deleted)
+	default:
+		there := map[string]bool{}
+		for _, o := range c.all {
+			there[o.GetName()] = true
+			r.observeNode(o, false)
+		}
+		for i := range r.view.Nodes {
+			if n := &r.view.Nodes[i]; !there[n.Name] && !n.State.Final() {
+				n.State, n.Said = view.RunDeleted, "the Node is gone"
+			}
+		}
+	}
+}
+
+func (r *running) observeNode(node client.Object, deleted bool) {
+	i, ours := r.index[node.GetName()]
+	if !ours {
+		return
+	}
+	n := &r.view.Nodes[i]
+	if deleted {
+		if !n.State.Final() {
+			n.State, n.Said = view.RunDeleted, "the Node was deleted"
+		}
+		return
+	}
+	rec := record.Read(node.GetLabels(), node.GetAnnotations(), r.key).Record
+	if rec == nil || n.State == view.RunUnreachable {
+		return
+	}
+	r.records[i] = rec
+	switch rec.Outcome {
+	case record.Succeeded:
+		n.State, n.Said, n.Reason = view.RunSucceeded, "", ""
+	case record.Failed:
+		n.State, n.ExitCode, n.Reason, n.Said = view.RunFailed, rec.ExitCode, rec.Reason, lastLine(rec.Message)
+	case record.Disrupted:
+		if n.State == view.RunRunning {
+			n.State, n.Said = view.RunWaiting, rec.Reason
+		}
+	case record.Rebooting:
+	}
+	r.runFinished = r.atRest()
+}
+
+// lastLine returns the last line of a message that is not empty.
+func lastLine(message string) string {
+	lines := strings.Split(strings.TrimRight(message, "\n \t"), "\n")
+	return lines[len(lines)-1]
+}
+
+func (r *running) noteForbidden(err error) {
+	if explained := cmdutil.Explain(err); cmdutil.CodeOf(explained) == cmdutil.ExitForbidden {
+		r.logsForbidden = explained
+	}
+}
+
+// observeLog handles a piece of a log.
+func (r *running) observeLog(part logPart) {
+	i, known := r.pods[part.pod]
+	if !known {
+		return
+	}
+	o := r.outputs[i]
+	lines := o.add(part.data)
+	if part.end {
+		lines = append(lines, o.flush()...)
+		if r.last[i] == part.pod {
+			o.read, o.err = true, part.err
+		}
+	}
+	for _, line := range lines {
+		r.printLine(i, line)
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// result is the result of a run, for programs.
+type result struct {
+	Namespace string `json:"namespace"`
+	NodeJob   string `json:"nodeJob"`
+	// Succeeded reports whether the command succeeded on every node.
+	Succeeded bool         `json:"succeeded"`
+	Nodes     []nodeResult `json:"nodes"`
+}
+
+type nodeResult struct {
+	Node string `json:"node"`
+	// Outcome is Succeeded, Failed, Unreachable, Deleted or NotRun; or Running or Waiting for a run that continues.
+	Outcome    string     `json:"outcome"`
+	ExitCode   *int32     `json:"exitCode,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	Message    string     `json:"message,omitempty"`
+	StartedAt  *time.Time `json:"startedAt,omitempty"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	Output     string     `json:"output"`
+	// OutputCut is the number of bytes that were dropped from the beginning of the output.
+	OutputCut int64 `json:"outputCut,omitempty"`
+	// OutputNote states what may be missing.
+	OutputNote string `json:"outputNote,omitempty"`
+}
+
+var outcomes = map[view.RunState]string{
+	view.RunWaiting: "Waiting", view.RunRunning: "Running", view.RunSucceeded: "Succeeded", view.RunFailed: "Failed",
+	view.RunUnreachable: "Unreachable", view.RunDeleted: "Deleted", view.RunNotRun: "NotRun",
+}
+
+// show writes the output that is only shown at the end.
+func (r *running) show() error {
+	if r.screen != nil {
+		_ = r.screen.Draw(nil)
+	}
+	r.writePrinted()
+	switch {
+	case r.broken:
+		return nil
+	case r.output == cmdutil.OutputJSON:
+		return r.showJSON()
+	case r.fold:
+		_, err := r.Out.Write([]byte(text.Print(view.Fold(r.foldable()), text.Options{Colour: r.Terminal().Colour})))
+		return err
+	}
+	return nil
+}
+
+func (r *running) foldable() []view.Output {
+	outputs := make([]view.Output, 0, len(r.outputs))
+	for i, o := range r.outputs {
+		n := &r.view.Nodes[i]
+		out := view.Output{Node: n.Name, State: n.State, ExitCode: n.ExitCode, Note: o.note}
+		if n.ExitCode == nil && n.State != view.RunSucceeded {
+			out.Why = strings.TrimPrefix(n.Reason+": "+n.Said, ": ")
+		}
+		out.Text, out.Cut, out.Sum = o.text()
+		outputs = append(outputs, out)
+	}
+	return outputs
+}
+
+func (r *running) showJSON() error {
+	all := result{Namespace: r.job.Namespace, NodeJob: r.job.Name, Succeeded: r.count(view.RunSucceeded) == len(r.view.Nodes)}
+	for i, o := range r.outputs {
+		n := &r.view.Nodes[i]
+		node := nodeResult{Node: n.Name, Outcome: outcomes[n.State], ExitCode: n.ExitCode, Reason: n.Reason, OutputNote: o.note}
+		if n.State != view.RunSucceeded {
+			node.Message = n.Said
+		}
+		node.Output, node.OutputCut, _ = o.text()
+		if rec := r.records[i]; rec != nil && n.State.Final() {
+			if node.ExitCode = rec.ExitCode; node.ExitCode == nil && n.State == view.RunSucceeded {
+				node.ExitCode = new(int32(0))
+			}
+			node.StartedAt, node.FinishedAt = timeOf(rec.StartedAt), timeOf(rec.FinishedAt)
+		}
+		all.Nodes = append(all.Nodes, node)
+	}
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the result: %w", err)
+	}
+	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,167 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// targets are the nodes of a run.
+type targets struct {
+	// names are the nodes on which the command runs.
+	names []string
+	// unreachable maps nodes that cannot run anything now to the reason.
+	unreachable map[string]string
+	// otherOS maps nodes on which no command can run to their operating systems.
+	otherOS map[string]string
+	// recorded are the nodes in names that have the record of a NodeJob with the name of the run.
+	recorded []string
+}
+
+// targets finds the selected nodes.
+func (o *options) targets(ctx context.Context) (targets, error) {
+	found := targets{unreachable: map[string]string{}, otherOS: map[string]string{}}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
+	}
+	var all []string
+	key := v1alpha1.RecordKey(o.namespace, o.name)
+	var page corev1.NodeList
+	err = cmdutil.EachPage(ctx, o.client, &page, func() {
+		for i := range page.Items {
+			node := &page.Items[i]
+			all = append(all, node.Name)
+			if len(o.nodes) > 0 && !slices.Contains(o.nodes, node.Name) {
+				continue
+			}
+			if !task.FitsOS(corev1.Linux, node.Labels) {
+				found.otherOS[node.Name] = node.Labels[corev1.LabelOSStable]
+				continue
+			}
+			if why := unreachableReason(node); why != "" {
+				found.unreachable[node.Name] = why
+				continue
+			}
+			found.names = append(found.names, node.Name)
+			if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
+				found.recorded = append(found.recorded, node.Name)
+			}
+		}
+	}, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return found, err
+	}
+	slices.Sort(found.names)
+	slices.Sort(found.recorded)
+	if err := o.checkTargets(found, all); err != nil {
+		return found, err
+	}
+	return found, o.checkRecorded(ctx, found.recorded)
+}
+
+// checkRecorded rejects a name for which nodes have records. The records of a deleted NodeJob would be taken for those
+// of the run.
+func (o *options) checkRecorded(ctx context.Context, nodes []string) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	err := o.client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, &v1alpha1.NodeJob{})
+	if err == nil {
+		return cmdutil.Failf(cmdutil.ExitUsage, "there is a NodeJob %s in namespace %s already: give another --name, or none", o.name, o.namespace)
+	}
+	key := v1alpha1.RecordKey(o.namespace, o.name)
+	return cmdutil.Failf(cmdutil.ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all %[5]s- %[7]s- && kubectl annotate nodes --all %[5]s-",
+		cmdutil.CountNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, key, cmdutil.JoinNames(nodes), record.SealKey(key))
+}
+
+func carries(n int) string {
+	if n == 1 {
+		return "carries"
+	}
+	return "carry"
+}
+
+// checkTargets returns an error for an invalid selection.
+func (o *options) checkTargets(found targets, all []string) error {
+	var unknown []string
+	for _, name := range o.nodes {
+		if !slices.Contains(all, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(all)
+	if len(unknown) > 0 {
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", cmdutil.JoinNames(unknown), cmdutil.JoinNames(cmdutil.Nearest(unknown[0], all)))
+	}
+	return o.checkFound(found)
+}
+
+// checkFound returns an error if the command cannot run on any of the nodes that were found.
+func (o *options) checkFound(found targets) error {
+	switch {
+	case len(o.nodes) > 0 && len(found.otherOS) > 0:
+		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(sortedKeys(found.otherOS)), corev1.LabelOSStable)
+	case len(found.names)+len(found.unreachable) == 0 && len(found.otherOS) > 0:
+		return cmdutil.Failf(cmdutil.ExitNotFound, "nothing was run: %s", found.describeOtherOS())
+	case len(found.names)+len(found.unreachable) == 0 && o.selector != "":
+		return cmdutil.Failf(cmdutil.ExitNotFound, "no node has the labels -l %s: kubectl get nodes --show-labels shows what there is", o.selector)
+	case len(found.names)+len(found.unreachable) == 0:
+		return cmdutil.Failf(cmdutil.ExitNotFound, "the cluster has no nodes")
+	case len(found.names) == 0:
+		return cmdutil.Failf(cmdutil.ExitNodesFailed, "nothing was run: %s", describeUnreachable(found.unreachable))
+	}
+	return nil
+}
+
+// describeOtherOS returns how many nodes are excluded because no command runs on their operating system, and names a
+// few.
+func (t targets) describeOtherOS() string {
+	is := "is"
+	if len(t.otherOS) > 1 {
+		is = "are"
+	}
+	return fmt.Sprintf("%s %s not on Linux (label %s): %s", cmdutil.CountNodes(len(t.otherOS)), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// confirm asks for confirmation if more than one node is affected.
+func (o *options) confirm(ctx context.Context, found targets) error {
+	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
+	if err != nil {
+		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
+	}
+	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), cmdutil.CountNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), cmdutil.JoinNames(found.names))
+	if len(found.otherOS) > 0 {
+		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
+	}
+	if len(found.unreachable) > 0 {
+		o.Tell(text.Toned(text.Warn, "left out: ").With(describeUnreachable(found.unreachable)))
+	}
+	if o.yes || len(found.names) == 1 {
+		return nil
+	}
+	return o.Confirm(ctx, question, "--yes")
+}

@@ -1,0 +1,82 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// onlyUnreachable reports whether the remaining nodes have been unavailable for long enough.
+func (r *running) onlyUnreachable(ctx context.Context) bool {
+	if r.count(view.RunRunning) > 0 || r.count(view.RunWaiting) == 0 || !r.seen {
+		r.quiet = 0
+		return false
+	}
+	why, err := r.unreachableNodes(ctx)
+	if err != nil || len(why) < r.count(view.RunWaiting) {
+		r.quiet = 0
+		return false
+	}
+	if r.quiet++; r.quiet < 2 {
+		return false
+	}
+	r.suspend(ctx) // otherwise it would run when they are available again, unnoticed by the user
+	for i, w := range why {
+		r.view.Nodes[i].State, r.view.Nodes[i].Said = view.RunUnreachable, w
+	}
+	return true
+}
+
+// unreachableNodes returns why waiting nodes cannot run anything now. It does not contain the nodes that can.
+func (r *running) unreachableNodes(ctx context.Context) (map[int]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	why := map[int]string{}
+	var page corev1.NodeList
+	err := cmdutil.EachPage(ctx, r.client, &page, func() {
+		for j := range page.Items {
+			node := &page.Items[j]
+			if i, ours := r.index[node.Name]; ours && r.view.Nodes[i].State == view.RunWaiting && unreachableReason(node) != "" {
+				why[i] = unreachableReason(node)
+			}
+		}
+	})
+	return why, err
+}
+
+// unreachableReason returns the reason why a node cannot run anything now; "" if it can.
+func unreachableReason(node *corev1.Node) string {
+	if !node.DeletionTimestamp.IsZero() {
+		return "it is being deleted"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionUnknown {
+			return "it has been unreachable since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+		}
+		return ""
+	}
+	return "it has not reported its state yet"
+}
+
+// describeUnreachable returns the first unreachable nodes with the reasons, and how many more there are.
+func describeUnreachable(unreachable map[string]string) string {
+	var parts []string
+	for _, name := range sortedKeys(unreachable) {
+		parts = append(parts, name+": "+unreachable[name])
+	}
+	if len(parts) > cmdutil.MaxNames {
+		return strings.Join(parts[:cmdutil.MaxNames], "; ") + fmt.Sprintf("; and %d more", len(parts)-cmdutil.MaxNames)
+	}
+	return strings.Join(parts, "; ")
+}

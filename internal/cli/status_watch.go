@@ -1,0 +1,173 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+)
+
+// frameInterval is the interval at which a live view is redrawn when only time has changed.
+const frameInterval = time.Second
+
+// watching is a status that is followed.
+type watching struct {
+	*statusOptions
+	screen *term.Screen
+	last   view.Status
+	// said is the last line that was printed if the output cannot be redrawn.
+	said string
+	// disconnectedAt is the time since which the API server does not respond, and why is the error. disconnectedAt is
+	// zero if the API server responds.
+	disconnectedAt time.Time
+	why            error
+}
+
+// follow shows the NodeJob until it is complete, stalled or deleted.
+func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &watching{statusOptions: o}
+	if terminal := o.Terminal(); terminal.Interactive && !o.forPrograms() {
+		w.screen = term.NewScreen(o.Out, terminal)
+	}
+	var deadline <-chan time.Time
+	if o.timeout > 0 {
+		deadline = o.After(o.timeout)
+	}
+	observations := o.Follow(ctx, o.client, job)
+	for {
+		end, err := false, error(nil)
+		select {
+		case observation := <-observations:
+			end, err = w.see(ctx, observation)
+		case <-w.tick():
+			err = w.draw()
+		case <-deadline:
+			err = cmdutil.Failf(cmdutil.ExitTimedOut, "NodeJob %s is not complete after %s. This command ends; the NodeJob does not", o.key, o.timeout)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if end || err != nil {
+			return err
+		}
+	}
+}
+
+// tick returns a channel that fires when it is time to redraw the view; nil if the output cannot be redrawn.
+func (w *watching) tick() <-chan time.Time {
+	if w.screen == nil {
+		return nil
+	}
+	return w.After(frameInterval)
+}
+
+// see shows an observation, and reports whether it is the last one.
+func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (end bool, err error) {
+	switch {
+	case observation.Gone:
+		return true, cmdutil.Failf(cmdutil.ExitGone, "NodeJob %s was deleted", w.key)
+	case observation.Err != nil:
+		return false, w.disconnected(observation.Err)
+	}
+	w.disconnectedAt, w.why = time.Time{}, nil
+	if w.forPrograms() {
+		err = w.PrintObject(w.output, observation.Job)
+	} else {
+		w.last = w.view(ctx, observation.Job)
+		err = w.draw()
+	}
+	code := verdict(observation.Job)
+	if err != nil || code == inProgress {
+		return false, err
+	}
+	if err := w.finish(); err != nil {
+		return true, err
+	}
+	return true, cmdutil.Exit(code)
+}
+
+// finish replaces the live view with the complete last view. The live view may have been cut to the height of the
+// terminal.
+func (w *watching) finish() error {
+	if w.screen == nil {
+		return nil
+	}
+	if err := w.screen.Draw(nil); err != nil {
+		return err
+	}
+	return w.Print(w.last.Lines())
+}
+
+// disconnected handles an interruption of the connection. An interruption that ends at once, such as the normal end of
+// a watch, is not shown.
+func (w *watching) disconnected(err error) error {
+	if w.disconnectedAt.IsZero() {
+		w.disconnectedAt = w.Now()
+		return nil
+	}
+	w.why = err
+	return w.draw()
+}
+
+// inProgress is the verdict on a NodeJob that is neither complete nor stalled.
+const inProgress = -1
+
+// verdict returns the exit code for the current state of a NodeJob.
+func verdict(job *v1alpha1.NodeJob) int {
+	switch {
+	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
+		return inProgress
+	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
+		return cmdutil.ExitOK
+	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
+		return cmdutil.ExitNodesFailed
+	}
+	return inProgress
+}
+
+// draw shows the last view with the current time.
+func (w *watching) draw() error {
+	if w.forPrograms() {
+		return nil
+	}
+	w.last.Now = w.Now()
+	if w.screen == nil {
+		return w.say()
+	}
+	columns, _ := w.Terminal().Size()
+	w.last.Width = columns
+	var lines []text.Line
+	if w.last.Job != nil {
+		lines = w.last.Lines()
+	}
+	if w.why != nil {
+		lines = append(lines, nil, view.Disconnected(w.last.Now, w.disconnectedAt, w.why.Error()))
+	}
+	return w.screen.Draw(lines)
+}
+
+// say prints one line when something has changed.
+func (w *watching) say() error {
+	var line text.Line
+	if w.why != nil {
+		line = text.Of("the API server does not answer; what was seen last may be old")
+	} else {
+		line = w.last.Summary()
+	}
+	said := text.Print([]text.Line{line}, text.Options{})
+	if said == w.said {
+		return nil
+	}
+	w.said = said
+	return w.Print([]text.Line{append(view.Stamp(w.last.Now), line...)})
+}
