@@ -25,7 +25,7 @@ import (
 // Names of the installation.
 const (
 	Namespace    = "everynode-system"
-	Deployment   = "everynode-manager"
+	Deployment   = "everynode-manager" // also the name of its ServiceAccount and its Lease
 	ManagerImage = "registry.local/everynode/manager:dev"
 	RunnerImage  = "registry.local/everynode/runner:dev"
 )
@@ -50,11 +50,8 @@ func Build(ctx context.Context, root string) (Images, error) {
 		image   *v1.Image
 	}{{"everynode", &images.Manager}, {"everynode-runner", &images.Runner}} {
 		binary := filepath.Join(dir, part.command)
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./cmd/"+part.command)
-		build.Dir = root
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH)
-		if out, err := build.CombinedOutput(); err != nil {
-			return Images{}, fmt.Errorf("building %s: %w\n%s", part.command, err, out)
+		if err := Program(ctx, root, part.command, binary, []string{"GOOS=linux", "GOARCH=" + runtime.GOARCH}); err != nil {
+			return Images{}, err
 		}
 		if *part.image, err = image.FromBinary(binary, image.Options{}); err != nil {
 			return Images{}, fmt.Errorf("making the image of %s: %w", part.command, err)
@@ -99,7 +96,7 @@ func Kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...stri
 	return string(out), nil
 }
 
-// Root is the checkout that the working directory is in.
+// Root returns the checkout that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -34,12 +34,10 @@ func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 		return err
 	}
 	binary := filepath.Join(dir, "everynode")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/everynode")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the manager: %w\n%s", err, out)
+	if err := Program(ctx, root, "everynode", binary, nil); err != nil {
+		return err
 	}
-	kubeconfig, err := managersKubeconfig(ctx, c, dir)
+	kubeconfig, err := ManagerKubeconfig(ctx, c, dir)
 	if err != nil {
 		return err
 	}
@@ -63,9 +61,10 @@ func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 	return os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(manager.Process.Pid)), 0o600)
 }
 
-// managersKubeconfig writes a kubeconfig with the manager's own service account.
-func managersKubeconfig(ctx context.Context, c *cluster.Cluster, dir string) (string, error) {
-	token, err := Kubectl(ctx, c, "", "-n", Namespace, "create", "token", "everynode-manager", "--duration=24h")
+// ManagerKubeconfig writes a kubeconfig with the manager's ServiceAccount into a folder, and returns its path. Its
+// token is valid for 24 hours.
+func ManagerKubeconfig(ctx context.Context, c *cluster.Cluster, dir string) (string, error) {
+	token, err := Kubectl(ctx, c, "", "-n", Namespace, "create", "token", Deployment, "--duration=24h")
 	if err != nil {
 		return "", err
 	}
@@ -78,8 +77,8 @@ func managersKubeconfig(ctx context.Context, c *cluster.Cluster, dir string) (st
 		return "", err
 	}
 	for _, args := range [][]string{
-		{"config", "set-credentials", "everynode-manager", "--token=" + strings.TrimSpace(token)},
-		{"config", "set-context", "--current", "--user=everynode-manager"},
+		{"config", "set-credentials", Deployment, "--token=" + strings.TrimSpace(token)},
+		{"config", "set-context", "--current", "--user=" + Deployment},
 	} {
 		if out, err := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", kubeconfig}, args...)...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("writing the manager's kubeconfig: %w\n%s", err, out)

@@ -10,12 +10,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
 )
 
 // CommandLine measures whole runs of kubectl everynode with the manager and simulated nodes, each on its own control
@@ -25,12 +25,9 @@ func (b *Bench) CommandLine(ctx context.Context) ([]report.CommandLine, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(b.temp)
-	plugin := filepath.Join(b.temp, "kubectl-everynode")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", plugin, "./cmd/kubectl-everynode")
-	build.Dir = b.Root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building kubectl-everynode: %w\n%s", err, out)
+	plugin, err := install.Plugin(ctx, b.Root, b.temp)
+	if err != nil {
+		return nil, err
 	}
 	var runs []report.CommandLine
 	for i := range b.Pairs {

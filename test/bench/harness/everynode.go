@@ -8,32 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
 )
 
-// Names of the installation, as in config/.
 const (
-	systemNamespace = "everynode-system"
-	managerName     = "everynode-manager" // deployment, service account and lease
-	runnerImage     = "registry.local/everynode/runner:dev"
-	nodeJobName     = "bench"
-	nodeJobLabel    = subject.Namespace + ".everynode.dev/" + nodeJobName
+	nodeJobName  = "bench"
+	nodeJobLabel = subject.Namespace + ".everynode.dev/" + nodeJobName
 )
 
 var nodeJobs = schema.GroupVersionResource{Group: v1alpha1.Group, Version: "v1alpha1", Resource: "nodejobs"}
@@ -77,7 +69,7 @@ func (e *everynode) prepare(ctx context.Context) error {
 		return err
 	}
 	// A simulated node would only simulate the manager. There must be one manager only.
-	if err := e.kubectl(ctx, "-n", systemNamespace, "scale", "deployment", managerName, "--replicas=0"); err != nil {
+	if err := e.kubectl(ctx, "-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0"); err != nil {
 		return err
 	}
 	return e.startManager(ctx)
@@ -85,7 +77,7 @@ func (e *everynode) prepare(ctx context.Context) error {
 
 // startManager starts the manager, and waits until it leads.
 func (e *everynode) startManager(ctx context.Context) error {
-	kubeconfig, err := e.kubeconfig(ctx)
+	kubeconfig, err := install.ManagerKubeconfig(ctx, e.cluster, e.dir)
 	if err != nil {
 		return err
 	}
@@ -93,8 +85,8 @@ func (e *everynode) startManager(ctx context.Context) error {
 		return err
 	}
 	e.manager, err = startProcess(e.dir, "manager", []string{
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + managerName + "-0", "NODE_NAME=",
-		"EVERYNODE_RUNNER_IMAGE=" + runnerImage, "GOMEMLIMIT=" + e.memoryLimit, "EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
+		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + install.Namespace, "POD_NAME=" + install.Deployment + "-0", "NODE_NAME=",
+		"EVERYNODE_RUNNER_IMAGE=" + install.RunnerImage, "GOMEMLIMIT=" + e.memoryLimit, "EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
 	}, e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	if err != nil {
 		return err
@@ -103,7 +95,7 @@ func (e *everynode) startManager(ctx context.Context) error {
 		if err := e.manager.alive(); err != nil {
 			return err
 		}
-		lease, err := e.client.CoordinationV1().Leases(systemNamespace).Get(ctx, managerName, metav1.GetOptions{})
+		lease, err := e.client.CoordinationV1().Leases(install.Namespace).Get(ctx, install.Deployment, metav1.GetOptions{})
 		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
 			err = errors.New("nobody does")
 		}
@@ -118,7 +110,7 @@ func (e *everynode) startManager(ctx context.Context) error {
 
 // environment returns the value of an environment variable of the Deployment; "" if there is none.
 func (e *everynode) environment(ctx context.Context, name string) (string, error) {
-	deployment, err := e.client.AppsV1().Deployments(systemNamespace).Get(ctx, managerName, metav1.GetOptions{})
+	deployment, err := e.client.AppsV1().Deployments(install.Namespace).Get(ctx, install.Deployment, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("reading the manager's Deployment: %w", err)
 	}
@@ -133,31 +125,8 @@ func (e *everynode) environment(ctx context.Context, name string) (string, error
 }
 
 func (e *everynode) kubectl(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, e.cluster.Kubectl(), append([]string{"--kubeconfig", e.cluster.Kubeconfig()}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("running kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-// kubeconfig is the manager's own, with its service account's token.
-func (e *everynode) kubeconfig(ctx context.Context) (string, error) {
-	lifetime := int64(24 * 3600)
-	token, err := e.client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, managerName,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &lifetime}}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("making the manager's token: %w", err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: e.config.Host, CertificateAuthorityData: e.config.CAData}
-	config.AuthInfos["manager"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "manager"}
-	config.CurrentContext = "bench"
-	file := filepath.Join(e.dir, "manager.kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		return "", fmt.Errorf("writing the manager's kubeconfig: %w", err)
-	}
-	return file, nil
+	_, err := install.Kubectl(ctx, e.cluster, "", args...)
+	return err
 }
 
 func (e *everynode) begin(ctx context.Context) error {
@@ -225,7 +194,7 @@ func init() { go http.ListenAndServe(os.Getenv("EVERYNODE_BENCH_PPROF"), nil) }
 // buildManager builds the program that is in the manager's image.
 func (b *Bench) buildManager(ctx context.Context) error {
 	b.managerProgram = filepath.Join(b.temp, "everynode")
-	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", b.managerProgram}
+	var flags []string
 	if b.Profile {
 		source, overlay := filepath.Join(b.temp, "profiling.go"), filepath.Join(b.temp, "overlay.json")
 		added := filepath.Join(b.Root, "cmd", "everynode", "zz_profiling.go")
@@ -235,15 +204,9 @@ func (b *Bench) buildManager(ctx context.Context) error {
 		); err != nil {
 			return err
 		}
-		args = append(args, "-overlay", overlay)
+		flags = []string{"-overlay", overlay}
 	}
-	build := exec.CommandContext(ctx, "go", append(args, "./cmd/everynode")...)
-	build.Dir = b.Root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the manager: %w\n%s", err, out)
-	}
-	return nil
+	return install.Program(ctx, b.Root, "everynode", b.managerProgram, nil, flags...)
 }
 
 const pprofAddress = "127.0.0.1:16060"

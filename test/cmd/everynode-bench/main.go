@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/test/bench/harness"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
+	"github.com/everynode/everynode/test/install"
 )
 
 func main() {
@@ -160,7 +161,7 @@ func commandLine(ctx context.Context, args []string) (err error) {
 	if set.NArg() > 0 || b.Nodes < 1 || b.Pairs < 1 {
 		return fmt.Errorf("unexpected arguments %q", args)
 	}
-	if b.Root, err = root(); err != nil {
+	if b.Root, err = install.Root(); err != nil {
 		return err
 	}
 	runs, err := b.CommandLine(ctx)
@@ -216,7 +217,7 @@ func prepare(b *harness.Bench, only string) (err error) {
 			return fmt.Errorf("reading -only: %w", err)
 		}
 	}
-	if b.Root, err = root(); err != nil {
+	if b.Root, err = install.Root(); err != nil {
 		return err
 	}
 	if b.Out == "" {
@@ -250,22 +251,6 @@ func commit(ctx context.Context, root string) string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// root returns the checkout that contains the working directory.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "config", "local", "kustomization.yaml")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", errors.New("this folder is in no checkout of Everynode: there is no config/local above it")
-		}
-	}
 }
 
 func write(dir string, r *report.Report) error {
