@@ -13,7 +13,7 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . local test tools
+MODULES        := . api local test tools
 
 # How many random histories of each planner the unit tests play.
 HISTORIES ?= 20000
@@ -83,6 +83,7 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
 	$(GOLANGCI_LINT) run ./...
+	cd api && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd test && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
@@ -103,7 +104,8 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
-	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan -e /internal/guard$$ -e /internal/mutants)
+	go -C api test ./...
+	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
 	go -C test test ./bench/... ./cmd/...
 

@@ -7,6 +7,7 @@ go 1.26.0
 require (
 	github.com/creack/pty v1.1.24
 	github.com/everynode/everynode v0.0.0
+	github.com/everynode/everynode/api v0.0.0
 	github.com/everynode/everynode/local v0.0.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
@@ -98,5 +99,6 @@ require (
 
 replace (
 	github.com/everynode/everynode => ../
+	github.com/everynode/everynode/api => ../api
 	github.com/everynode/everynode/local => ../local
 )
