@@ -141,16 +141,14 @@ func away(node *corev1.Node) string {
 	if !node.DeletionTimestamp.IsZero() {
 		return "it is being deleted"
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status == corev1.ConditionUnknown {
-			return "it has been unreachable since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
-		}
-		return ""
+	ready := task.ReadyCondition(node)
+	if ready == nil {
+		return "it has not reported its state yet"
 	}
-	return "it has not reported its state yet"
+	if ready.Status == corev1.ConditionUnknown {
+		return "it has been unreachable since " + ready.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return ""
 }
 
 // checkTargets returns an error for an invalid selection.

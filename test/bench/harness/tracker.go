@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 )
@@ -114,25 +115,16 @@ func (t *tracker) node(node *corev1.Node) {
 	if !known {
 		return // a pod that warms up the simulator
 	}
-	if nodeReady(node) && times.first(report.Ready) {
+	if task.NodeReady(node) && times.first(report.Ready) {
 		t.ready++
 	}
-	if !times.settled && nodeReady(node) && untainted(node) {
+	if !times.settled && task.NodeReady(node) && untainted(node) {
 		times.settled = true
 		t.settled++
 	}
 	if node.Labels[t.doneLabel] != "" && times.first(report.Done) {
 		t.done++
 	}
-}
-
-func nodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func untainted(node *corev1.Node) bool {

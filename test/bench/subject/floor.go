@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Names that the programs and the harness share.
@@ -152,7 +154,7 @@ func (f *Floor) watchNodes(ctx context.Context) error {
 	known := map[string]bool{}
 	err := follow(ctx, f.client, "nodes", "", "", func(o runtime.Object) bool {
 		node := o.(*corev1.Node)
-		if !known[node.Name] && ready(node) {
+		if !known[node.Name] && task.NodeReady(node) {
 			known[node.Name] = true
 			f.create <- node.Name
 		}
@@ -162,15 +164,6 @@ func (f *Floor) watchNodes(ctx context.Context) error {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	return nil
-}
-
-func ready(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // watchPods sends the node of each pod that has succeeded. The API server filters the pods.
