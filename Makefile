@@ -13,7 +13,7 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . local e2e bench tools
+MODULES        := . api local test tools
 
 # How many random histories of each planner the unit tests play.
 HISTORIES ?= 20000
@@ -26,15 +26,15 @@ help: ## List the targets.
 
 .PHONY: demo
 demo: ## Show the main job on a local cluster of real nodes, and leave it running.
-	@go -C e2e run ./cmd/everynode-demo up
+	@go -C test run ./cmd/everynode-demo up
 
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster away again.
-	@go -C e2e run ./cmd/everynode-demo down
+	@go -C test run ./cmd/everynode-demo down
 
 .PHONY: recording
 recording: ## Record the terminal picture of the README on the demo's cluster.
-	@go -C e2e run ./cmd/everynode-demo record "$(CURDIR)/docs/demo.svg"
+	@go -C test run ./cmd/everynode-demo record "$(CURDIR)/docs/demo.svg"
 
 .PHONY: build
 build: ## Build the programs into bin/ (VERSION: other than that of the commit).
@@ -50,12 +50,12 @@ BENCHFLAGS ?=
 
 .PHONY: bench
 bench: ## Measure what Everynode costs, beside the least that is possible (N, PAIRS, OUT, ONLY; docs/benchmark.md).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" -nodes=$(N) -pairs=$(PAIRS) -out='$(OUT)' -only='$(ONLY)' $(BENCHFLAGS)
 
 .PHONY: bench-cli
 bench-cli: ## Measure a whole run of the command line, with the manager and simulated nodes (N, PAIRS).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" cli -nodes=$(N) -pairs=$(PAIRS)
 
 # Of the benchmark with many NodeJobs: how many, and how many of them find their records on the nodes.
@@ -64,7 +64,7 @@ SEEDED ?= 89
 
 .PHONY: bench-many
 bench-many: ## Measure the manager with many NodeJobs on simulated nodes (N, JOBS, SEEDED, OUT).
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C bench build -o "$$program/" ./cmd/everynode-bench; \
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" many -nodes=$(N) -nodejobs=$(JOBS) -seeded=$(SEEDED) -out='$(OUT)' $(BENCHFLAGS)
 
 .PHONY: bench-go
@@ -83,9 +83,9 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
 	$(GOLANGCI_LINT) run ./...
+	cd api && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd e2e && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
-	cd bench && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd test && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
 .PHONY: verify
 verify: ## Check that generated files, module files and formatting are as committed, and lint.
@@ -95,7 +95,7 @@ verify: ## Check that generated files, module files and formatting are as commit
 		git --no-pager diff --stat; echo "generated files differ: commit what 'make generate' changed"; exit 1; fi
 	@for module in $(MODULES); do \
 		echo "go mod tidy -diff ($$module)"; go -C $$module mod tidy -diff || { echo "run: go -C $$module mod tidy"; exit 1; }; done
-	@for module in . local e2e bench; do echo "go vet ($$module)"; go -C $$module vet ./...; done
+	@for module in $(filter-out tools,$(MODULES)); do echo "go vet ($$module)"; go -C $$module vet ./...; done
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	@$(MAKE) --no-print-directory lint
 
@@ -104,17 +104,18 @@ test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
-	go test ./api/... ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$)
+	go -C api test ./...
+	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
-	go -C bench test ./...
+	go -C test test ./bench/... ./cmd/...
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
-	go test -v -timeout=40m ./test/mutants
+	go test -v -timeout=40m ./internal/mutants
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server.
-	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go test -timeout=40m ./test/api/...
+	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api/...
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes.
@@ -122,7 +123,7 @@ test-local: ## Run the local cluster's own tests, on real nodes.
 
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes.
-	go -C e2e test -v -count=1 -timeout=40m -parallel=6 ./...
+	go -C test test -v -count=1 -timeout=40m -parallel=6 ./e2e
 
 $(TOOLS)/%:
 	@echo "building $* (once)"

@@ -2,7 +2,10 @@ module github.com/everynode/everynode
 
 go 1.26.0
 
+replace github.com/everynode/everynode/api => ./api
+
 require (
+	github.com/everynode/everynode/api v0.0.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_golang v1.25.0

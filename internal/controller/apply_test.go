@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -224,7 +225,7 @@ func TestADrainThatCannotBeLookedAtWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result.RequeueAfter > 0 && result.RequeueAfter <= soon {
+		if result.RequeueAfter > 0 && result.RequeueAfter <= loop.Soon {
 			repeated++
 		}
 	}

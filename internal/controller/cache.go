@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // CacheOptions limit the cache to what the plan reads: only our own pods, and of all objects only the fields that it
@@ -73,10 +74,8 @@ func ourKeys(all map[string]string) map[string]string {
 func stripNode(node *corev1.Node) *corev1.Node {
 	node.ManagedFields, node.OwnerReferences, node.Finalizers = nil, nil, nil
 	var ready []corev1.NodeCondition
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			ready = append(ready, node.Status.Conditions[i])
-		}
+	if c := task.ReadyCondition(node); c != nil {
+		ready = []corev1.NodeCondition{*c}
 	}
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable}
 	node.Status = corev1.NodeStatus{

@@ -191,13 +191,10 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 		return ctrl.Result{}, applyErr
 	}
 	if again {
-		wait = loop.Soonest(wait, soon)
+		wait = loop.Soonest(wait, loop.Soon)
 	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
-
-// soon is when to check for concurrent changes.
-const soon = 100 * time.Millisecond
 
 // ensureFinalizer adds our finalizer to a NodeJob before anything is written to a node for it. It returns false if
 // there is nothing to do: the NodeJob is being deleted and we have already removed the finalizer.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -196,7 +197,7 @@ func TestAPassThatWasRacedComesAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-	if err != nil || result.RequeueAfter != soon {
-		t.Errorf("%+v (%v), want another pass after %v", result, err, soon)
+	if err != nil || result.RequeueAfter != loop.Soon {
+		t.Errorf("%+v (%v), want another pass after %v", result, err, loop.Soon)
 	}
 }

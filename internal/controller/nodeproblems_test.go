@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -162,7 +163,7 @@ func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
 		r.create(pod)
 	}
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: jobName})
-	if err != nil || result.RequeueAfter != soon {
+	if err != nil || result.RequeueAfter != loop.Soon {
 		t.Errorf("%+v (%v), want another pass soon and no error", result, err)
 	}
 	if label := r.node("other").Labels["ns.everynode.dev/job"]; label == "" {

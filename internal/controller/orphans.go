@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -35,7 +36,7 @@ func (r *Reconciler) setupOrphanCollector(ctx context.Context, mgr ctrl.Manager)
 	s := orphanCollector{r}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strays").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: errorWaits()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: loop.ErrorWaits()}).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return s.mayHaveOrphans(ctx, e.Object.(*corev1.Node)) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -112,7 +113,7 @@ func (s orphanCollector) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	err := s.changeNode(ctx, []plan.Node{view}, node.Name, *change)
 	switch {
 	case errors.Is(err, errRaced):
-		return ctrl.Result{RequeueAfter: soon}, nil
+		return ctrl.Result{RequeueAfter: loop.Soon}, nil
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil
 	case err != nil:

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 func gateTaint(key string) corev1.Taint {
@@ -136,7 +137,7 @@ func TestAStrayThatCannotBeTakenOffIsTriedAgain(t *testing.T) {
 		want    ctrl.Result
 		wantErr bool
 	}{
-		"somebody was faster":    {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: soon}},
+		"somebody was faster":    {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
 		"the node is gone":       {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
 		"somebody forbids it":    {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
 		"the API server is away": {patch: errors.New("away"), wantErr: true},

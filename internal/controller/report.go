@@ -51,7 +51,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	switch {
 	case apierrors.IsConflict(err):
 		// The NodeJob has changed meanwhile. The cache shows the change a moment later.
-		return loop.Soonest(next, soon), nil
+		return loop.Soonest(next, loop.Soon), nil
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}

@@ -5,14 +5,12 @@ package controller
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -31,14 +30,6 @@ const (
 	// parallelNodeJobs is how many NodeJobs are reconciled concurrently, so that one with much to do, or whose writes
 	// hang, does not delay others.
 	parallelNodeJobs = 8
-
-	// passTimeout ends a pass whose requests get no response. The longest pass that makes progress takes seconds.
-	passTimeout = 2 * time.Minute
-
-	// A failed pass is retried after these waits. The default limit of a quarter of an hour is too long for something
-	// that blocks nodes.
-	firstErrorWait   = 20 * time.Millisecond
-	longestErrorWait = 30 * time.Second
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -67,11 +58,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodejob").
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: parallelNodeJobs,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             errorWaits(),
-		}).
+		WithOptions(loop.Options(parallelNodeJobs)).
 		For(&v1alpha1.NodeJob{}, builder.WithPredicates(jobChanged)).
 		Watches(&v1alpha1.NodeJob{}, handler.Funcs{
 			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.peerChanged(ctx, nil, asJob(e.Object), q) },
@@ -102,10 +89,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		}).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.configMapChanged)).
 		Complete(r)
-}
-
-func errorWaits() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait)
 }
 
 // jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they do not change the

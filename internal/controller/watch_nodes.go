@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // nodeChanged triggers passes of the NodeJobs that are affected by the change. A heartbeat affects none. A record only
@@ -161,10 +162,8 @@ func (c nodeChange) selectionChanged(spec *metav1.LabelSelector) bool {
 }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status
-		}
+	if c := task.ReadyCondition(node); c != nil {
+		return c.Status
 	}
 	return ""
 }

@@ -40,8 +40,7 @@ const (
 	// manager does not write. No other manager leads before the lease (30 s) expires.
 	decisionTimeout = 10 * time.Second
 
-	// soon is when to check for concurrent changes, and nameTaken when to check a name that is not free yet.
-	soon      = 100 * time.Millisecond
+	// nameTaken is when to check a name that is not free yet.
 	nameTaken = 2 * time.Second
 )
 
@@ -114,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // again waits a moment after a conflict, until the cache shows the other write.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: soon}, nil
+		return ctrl.Result{RequeueAfter: loop.Soon}, nil
 	}
 	return ctrl.Result{}, err
 }
@@ -155,7 +154,7 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.P
 	case err != nil:
 		return again(err)
 	case len(p.Moves) > 0 || applyErr != nil || did.refused || did.another || !salted:
-		wait = loop.Soonest(wait, soon) // a budget follows the stored status, and the status shows what was rejected
+		wait = loop.Soonest(wait, loop.Soon) // a budget follows the stored status, and the status shows what was rejected
 	case did.taken:
 		wait = loop.Soonest(wait, nameTaken)
 	}

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -40,10 +39,6 @@ const (
 	coalesce = 50 * time.Millisecond
 
 	parallelNodeGuards = 4
-	passTimeout        = 2 * time.Minute
-
-	firstErrorWait   = 20 * time.Millisecond
-	longestErrorWait = 30 * time.Second
 )
 
 // Setup adds the controller of NodeGuards to a manager, with a separate cache for the objects that they create.
@@ -82,11 +77,7 @@ func Setup(mgr ctrl.Manager, metrics *Metrics, opts task.Options) (*Reconciler, 
 func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: parallelNodeGuards,
-			ReconciliationTimeout:   passTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorWait, longestErrorWait),
-		}).
+		WithOptions(loop.Options(parallelNodeGuards)).
 		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Node returns the node as the plan reads it, without its record.
@@ -34,12 +35,10 @@ func Node(node *corev1.Node) plan.Node {
 	if t := node.DeletionTimestamp; t != nil {
 		view.DeletingSince = t.Time
 	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			view.Ready = c.Status
-			if c.Status == corev1.ConditionTrue {
-				view.ReadySince = c.LastTransitionTime.Time
-			}
+	if c := task.ReadyCondition(node); c != nil {
+		view.Ready = c.Status
+		if c.Status == corev1.ConditionTrue {
+			view.ReadySince = c.LastTransitionTime.Time
 		}
 	}
 	return view

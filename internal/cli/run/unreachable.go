@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // onlyUnreachable reports whether the remaining nodes have been unavailable for long enough.
@@ -57,16 +58,14 @@ func unreachableReason(node *corev1.Node) string {
 	if !node.DeletionTimestamp.IsZero() {
 		return "it is being deleted"
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		if c.Status == corev1.ConditionUnknown {
-			return "it has been unreachable since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
-		}
-		return ""
+	ready := task.ReadyCondition(node)
+	if ready == nil {
+		return "it has not reported its state yet"
 	}
-	return "it has not reported its state yet"
+	if ready.Status == corev1.ConditionUnknown {
+		return "it has been unreachable since " + ready.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return ""
 }
 
 // describeUnreachable returns the first unreachable nodes with the reasons, and how many more there are.

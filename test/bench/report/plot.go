@@ -1,0 +1,118 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/everynode/everynode/test/bench/measure"
+)
+
+// Sizes of the plot, in pixels.
+const (
+	panelWidth, panelHeight = 420, 260
+	marginLeft, marginTop   = 60, 50
+	gap, foot               = 70, 90
+	points                  = 100
+)
+
+// colours are told apart also by those who see fewer of them (Okabe and Ito's palette).
+var colours = map[Subject]string{
+	Floor: "#000000", Recorded: "#999999", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7",
+}
+
+// Plot shows in SVG what part of the nodes is done after how many seconds, in the run of each subject whose wall time is
+// the median; one panel for each mode.
+func Plot(r *Report) string {
+	var b strings.Builder
+	width, height := marginLeft+2*panelWidth+gap+20, marginTop+panelHeight+foot
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height, width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	for i, mode := range []Mode{Existing, Join} {
+		panel(&b, r, mode, marginLeft+i*(panelWidth+gap))
+	}
+	x := marginLeft
+	for _, s := range subjects {
+		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
+			x, height-20, x+24, height-20, colours[s], x+30, height-16, s)
+		x += 152
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// panel draws one mode with its left edge at x.
+func panel(b *strings.Builder, r *Report, mode Mode, x int) {
+	w := &writer{Report: r}
+	runs := map[Subject]*Run{}
+	most := 1.0
+	for _, s := range subjects {
+		if run := typical(w.of(s, mode, false)); run != nil {
+			runs[s] = run
+			most = max(most, run.Wall)
+		}
+	}
+	step := tick(most)
+	most = math.Ceil(most/step) * step
+	bottom := marginTop + panelHeight
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="15">%s: %d</text>`+"\n", x, marginTop-15, mode, r.Nodes)
+	for share := 0; share <= 100; share += 25 {
+		y := bottom - panelHeight*share/100
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#ddd"/><text x="%d" y="%d" text-anchor="end">%d %%</text>`+"\n",
+			x, y, x+panelWidth, y, x-6, y+4, share)
+	}
+	for second := 0.0; second <= most; second += step {
+		at := float64(x) + panelWidth*second/most
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%g s</text>`+"\n",
+			at, marginTop, at, bottom, at, bottom+18, second)
+	}
+	fmt.Fprintf(b, `<text x="%d" y="%d">nodes done, by the time since the beginning</text>`+"\n", x, bottom+38)
+	for _, s := range subjects {
+		if runs[s] != nil {
+			fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[s], curve(runs[s], x, most))
+		}
+	}
+}
+
+// typical is the run whose wall time is the median, or the lower one of two in the middle; nil without runs.
+func typical(runs []Run) *Run {
+	if len(runs) == 0 {
+		return nil
+	}
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Wall, b.Wall) })
+	return &runs[(len(runs)-1)/2]
+}
+
+// tick is the distance of two lines, so that there are at most ten.
+func tick(most float64) float64 {
+	for _, step := range []float64{1, 2, 5, 10, 20, 50, 100, 200, 500} {
+		if most/step <= 10 {
+			return step
+		}
+	}
+	return 1000
+}
+
+func curve(r *Run, x int, most float64) string {
+	var done []float64
+	for _, node := range r.Nodes {
+		if node[Done] > 0 {
+			done = append(done, node[Done])
+		}
+	}
+	if len(done) == 0 {
+		return ""
+	}
+	var at []string
+	for i := range points + 1 {
+		share := 100 * float64(i) / points
+		at = append(at, fmt.Sprintf("%.1f,%.1f", float64(x)+panelWidth*measure.Percentile(done, share)/most,
+			float64(marginTop)+panelHeight*(1-share/100)))
+	}
+	return strings.Join(at, " ")
+}

@@ -1,0 +1,153 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/test/bench/measure"
+)
+
+var update = flag.Bool("update", false, "write the expected reports anew")
+
+// example has round figures, so that what the report makes of them can be checked by eye.
+func example() *Report {
+	r := &Report{
+		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2, Columns: ColumnNames(),
+		Machine: Machine{CPU: "A Processor", Cores: 2, MemoryGiB: 8, Go: "go1.26", Kubernetes: "v1.36.3", OS: "linux/amd64"},
+	}
+	r.Simulator = &Run{Mode: Existing, Complete: 0.5, Wall: 1.7, Cost: Cost{Seconds: 2, CPU: map[string]float64{Simulator: 1}, MachineCPU: 2}, Nodes: rows(0, 1)}
+	for pair := range 2 {
+		for _, mode := range []Mode{Existing, Join} {
+			for i, s := range subjects {
+				if s == Gated && mode == Existing {
+					continue
+				}
+				r.Runs = append(r.Runs, run(s, mode, pair, float64(i+1)))
+			}
+		}
+	}
+	counted := run(Everynode, Existing, 2, 3)
+	counted.Counted = true
+	counted.Clients = measure.ClientCounts{
+		"everynode": {"create pods": 4, "patch nodes": 4, "patch pods": 4, "delete pods": 4, "update leases": 1, "get leases": 1},
+		"kwok":      {"patch pods/status": 8},
+		"kubectl":   {"get nodes": 0.1},
+	}
+	counted.Idle.Clients = measure.ClientCounts{"everynode": {"update leases": 10}}
+	r.Runs = append(r.Runs, counted)
+	return r
+}
+
+func run(s Subject, mode Mode, pair int, cost float64) Run {
+	wall := 10*cost + float64(pair)
+	r := Run{
+		Subject: s, Mode: mode, Pair: pair, Wall: wall, PeakMiB: map[string]float64{Harness: 70, "etcd": 50 * cost},
+		Cost: Cost{Seconds: wall + Tail, CPU: map[string]float64{"kube-apiserver": 10 * cost, "etcd": cost, Simulator: 2, Harness: 1}, MachineCPU: wall},
+	}
+	if s != DaemonSet {
+		r.Cost.CPU[Own], r.PeakMiB[Own] = cost, 20*cost
+	}
+	if strings.HasPrefix(string(s), "everynode") {
+		r.Complete = wall + 1
+	}
+	joined := -20.0
+	if mode == Join {
+		joined = 1
+	}
+	r.Nodes = rows(joined, wall/4)
+	if s == DaemonSet {
+		for _, row := range r.Nodes {
+			row[Ended] = 0 // never seen
+		}
+	}
+	if s == Everynode && mode == Existing {
+		r.Idle = &Idle{Cost: Cost{Seconds: 30, CPU: map[string]float64{Own: 0.1, "kube-apiserver": 1}}}
+	}
+	return r
+}
+
+// rows are four nodes that are done one after the other.
+func rows(joined, step float64) [][]float64 {
+	var all [][]float64
+	for i := range 4 {
+		at := step * float64(i+1)
+		all = append(all, []float64{joined, joined + 0.5, at - 0.5, at - 0.4, at - 0.1, at})
+	}
+	return all
+}
+
+func TestReport(t *testing.T) {
+	for name, got := range map[string]string{"report.md": Markdown(example()), "plot.svg": Plot(example())} {
+		file := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := firstDifference(string(want), got); diff != "" {
+			t.Errorf("%s differs (go test ./report -update writes it anew): %s", name, diff)
+		}
+	}
+}
+
+func firstDifference(want, got string) string {
+	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range max(len(wants), len(gots)) {
+		a, b := "", ""
+		if i < len(wants) {
+			a = wants[i]
+		}
+		if i < len(gots) {
+			b = gots[i]
+		}
+		if a != b {
+			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, a, b)
+		}
+	}
+	return ""
+}
+
+func TestAReportOfNothingIsOne(t *testing.T) {
+	empty := &Report{Nodes: 10, Pairs: 1}
+	if text := Markdown(empty); !strings.Contains(text, "10 nodes") || strings.Contains(text, "NaN") {
+		t.Errorf("it is\n%s", text)
+	}
+	if text := Plot(empty); strings.Contains(text, "NaN") {
+		t.Errorf("it is\n%s", text)
+	}
+}
+
+func TestThePlotIsXML(t *testing.T) {
+	decoder := xml.NewDecoder(strings.NewReader(Plot(example())))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDelays(t *testing.T) {
+	r := Run{Nodes: [][]float64{{-5, -4, 1, 2, 3, 4}, {2, 3, 4, 5, 0, 7}, {3, 0, 0, 0, 0, 0}}}
+	if got := fmt.Sprint(r.Delays(Done)); got != "[4 5]" {
+		t.Errorf("delays %s", got)
+	}
+	if got := fmt.Sprint(r.Between(Running, Ended)); got != "[1]" {
+		t.Errorf("between %s", got)
+	}
+}

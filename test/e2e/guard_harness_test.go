@@ -1,0 +1,281 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
+)
+
+// guarded is a world with nodes of its own that have a pod of DaemonSet storage, and NodeGuard storage.
+type guarded struct {
+	*world
+	nodes []string
+	log   *companionLog
+}
+
+// newGuarded joins nodes and guards them.
+func newGuarded(t *testing.T, nodes int, change func(*v1alpha1.NodeGuardSpec)) *guarded {
+	t.Helper()
+	g := &guarded{world: newWorld(t)}
+	t.Cleanup(g.removeGuards)
+	var group sync.WaitGroup
+	names := make([]string, nodes)
+	for i := range names {
+		group.Go(func() { names[i] = g.join(cluster.NodeOptions{}) })
+	}
+	group.Wait()
+	slices.Sort(names)
+	g.nodes = names
+	g.daemonSet(map[string]string{"world": g.namespace})
+	g.log = g.watchCompanions()
+	spec := v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}
+	if change != nil {
+		change(&spec)
+	}
+	must(t, admin.Create(g.ctx, &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}, Spec: spec}))
+	g.ready(names...)
+	return g
+}
+
+// removeGuards waits until all objects of the NodeGuards are deleted. Otherwise a budget could hold a node forever.
+func (g *guarded) removeGuards() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	g.ctx = ctx
+	if g.t.Failed() {
+		for _, args := range [][]string{
+			{"get", "nodes"}, {"-n", g.namespace, "get", "nodeguards,pods,pdb", "-o", "wide"}, {"-n", g.namespace, "get", "nodeguards", "-o", "yaml"},
+			{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=20"},
+		} {
+			out, _ := install.Kubectl(ctx, real, "", args...)
+			g.t.Logf("%v\n%s", args, out)
+		}
+	}
+	must(g.t, admin.DeleteAllOf(ctx, &v1alpha1.NodeGuard{}, client.InNamespace(g.namespace)))
+}
+
+func (g *guarded) daemonSet(selector map[string]string) {
+	g.t.Helper()
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "storage"}}
+	ds.Spec.Template.Labels = map[string]string{"app": "storage"}
+	ds.Spec.Template.Spec = corev1.PodSpec{
+		NodeSelector: selector, TerminationGracePeriodSeconds: new(int64(1)),
+		PriorityClassName: "system-node-critical",
+		Tolerations:       []corev1.Toleration{{Key: "storage-only", Operator: corev1.TolerationOpExists}},
+		Containers:        []corev1.Container{{Name: "pause", Image: pauseImage}},
+	}
+	must(g.t, admin.Create(g.ctx, ds))
+}
+
+func (g *guarded) guard() v1alpha1.NodeGuard {
+	g.t.Helper()
+	var live v1alpha1.NodeGuard
+	g.eventually("the NodeGuard can be read", func() error {
+		return admin.Get(g.ctx, client.ObjectKey{Namespace: g.namespace, Name: "storage"}, &live)
+	})
+	return live
+}
+
+// companions are the companions by their nodes, those that leave too.
+func (g *guarded) companions() map[string]corev1.Pod {
+	g.t.Helper()
+	var pods corev1.PodList
+	g.eventually("companions can be listed", func() error {
+		return admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion})
+	})
+	found := map[string]corev1.Pod{}
+	for _, pod := range pods.Items {
+		found[pod.Spec.NodeName] = pod
+	}
+	return found
+}
+
+// ready waits until exactly these nodes have a companion, all companions are ready, and no node is unavailable.
+func (g *guarded) ready(nodes ...string) {
+	g.t.Helper()
+	g.eventually(fmt.Sprintf("the companions on %v are ready", nodes), func() error {
+		found := g.companions()
+		live := g.guard()
+		if len(found) != len(nodes) || int(live.Status.Nodes.Ready) != len(nodes) || int(live.Status.Nodes.Updated) != len(nodes) || live.Status.Nodes.Unavailable != 0 || live.Status.ObservedGeneration != live.Generation {
+			return fmt.Errorf("%d are there, the status is %+v", len(found), live.Status)
+		}
+		for _, node := range nodes {
+			if pod, there := found[node]; !there || !pod.DeletionTimestamp.IsZero() {
+				return fmt.Errorf("%s has none", node)
+			}
+		}
+		return nil
+	})
+}
+
+// held waits until a node is held for a reason, and returns the message.
+func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
+	g.t.Helper()
+	var found v1alpha1.HeldNode
+	g.eventually(fmt.Sprintf("%s is held: %s", node, reason), func() error {
+		live := g.guard()
+		for _, h := range live.Status.Held {
+			if h.Node == node && h.Reason == reason {
+				found = h
+				return nil
+			}
+		}
+		return fmt.Errorf("the status is %+v", live.Status)
+	})
+	if found.Message == "" || found.ReleasedWhen == "" || found.RequestedBy == "" || found.RequestedAt.IsZero() {
+		g.t.Errorf("too little is said of %s: %+v", node, found)
+	}
+	return found
+}
+
+// drain drains a node as people do, and tells when that has ended.
+func (g *guarded) drain(node string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := install.Kubectl(g.ctx, real, "", "drain", node, "--ignore-daemonsets", "--timeout=180s")
+		done <- err
+	}()
+	return done
+}
+
+func (g *guarded) uncordon(node string) {
+	g.t.Helper()
+	g.kubectl("uncordon", node)
+}
+
+// drained waits for the end of a drain.
+func (g *guarded) drained(node string, done <-chan error) {
+	g.t.Helper()
+	select {
+	case err := <-done:
+		if err != nil {
+			g.t.Fatalf("draining %s: %v", node, err)
+		}
+	case <-g.ctx.Done():
+		g.t.Fatalf("the drain of %s does not end", node)
+	}
+}
+
+func (g *guarded) annotate(node, key, value string) {
+	g.t.Helper()
+	must(g.t, admin.Patch(g.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, mergePatch(`{"metadata":{"annotations":{%q:%q}}}`, key, value)))
+}
+
+// spec changes the NodeGuard.
+func (g *guarded) spec(format string, args ...any) {
+	g.t.Helper()
+	must(g.t, admin.Patch(g.ctx, &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "storage"}}, mergePatch(format, args...)))
+}
+
+// companionLog is what a watch has told of the companions: looking now and then would miss some.
+type companionLog struct {
+	mu   sync.Mutex
+	on   map[string]map[string]bool // by node, the UIDs of those that are there
+	gone map[string]time.Duration   // by UID, how long a pod was terminating
+	// left is when each began to leave.
+	left  map[string]time.Time
+	wrong []string
+	// most is how many nodes had none at the same time, of those that once had one.
+	most int
+}
+
+func (g *guarded) watchCompanions() *companionLog {
+	g.t.Helper()
+	config, err := real.RESTConfig()
+	must(g.t, err)
+	watcher, err := client.NewWithWatch(config, client.Options{Scheme: admin.Scheme()})
+	must(g.t, err)
+	l := &companionLog{on: map[string]map[string]bool{}, gone: map[string]time.Duration{}, left: map[string]time.Time{}}
+	ctx, cancel := context.WithCancel(g.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil { // a watch ends with the API server
+			events, err := watcher.Watch(ctx, &corev1.PodList{}, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion})
+			if err != nil {
+				time.Sleep(200 * time.Millisecond)
+				continue
+			}
+			for event := range events.ResultChan() {
+				if pod, ok := event.Object.(*corev1.Pod); ok {
+					l.see(event.Type, pod)
+				}
+			}
+		}
+	}()
+	g.t.Cleanup(func() { cancel(); <-ended })
+	return l
+}
+
+func (l *companionLog) see(kind watch.EventType, pod *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	node, uid := pod.Spec.NodeName, string(pod.UID)
+	if l.on[node] == nil {
+		l.on[node] = map[string]bool{}
+	}
+	if node == "" {
+		l.wrong = append(l.wrong, pod.Name+" is on no node")
+	}
+	if !pod.DeletionTimestamp.IsZero() && l.left[uid].IsZero() {
+		l.left[uid] = time.Now()
+	}
+	if kind == watch.Deleted {
+		delete(l.on[node], uid)
+		without := 0
+		for _, pods := range l.on {
+			if len(pods) == 0 {
+				without++
+			}
+		}
+		l.most = max(l.most, without)
+		if !l.left[uid].IsZero() {
+			l.gone[uid] = time.Since(l.left[uid])
+		}
+		return
+	}
+	l.on[node][uid] = true
+	if len(l.on[node]) > 1 {
+		l.wrong = append(l.wrong, fmt.Sprintf("%d companions are on %s", len(l.on[node]), node))
+	}
+}
+
+// neverTwo checks that there were never two companions on a node, nor one on none.
+func (g *guarded) neverTwo() {
+	g.t.Helper()
+	g.log.mu.Lock()
+	defer g.log.mu.Unlock()
+	if len(g.log.wrong) > 0 {
+		g.t.Errorf("%v", g.log.wrong)
+	}
+}
+
+// notEnded fails when something has ended already.
+func notEnded(t *testing.T, what string, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("%s has ended: %v", what, err)
+	default:
+	}
+}
+
+var errNotYet = errors.New("not yet")

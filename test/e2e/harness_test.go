@@ -1,0 +1,375 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
+)
+
+var (
+	keep = flag.Bool("keep", false, "leave the cluster running after the tests, and use it when it is there")
+
+	real   *cluster.Cluster
+	admin  client.Client
+	images install.Images
+	// serial numbers namespaces and nodes.
+	serial atomic.Int32
+)
+
+const clusterName = "everynode-e2e"
+
+// world is one test's namespace and nodes.
+type world struct {
+	t         *testing.T
+	ctx       context.Context
+	namespace string
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	t.Cleanup(cancel)
+	short := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
+	w := &world{t: t, ctx: ctx, namespace: fmt.Sprintf("%.24s-%d", short, serial.Add(1))}
+	must(t, admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: w.namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+	}}))
+	t.Cleanup(w.cleanUp)
+	return w
+}
+
+// cleanUp deletes the NodeJobs and waits for their end: a test after which something hangs has failed.
+func (w *world) cleanUp() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	w.ctx = ctx
+	if w.t.Failed() {
+		w.tell()
+	} else {
+		defer func() {
+			if w.t.Failed() {
+				w.tell()
+			}
+		}()
+	}
+	w.eventually("the NodeJobs of the test are deleted", func() error {
+		return admin.DeleteAllOf(ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace))
+	})
+	w.eventually("the NodeJobs of the test are gone", func() error {
+		var jobs v1alpha1.NodeJobList
+		if err := admin.List(ctx, &jobs, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		if len(jobs.Items) > 0 {
+			return fmt.Errorf("%s is there", jobs.Items[0].Name)
+		}
+		return nil
+	})
+	for _, shared := range []string{"node-1", "node-2"} {
+		w.sh(shared, fmt.Sprintf("rm -f %[1]s %[1]s.*", w.markFile()))
+	}
+	w.eventually("the namespace of the test is deleted", func() error {
+		return client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	})
+}
+
+// tell prints what one would look at first.
+func (w *world) tell() {
+	for _, args := range [][]string{
+		{"get", "nodes"}, {"-n", w.namespace, "get", "nodejobs,pods", "-o", "wide"}, {"-n", w.namespace, "get", "events"},
+		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=30"},
+	} {
+		out, err := install.Kubectl(w.ctx, real, "", args...)
+		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, err)
+	}
+	var nodes corev1.NodeList
+	if err := admin.List(w.ctx, &nodes); err != nil {
+		w.t.Log(err)
+	}
+	for _, node := range nodes.Items {
+		ready := func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}
+		if !slices.ContainsFunc(node.Status.Conditions, ready) {
+			w.t.Log(real.NodeLogs(node.Name))
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// join brings one more real node up, for this test alone.
+func (w *world) join(options cluster.NodeOptions) string {
+	w.t.Helper()
+	if options.Name == "" {
+		options.Name = fmt.Sprintf("extra-%d", serial.Add(1))
+	}
+	if options.Labels == nil {
+		options.Labels = map[string]string{}
+	}
+	options.Labels["world"] = w.namespace
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := real.Remove(ctx, options.Name); client.IgnoreNotFound(err) != nil {
+			w.t.Errorf("removing node %s: %v", options.Name, err)
+		}
+	})
+	if options.WithoutCNI {
+		must(w.t, real.Join(w.ctx, options))
+	} else {
+		must(w.t, real.JoinReady(w.ctx, options))
+	}
+	return options.Name
+}
+
+// onNode2 selects the second node of the cluster, which every test that breaks nothing shares.
+func onNode2(s *v1alpha1.NodeJobSpec) {
+	s.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/hostname": "node-2"}}
+}
+
+// onNodes selects nodes by their names.
+func onNodes(names ...string) func(*v1alpha1.NodeJobSpec) {
+	return func(s *v1alpha1.NodeJobSpec) {
+		s.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: names},
+		}}
+	}
+}
+
+// job makes a NodeJob with a script, by default for the nodes that joined for this test: for all at
+// once, and however many fail, since most tests are about something else than a rollout.
+func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec)) *v1alpha1.NodeJob {
+	w.t.Helper()
+	all := intstr.FromString("100%")
+	job := &v1alpha1.NodeJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: v1alpha1.NodeJobSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.namespace}},
+			Task:         v1alpha1.TaskSpec{Script: script},
+			Retry:        v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
+			Rollout: v1alpha1.RolloutSpec{
+				MaxConcurrent: &all, MaxFailures: &all, Steps: []v1alpha1.RolloutStep{{Name: "all"}},
+			},
+		},
+	}
+	for _, change := range changes {
+		change(&job.Spec)
+	}
+	must(w.t, admin.Create(w.ctx, job))
+	return job
+}
+
+func (w *world) get(name string) v1alpha1.NodeJob {
+	w.t.Helper()
+	var job v1alpha1.NodeJob
+	w.eventually("NodeJob "+name+" can be read", func() error {
+		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)
+	})
+	return job
+}
+
+// eventually polls until check returns nil. The deadline is for a busy machine, not for luck.
+func (w *world) eventually(what string, check func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) || w.ctx.Err() != nil {
+			w.t.Fatalf("waiting until %s: %v", what, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (w *world) node(name string) corev1.Node {
+	w.t.Helper()
+	var live corev1.Node
+	w.eventually("node "+name+" can be read", func() error {
+		return admin.Get(w.ctx, client.ObjectKey{Name: name}, &live)
+	})
+	return live
+}
+
+func (w *world) on(job, node string) record.NodeRecord {
+	w.t.Helper()
+	live := w.node(node)
+	return record.Read(live.Labels, live.Annotations, v1alpha1.RecordKey(w.namespace, job))
+}
+
+// done waits until the node is done with the job.
+func (w *world) done(job, node string) record.Record {
+	w.t.Helper()
+	var rec record.Record
+	w.eventually(node+" is done with "+job, func() error {
+		on := w.on(job, node)
+		if on.Label == "" || on.Record == nil || on.Record.Outcome != record.Succeeded {
+			return fmt.Errorf("it carries label %q and record %+v", on.Label, on.Record)
+		}
+		rec = *on.Record
+		return nil
+	})
+	return rec
+}
+
+// failed waits until the node has failed for good.
+func (w *world) failed(job, node string) record.Record {
+	w.t.Helper()
+	w.eventually(job+" has failed on "+node, func() error {
+		live := w.get(job)
+		if live.Status.Nodes.Failed == 0 {
+			return fmt.Errorf("the status is %+v", live.Status)
+		}
+		return nil
+	})
+	on := w.on(job, node)
+	if on.Record == nil || on.Label != "" {
+		w.t.Fatalf("the node carries label %q and record %+v", on.Label, on.Record)
+	}
+	return *on.Record
+}
+
+func (w *world) condition(job, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	w.t.Helper()
+	var found metav1.Condition
+	w.eventually(fmt.Sprintf("%s is %s=%s (%s)", job, kind, status, reason), func() error {
+		live := w.get(job)
+		c := meta.FindStatusCondition(live.Status.Conditions, kind)
+		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
+			return fmt.Errorf("the status is %+v", live.Status)
+		}
+		found = *c
+		return nil
+	})
+	return found
+}
+
+// complete waits until the job is complete and no pod of it is left.
+func (w *world) complete(job string) {
+	w.t.Helper()
+	w.condition(job, v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
+	w.noPods()
+}
+
+func (w *world) pods() []corev1.Pod {
+	w.t.Helper()
+	var pods corev1.PodList
+	w.eventually("pods can be listed", func() error {
+		return admin.List(w.ctx, &pods, client.InNamespace(w.namespace), client.HasLabels{v1alpha1.NodeJobLabel})
+	})
+	return pods.Items
+}
+
+func (w *world) noPods() {
+	w.t.Helper()
+	w.eventually("no pod of a task is left", func() error {
+		if pods := w.pods(); len(pods) > 0 {
+			return fmt.Errorf("%s is there (%s)", pods[0].Name, pods[0].Status.Phase)
+		}
+		return nil
+	})
+}
+
+// runningPod waits until a task's container runs.
+func (w *world) runningPod(node string) corev1.Pod {
+	w.t.Helper()
+	var found corev1.Pod
+	w.eventually("a task runs on "+node, func() error {
+		for _, pod := range w.pods() {
+			if pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero() {
+				found = pod
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	return found
+}
+
+func wantText(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, s := range want {
+		if !strings.Contains(text, s) {
+			t.Errorf("%q is not in\n%s", s, text)
+		}
+	}
+}
+
+func mergePatch(format string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+}
+
+// patch changes a NodeJob as kubectl patch --type=merge does.
+func (w *world) patch(job, format string, args ...any) {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: job}},
+		mergePatch(format, args...)))
+}
+
+func (w *world) kubectl(args ...string) string {
+	w.t.Helper()
+	out, err := install.Kubectl(w.ctx, real, "", args...)
+	must(w.t, err)
+	return out
+}
+
+// asTold runs the command in a message that contains these words, as a shell does. A command in a message must work
+// unchanged.
+func (w *world) asTold(message, words string, replace ...string) {
+	w.t.Helper()
+	for part := range strings.SplitSeq(message, "; ") {
+		at := strings.Index(part, "kubectl ")
+		if at < 0 || !strings.Contains(part[at:], words) {
+			continue
+		}
+		command := strings.NewReplacer(replace...).Replace(part[at:])
+		cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", command)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+real.Kubeconfig(), "PATH="+filepath.Dir(real.Kubectl())+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			w.t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return
+	}
+	w.t.Fatalf("no command with %q is in: %s", words, message)
+}
+
+func (w *world) unlabel(job, node string) {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+		mergePatch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, job))))
+}

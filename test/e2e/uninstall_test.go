@@ -1,0 +1,186 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/install"
+)
+
+// The tests of this file remove the installation that all tests share, so they do not run beside others.
+
+// inUse is an installation in the midst of everything: a task that runs, a gate that is closed, a cordon, a NodeGuard
+// with a companion, and a node that an administrator has cordoned.
+func inUse(t *testing.T) *guarded {
+	t.Helper()
+	g := newGuarded(t, 2, nil)
+	t.Cleanup(func() { // before what is deleted through the API
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		must(t, installHere(ctx))
+	})
+	failed, theirs := g.nodes[0], g.nodes[1]
+	g.kubectl("cordon", theirs)
+	g.job("fails", "exit 3", onNodes(failed), func(s *v1alpha1.NodeJobSpec) {
+		s.Retry.Limit = new(int32(0))
+		s.OnFailure.Node = v1alpha1.FailedNodeCordon
+	})
+	g.job("runs", g.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
+	g.began("node-2")
+	g.eventually("a node is cordoned, and a gate is closed", func() error {
+		cordoned, gated := g.node(failed), g.node("node-2")
+		if cordoned.Annotations[v1alpha1.CordonedAnnotation] == "" || !slices.ContainsFunc(gated.Spec.Taints, isGate) {
+			return fmt.Errorf("the annotations are %v, the taints %v", cordoned.Annotations, gated.Spec.Taints)
+		}
+		return nil
+	})
+	return g
+}
+
+func isGate(t corev1.Taint) bool { return t.Value == v1alpha1.GateValue }
+
+// wantRemoved checks that nothing of Everynode is in the cluster, that what others did is, and that pods are scheduled.
+func (g *guarded) wantRemoved() {
+	g.t.Helper()
+	for _, name := range []string{"node-1", "node-2", g.nodes[0], g.nodes[1]} {
+		node := g.node(name)
+		if node.Spec.Unschedulable != (name == g.nodes[1]) || slices.ContainsFunc(node.Spec.Taints, isGate) {
+			g.t.Errorf("%s: unschedulable %v, taints %v", name, node.Spec.Unschedulable, node.Spec.Taints)
+		}
+		for _, keys := range []map[string]string{node.Labels, node.Annotations} {
+			for key := range keys {
+				if strings.Contains(key, "everynode") {
+					g.t.Errorf("%s has %s", name, key)
+				}
+			}
+		}
+	}
+	g.eventually("no pod or budget of Everynode is left", func() error {
+		var pods corev1.PodList
+		if err := admin.List(g.ctx, &pods); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Labels[v1alpha1.NodeJobLabel] != "" || pod.Labels[v1alpha1.NodeGuardLabel] != "" || slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer) {
+				return fmt.Errorf("pod %s/%s is there, finalizers %v", pod.Namespace, pod.Name, pod.Finalizers)
+			}
+		}
+		var budgets policyv1.PodDisruptionBudgetList
+		if err := admin.List(g.ctx, &budgets, client.InNamespace(g.namespace)); err != nil || len(budgets.Items) > 0 {
+			return fmt.Errorf("%d budgets, %w", len(budgets.Items), err)
+		}
+		return nil
+	})
+	for _, o := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: install.Deployment}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: install.Deployment}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: install.Namespace}},
+	} {
+		if err := admin.Get(g.ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			g.t.Errorf("%T %s is left: %v, finalizers %v", o, o.GetName(), err, o.GetFinalizers())
+		}
+	}
+	for _, crd := range []string{"nodejobs.everynode.dev", "nodeguards.everynode.dev"} {
+		if out, err := install.Kubectl(g.ctx, real, "", "get", "crd", crd); err == nil || !strings.Contains(err.Error(), "NotFound") {
+			g.t.Errorf("CRD %s is left: %s %v", crd, out, err)
+		}
+	}
+	workload := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "workload"},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"kubernetes.io/hostname": "node-2"}, TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{Name: "pause", Image: pauseImage}},
+		},
+	}
+	must(g.t, admin.Create(g.ctx, workload))
+	g.eventually("a workload runs on the node whose gate was closed", func() error {
+		if err := admin.Get(g.ctx, client.ObjectKeyFromObject(workload), workload); err != nil || workload.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("%v %w", workload.Status, err)
+		}
+		return nil
+	})
+}
+
+func (g *guarded) wantNothingToRemove() {
+	g.t.Helper()
+	out, err := g.everynode("uninstall", "--yes").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "nothing to remove") {
+		g.t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestUninstallRemovesEverythingWhileTasksRun(t *testing.T) {
+	g := inUse(t)
+	began := time.Now()
+	out, err := g.everynode("uninstall", "--yes").CombinedOutput()
+	t.Logf("after %.1f s\n%s", time.Since(began).Seconds(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(out), "this command cleans up") {
+		t.Error("the manager has not cleaned up")
+	}
+	g.wantRemoved()
+	g.wantNothingToRemove()
+}
+
+// TestUninstallByDeletingConfigDefault deletes the manager together with what it has to clean up.
+func TestUninstallByDeletingConfigDefault(t *testing.T) {
+	g := inUse(t)
+	root, err := install.Root()
+	must(t, err)
+	began := time.Now()
+	out, err := install.Kubectl(g.ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--timeout=120s")
+	t.Logf("after %.1f s\n%s", time.Since(began).Seconds(), out)
+	if err != nil {
+		t.Error(err)
+		for _, args := range [][]string{
+			{"get", "crd,nodejobs,nodeguards,clusterroles,clusterrolebindings", "-A", "-o", "custom-columns=K:.kind,N:.metadata.name,D:.metadata.deletionTimestamp,F:.metadata.finalizers"},
+			{"-n", install.Namespace, "get", "all,sa,role,rolebinding"}, {"-n", install.Namespace, "logs", "--tail=30", "-l", "app.kubernetes.io/name=everynode"},
+		} {
+			out, err := install.Kubectl(g.ctx, real, "", args...)
+			t.Logf("%v %v\n%s", args, err, out)
+		}
+		out, err := g.everynode("uninstall", "--yes").CombinedOutput()
+		t.Logf("uninstall repairs it: %v\n%s", err, out)
+	}
+	g.wantRemoved()
+	g.wantNothingToRemove()
+}
+
+// TestUninstallAfterADeletionWithoutAManager is what happens when the manager cannot finish: its node is lost.
+func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
+	g := inUse(t)
+	g.kubectl("-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0")
+	g.eventually("no manager runs", func() error {
+		var pods corev1.PodList
+		if err := admin.List(g.ctx, &pods, client.InNamespace(install.Namespace)); err != nil || len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods are there: %w", len(pods.Items), err)
+		}
+		return nil
+	})
+	root, err := install.Root()
+	must(t, err)
+	_, err = install.Kubectl(g.ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--wait=false")
+	must(t, err)
+	out, err := g.everynode("uninstall", "--yes").CombinedOutput()
+	t.Logf("%s", out)
+	must(t, err)
+	g.wantRemoved()
+	g.wantNothingToRemove()
+}

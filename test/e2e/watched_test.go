@@ -1,0 +1,132 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
+)
+
+// metrics reads the manager's metrics through the API server's proxy, as Prometheus would read them
+// from the pod.
+func (w *world) metrics() string {
+	w.t.Helper()
+	cfg, err := real.RESTConfig()
+	must(w.t, err)
+	httpClient, err := rest.HTTPClientFor(cfg)
+	must(w.t, err)
+	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet,
+		fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", cfg.Host, install.Namespace, w.manager().Name), nil)
+	must(w.t, err)
+	response, err := httpClient.Do(request)
+	must(w.t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	must(w.t, err)
+	if response.StatusCode != http.StatusOK {
+		w.t.Fatalf("the metrics endpoint answers %s: %s", response.Status, body)
+	}
+	return string(body)
+}
+
+func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("measured", "sleep 1")
+	node := w.join(cluster.NodeOptions{})
+	w.done("measured", node)
+	w.complete("measured")
+	series := fmt.Sprintf(`{namespace=%q,nodejob="measured"`, w.namespace)
+	w.eventually("the metrics tell it", func() error {
+		text := w.metrics()
+		for _, want := range []string{
+			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.namespace),
+			"everynode_attempt_duration_seconds_count" + series + "} 1",
+			"everynode_node_ready_to_done_seconds_count" + series + "} 1",
+			`everynode_attempts_total{outcome="Succeeded",phase="task"}`,
+			`everynode_api_writes_total{resource="nodes",verb="patch"}`,
+		} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("%s is missing", want)
+			}
+		}
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "everynode_") && strings.Contains(line, node) {
+				t.Fatalf("a node is named: %s", line)
+			}
+		}
+		return nil
+	})
+	job := w.get("measured")
+	must(t, admin.Delete(w.ctx, &job))
+	w.eventually("the series of a NodeJob that is gone are gone", func() error {
+		if strings.Contains(w.metrics(), series) {
+			return fmt.Errorf("%s is there", series)
+		}
+		return nil
+	})
+}
+
+func TestLogsOfARunningTaskCanBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.job("talks", "echo to be seen; "+w.hold(), onNode2)
+	pod := w.runningPod("node-2")
+	w.eventually("kubectl logs shows it", func() error {
+		out, err := install.Kubectl(w.ctx, real, "", "-n", w.namespace, "logs", pod.Name)
+		if err != nil || !strings.Contains(out, "to be seen") {
+			return fmt.Errorf("%w %s", err, out)
+		}
+		return nil
+	})
+	w.letGo("node-2")
+	w.done("talks", "node-2")
+}
+
+// TestRunnerImageIsSmall : it is pulled to every node of every cluster.
+func TestRunnerImageIsSmall(t *testing.T) {
+	t.Parallel()
+	layers, err := images.Runner.Layers()
+	must(t, err)
+	var compressed int64
+	for _, layer := range layers {
+		size, err := layer.Size()
+		must(t, err)
+		compressed += size
+	}
+	t.Logf("the runner's image has %d layer of %.2f MiB (compressed)", len(layers), float64(compressed)/(1<<20))
+	if len(layers) != 1 || compressed > 4<<20 {
+		t.Errorf("the runner's image has %d layers of %d bytes, want one of at most 4 MiB", len(layers), compressed)
+	}
+}
+
+// TestNothingIsLeftOfADeletedNodeJob looks for every key that Everynode writes.
+func TestNothingIsLeftOfADeletedNodeJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	job := w.job("leaves", "true", onNode2)
+	w.done("leaves", "node-2")
+	must(t, admin.Delete(w.ctx, job))
+	w.eventually("the record is off the node", func() error {
+		if on := w.on("leaves", "node-2"); on.Present {
+			return fmt.Errorf("it carries %+v", on)
+		}
+		return nil
+	})
+	w.noPods()
+	out, err := install.Kubectl(w.ctx, real, "", "get", "node", "node-2", "-o", "yaml")
+	must(t, err)
+	if strings.Contains(out, v1alpha1.RecordKey(w.namespace, "leaves")) {
+		t.Errorf("the node still names it:\n%s", out)
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install builds Everynode's images from the checkout and installs them into a local
+// cluster, with the same manifests that a user applies.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/local/image"
+)
+
+// Names of the installation.
+const (
+	Namespace    = "everynode-system"
+	Deployment   = "everynode-manager" // also the name of its ServiceAccount and its Lease
+	ManagerImage = "registry.local/everynode/manager:dev"
+	RunnerImage  = "registry.local/everynode/runner:dev"
+)
+
+// Images are what an installation consists of.
+type Images struct {
+	Manager v1.Image
+	Runner  v1.Image
+}
+
+// Build compiles the manager and the runner and puts each into an image of its own, which holds
+// nothing but the static binary.
+func Build(ctx context.Context, root string) (Images, error) {
+	dir, err := os.MkdirTemp("", "everynode-images-")
+	if err != nil {
+		return Images{}, err
+	}
+	defer os.RemoveAll(dir)
+	var images Images
+	for _, part := range []struct {
+		command string
+		image   *v1.Image
+	}{{"everynode", &images.Manager}, {"everynode-runner", &images.Runner}} {
+		binary := filepath.Join(dir, part.command)
+		if err := Program(ctx, root, part.command, binary, []string{"GOOS=linux", "GOARCH=" + runtime.GOARCH}); err != nil {
+			return Images{}, err
+		}
+		if *part.image, err = image.FromBinary(binary, image.Options{}); err != nil {
+			return Images{}, fmt.Errorf("making the image of %s: %w", part.command, err)
+		}
+	}
+	return images, nil
+}
+
+// Install loads the images into the cluster's nodes, present and future, applies config/local and
+// waits until the manager is ready. Where all nodes are simulated, the manager runs beside the cluster.
+func Install(ctx context.Context, c *cluster.Cluster, root string, images Images) error {
+	if c.Real() {
+		if err := c.LoadImage(ctx, ManagerImage, images.Manager); err != nil {
+			return fmt.Errorf("loading the manager's image: %w", err)
+		}
+		if err := c.LoadImage(ctx, RunnerImage, images.Runner); err != nil {
+			return fmt.Errorf("loading the runner's image: %w", err)
+		}
+	}
+	if _, err := Kubectl(ctx, c, "", "apply", "-k", filepath.Join(root, "config", "local")); err != nil {
+		return err
+	}
+	if !c.Real() {
+		return runOutside(ctx, c, root)
+	}
+	// The same tag names a new image after a change of the code.
+	if _, err := Kubectl(ctx, c, "", "-n", Namespace, "rollout", "restart", "deployment", Deployment); err != nil {
+		return err
+	}
+	_, err := Kubectl(ctx, c, "", "-n", Namespace, "rollout", "status", "deployment", Deployment, "--timeout", (2 * time.Minute).String())
+	return err
+}
+
+// Kubectl runs kubectl against the cluster with the given standard input, and returns what it prints.
+func Kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", c.Kubeconfig()}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("running kubectl %v: %w\n%s", args, err, out)
+	}
+	return string(out), nil
+}
+
+// Root returns the checkout that contains the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "config", "local", "kustomization.yaml")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("this folder is in no checkout of Everynode: there is no config/local above it")
+		}
+	}
+}
