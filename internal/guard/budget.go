@@ -12,7 +12,7 @@ func (s *planner) reconcileBudgets() {
 		want := s.wanted(w)
 		switch b := w.budget; {
 		case b == nil:
-			s.plan.do(MakeBudget{w.Name, want})
+			s.plan.do(CreateBudget{w.Name, want})
 		case w.releasing && s.in.Live && !b.Drifted:
 			// The next write opens it. The release request alone needs no separate write.
 		case b.Drifted || b.Open != want.Open || b.Locked != want.Locked || b.Ended != want.Ended || !b.RequestedAt.Equal(want.RequestedAt):

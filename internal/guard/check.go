@@ -48,7 +48,7 @@ func (s *planner) unchecked(w *nodePlan) *hold {
 	case pod == nil:
 		w.reserved = true
 		return s.saidBefore(w)
-	case pod.Leaving:
+	case pod.Terminating:
 		return s.saidBefore(w) // a node that does not end its pod keeps no other from being checked
 	default:
 		return s.answer(w, pod)
@@ -112,7 +112,7 @@ func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
 func (s *planner) checking(w *nodePlan) bool {
 	pod := w.check
 	switch {
-	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():
+	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Terminating, pod.RequestedAt != token(w.requestedAt), w.active():
 		return false // a check for an earlier release request says nothing about this one
 	case pod.ended():
 		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
@@ -130,7 +130,7 @@ func (s *planner) latestEnd(pod *Pod) time.Time {
 // for a while, so a kubelet that never ends a check holds only its own node.
 func (s *planner) overdue(w *nodePlan) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && !pod.ended() && pod.RequestedAt == token(w.requestedAt) &&
+	return pod != nil && !pod.Terminating && !pod.ended() && pod.RequestedAt == token(w.requestedAt) &&
 		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
 }
 
@@ -158,7 +158,7 @@ func (s *planner) endOf(pod *Pod) time.Time {
 // refusing reports whether the check of a node has failed recently.
 func (s *planner) refusing(w *nodePlan) bool {
 	pod := w.check
-	return pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
+	return pod != nil && !pod.Terminating && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
 		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
 }
 
@@ -169,18 +169,18 @@ func (s *planner) reconcileChecks() {
 		switch pod := w.check; {
 		case pod == nil:
 			if wanted && w.reserved && w.noted() {
-				s.makeCheck(w)
+				s.createCheck(w)
 			}
-		case pod.Leaving || w.releasing:
+		case pod.Terminating || w.releasing:
 		case !wanted, w.reserved && !s.checking(w): // its result no longer counts, and a new check replaces it
 			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
 		}
 	}
 }
 
-func (s *planner) makeCheck(w *nodePlan) {
+func (s *planner) createCheck(w *nodePlan) {
 	if name := s.freeName(v1alpha1.GuardRoleCheck, w.Name); name != "" {
-		s.plan.do(MakeCheck{Node: w.Name, Name: name, RequestedAt: token(w.requestedAt)})
+		s.plan.do(CreateCheck{Node: w.Name, Name: name, RequestedAt: token(w.requestedAt)})
 	}
 }
 

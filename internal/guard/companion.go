@@ -34,27 +34,27 @@ func (s *planner) reconcileCompanions() {
 			absent = append(absent, w)
 		case s.isOutdated(w):
 			outdated = append(outdated, w)
-		case c.ended() && !c.Leaving:
+		case c.ended() && !c.Terminating:
 			s.recreateEnded(c)
 		}
 		if w.Ready && !isReady(w.companion) { // on a node that is not Ready, the companion cannot be ready
 			missing++
 		}
 	}
-	s.makeCompanions(absent)
+	s.createCompanions(absent)
 	s.replace(outdated, missing)
 }
 
-// makeCompanions creates the missing companions. After the API server has rejected one, it creates one at a time: for
+// createCompanions creates the missing companions. After the API server has rejected one, it creates one at a time: for
 // the node that was rejected the longest time ago, or never. So a rejection for one node does not prevent companions on
 // other nodes.
-func (s *planner) makeCompanions(absent []*nodePlan) {
+func (s *planner) createCompanions(absent []*nodePlan) {
 	absent = slices.DeleteFunc(absent, func(w *nodePlan) bool { return !s.canRunCompanion(w) })
 	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
-	may := s.mayMake()
+	may := s.mayCreate()
 	for _, w := range absent[:min(may, len(absent))] {
 		if name := s.freeName(v1alpha1.GuardRoleCompanion, w.Name); name != "" {
-			s.plan.do(MakeCompanion{Node: w.Name, Name: name})
+			s.plan.do(CreateCompanion{Node: w.Name, Name: name})
 		}
 	}
 }
@@ -79,10 +79,10 @@ func (s *planner) freeName(role, node string) string {
 func (s *planner) deleteSurplus(w *nodePlan) {
 	for _, pod := range w.surplus {
 		switch {
-		case pod.Leaving:
+		case pod.Terminating:
 		case !s.in.Live:
 			s.plan.Confirm = true
-		case !w.companion.Leaving:
+		case !w.companion.Terminating:
 			s.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken})
 		}
 	}
@@ -92,7 +92,7 @@ func (s *planner) deleteSurplus(w *nodePlan) {
 // because without a companion nothing holds the node at that moment.
 func (s *planner) isOutdated(w *nodePlan) bool {
 	c := w.companion
-	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
+	return c.Revision != s.in.Revision && !c.Terminating && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
 }
 
 // recreateEnded deletes a companion that the kubelet has ended, so that it is recreated.
@@ -128,8 +128,8 @@ func (s *planner) replace(outdated []*nodePlan, missing int) {
 	}
 }
 
-// mayMake returns how many pods may be created: only one, as a test, if the API server rejected the last one.
-func (s *planner) mayMake() int {
+// mayCreate returns how many pods may be created: only one, as a test, if the API server rejected the last one.
+func (s *planner) mayCreate() int {
 	switch o := s.in.Obstacle; {
 	case o == nil:
 		return len(s.nodes)

@@ -116,12 +116,12 @@ type Pod struct {
 	UID  types.UID
 	Node string
 	// Owner is the UID of the NodeGuard that created it.
-	Owner    types.UID
-	Revision string
-	Created  time.Time
-	Phase    corev1.PodPhase
-	Ready    bool
-	Leaving  bool
+	Owner       types.UID
+	Revision    string
+	Created     time.Time
+	Phase       corev1.PodPhase
+	Ready       bool
+	Terminating bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 	// RequestedAt identifies the release request that a check is for.
@@ -223,7 +223,7 @@ const (
 	// Held nodes request release and are not released yet.
 	Held State = "Held"
 	// Released nodes are not available again yet.
-	Released State = "Going"
+	Released State = "Released"
 )
 
 // NodeState explains the state of a node.
@@ -241,11 +241,11 @@ type MoveKind string
 
 const (
 	// MoveReleased : the node is added.
-	MoveReleased MoveKind = "LetGo"
+	MoveReleased MoveKind = "Released"
 	// MoveReturning : its release request has ended, and it is not available yet.
-	MoveReturning MoveKind = "Returns"
+	MoveReturning MoveKind = "Returning"
 	// MoveAvailable : the node is removed, because it is available again or deleted.
-	MoveAvailable MoveKind = "Back"
+	MoveAvailable MoveKind = "Available"
 )
 
 // Move is a change of status.released.
@@ -260,26 +260,26 @@ type Move struct {
 	Held time.Duration
 }
 
-// Action is one of MakeCompanion, MakeCheck, MakeBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
+// Action is one of CreateCompanion, CreateCheck, CreateBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
 //
 //sumtype:decl
 type Action interface{ action() }
 
-// MakeCompanion creates the companion of a node.
-type MakeCompanion struct {
+// CreateCompanion creates the companion of a node.
+type CreateCompanion struct {
 	Node string
 	Name string
 }
 
-// MakeCheck creates the pod that checks whether a node may be released.
-type MakeCheck struct {
+// CreateCheck creates the pod that checks whether a node may be released.
+type CreateCheck struct {
 	Node        string
 	Name        string
 	RequestedAt string
 }
 
-// MakeBudget creates the budget of a node.
-type MakeBudget struct {
+// CreateBudget creates the budget of a node.
+type CreateBudget struct {
 	Node string
 	BudgetState
 }
@@ -308,13 +308,13 @@ type RemoveApproval struct {
 	BreakGlass bool
 }
 
-func (MakeCompanion) action()  {}
-func (MakeCheck) action()      {}
-func (MakeBudget) action()     {}
-func (SetBudget) action()      {}
-func (DeletePod) action()      {}
-func (DeleteBudget) action()   {}
-func (RemoveApproval) action() {}
+func (CreateCompanion) action() {}
+func (CreateCheck) action()     {}
+func (CreateBudget) action()    {}
+func (SetBudget) action()       {}
+func (DeletePod) action()       {}
+func (DeleteBudget) action()    {}
+func (RemoveApproval) action()  {}
 
 // Next returns the plan for the observed state.
 func Next(in Input) Plan {

@@ -103,7 +103,7 @@ func (s *planner) stance(w *nodePlan) PeerView {
 // saidYes reports whether no check is waited for: it has succeeded for this release request, or none is needed.
 func (s *planner) saidYes(w *nodePlan) bool {
 	pod := w.check
-	return !w.Ready || s.pastReleaseDeadline(w) || (pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
+	return !w.Ready || s.pastReleaseDeadline(w) || (pod != nil && !pod.Terminating && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
 }
 
 // heldByPeer holds a node that another NodeGuard would not release; nil if all would, or one has. The check of another

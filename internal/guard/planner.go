@@ -216,7 +216,7 @@ func (s *planner) planDeletion() Plan {
 	}
 	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
 		for i := range pods {
-			if !pods[i].Leaving {
+			if !pods[i].Terminating {
 				s.plan.do(DeletePod{pods[i], v1alpha1.ReasonTerminating})
 			}
 		}
@@ -260,7 +260,7 @@ func (s *planner) deleteUnneeded() {
 	}
 	for _, pods := range [][]Pod{s.in.Companions, s.in.Checks} {
 		for i := range pods {
-			if pod := pods[i]; !kept(pod.Owner, pod.Node) && !pod.Leaving {
+			if pod := pods[i]; !kept(pod.Owner, pod.Node) && !pod.Terminating {
 				s.plan.do(DeletePod{pod, v1alpha1.ReasonNoGuardedNodes})
 			}
 		}
@@ -268,5 +268,5 @@ func (s *planner) deleteUnneeded() {
 }
 
 func isReady(pod *Pod) bool {
-	return pod != nil && !pod.Leaving && pod.Ready && pod.Phase == corev1.PodRunning
+	return pod != nil && !pod.Terminating && pod.Ready && pod.Phase == corev1.PodRunning
 }

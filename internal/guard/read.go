@@ -51,7 +51,7 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
-		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Leaving: !p.DeletionTimestamp.IsZero(),
+		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
 		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
 	}
 	if view.ended() {

@@ -55,7 +55,7 @@ func (s *planner) count(n *v1alpha1.GuardCounts, w *nodePlan) {
 	if isReady(w.companion) {
 		n.Ready++
 	}
-	if w.companion != nil && w.companion.Revision == s.in.Revision && !w.companion.Leaving {
+	if w.companion != nil && w.companion.Revision == s.in.Revision && !w.companion.Terminating {
 		n.Updated++
 	}
 	if w.held != nil {

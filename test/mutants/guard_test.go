@@ -85,7 +85,7 @@ var guardMutants = map[string]mutant{
 		"release.go", "		return s.unapproved(w)\n", "		return nil\n",
 	},
 	"a check for an earlier asking counts": {
-		"check.go", "pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():", "pod == nil, pod.Leaving, w.active():",
+		"check.go", "pod == nil, pod.Terminating, pod.RequestedAt != token(w.requestedAt), w.active():", "pod == nil, pod.Terminating, w.active():",
 	},
 	"a check that says no lets a node go": {
 		"check.go", "	case w.reserved && pod.ended():\n", "	case pod != nil && pod.ended():\n",
@@ -175,7 +175,7 @@ var guardMutants = map[string]mutant{
 		"companion.go", "return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name])", "return strings.Compare(a.Name, b.Name)",
 	},
 	"the second of two companions stays": {
-		"companion.go", "		case !w.companion.Leaving:\n", "		case false:\n",
+		"companion.go", "		case !w.companion.Terminating:\n", "		case false:\n",
 	},
 	"a companion is made beside that of an earlier NodeGuard": {
 		"companion.go", " && !w.succeeds", "",
