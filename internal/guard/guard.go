@@ -4,9 +4,12 @@
 // Package guard decides what a NodeGuard needs next. Like package plan, it is a pure function of the observed state: no
 // client, no context, no logger, no clock (a linter enforces this).
 //
-//	Input ──► nodes ──► requests ──► unavailable nodes ──► releases ──► companions, budgets, checks ──► Plan
-//	         (select)  (request)    (release)             (release,    (companion, budget, check)      (summary)
-//	                                                       peers)
+//	Input ──► nodes ──► requests ──► releases and holds ──► companions, budgets, checks ──► status ──► Plan
+//	         (target)  (request)    (release, held)        (companion, budget, check)      (status)
+//
+// What only reads the input is a method of observed. Why a node is held is one ordered list (holdRules) of rules that
+// read the input, the unavailable nodes (capacity) and the other NodeGuards (peers). Only nodePlan changes the state of a
+// node, and only planner adds to the plan.
 //
 // One pass is linear in nodes and pods, except for sorting the release requests.
 //
@@ -318,18 +321,30 @@ func (RemoveApproval) action()  {}
 
 // Next returns the plan for the observed state.
 func Next(in Input) Plan {
-	s := newSurvey(in)
 	if !in.Guard.DeletionTimestamp.IsZero() {
-		return s.planDeletion()
+		return planDeletion(&in)
 	}
-	s.trackReleased()
-	s.releaseNodes()
-	s.reconcileCompanions()
-	s.reconcileBudgets()
-	s.reconcileChecks()
-	s.deleteUnneeded()
-	s.summarize()
-	return s.plan
+	p := newPlanner(&in)
+
+	// 1. Update the nodes in status.released. The decisions below need it: a node that is available again does not count
+	// against maxUnavailable, and a node that requests release again is held again.
+	p.trackReleased()
+	// 2. Sort the release requests. All nodes that are being checked reserve a place before the first decision, because a
+	// node with an earlier request must not overtake them.
+	p.queueRequests()
+	// 3. Release the nodes with the break-glass annotation. They wait for no other node, and count for all others.
+	p.releaseByBreakGlass()
+	// 4. Release or hold each of the other nodes. A decision sees the earlier ones.
+	p.releaseOrHold()
+	// 5. Create, change and delete objects according to the decisions: a node that is released in this pass gets no companion
+	// and no further check, and a check starts only on a node that has reserved a place.
+	p.reconcileCompanions()
+	p.reconcileBudgets()
+	p.reconcileChecks()
+	p.deleteUnneeded()
+	// 6. Report all of this in the status.
+	p.summarize()
+	return p.plan
 }
 
 // wake keeps the earliest time at which the plan changes without an event.
