@@ -32,74 +32,185 @@ const (
 	maxMessageBytes = 512
 )
 
-// deadlinePassed is part of the message for a node that is held past its deadline.
-const deadlinePassed = "; its deadline has passed"
+// checkState is what the check of a node says about its release request.
+type checkState int
 
-// unchecked holds a node until its check has succeeded recently. A node that is not Ready needs no check: no pod can
-// run there, and an unhealthy node may be repaired.
-func (s *planner) unchecked(w *nodePlan) *hold {
-	if !w.Ready {
-		return nil
-	}
-	w.reserved = s.checking(w)
-	switch pod := w.check; {
-	case pod == nil && s.in.CheckObstacles[w.Name] != nil:
-		return s.unstarted(w, s.in.CheckObstacles[w.Name])
+const (
+	checkMissing checkState = iota
+	// checkTerminating : the pod of a node that does not end it keeps no other node from being checked.
+	checkTerminating
+	// checkOutdated : it was for an earlier release request.
+	checkOutdated
+	checkRunning
+	// checkOverdue : it runs past its end. Like a failed check, it does not prevent the checks of other nodes for a while,
+	// so a kubelet that never ends a check holds only its own node.
+	checkOverdue
+	checkSucceeded
+	// checkSucceededEarlier : it succeeded too long ago for a release.
+	checkSucceededEarlier
+	checkFailed
+	// checkExpired : it failed, or was overdue, and the interval to the next run has passed.
+	checkExpired
+)
+
+func (o observed) checkState(n *nodePlan) checkState {
+	switch pod := n.check; {
 	case pod == nil:
-		w.reserved = true
-		return s.saidBefore(w)
-	case pod.Leaving:
-		return s.saidBefore(w) // a node that does not end its pod keeps no other from being checked
+		return checkMissing
+	case pod.Terminating:
+		return checkTerminating
+	case pod.RequestedAt != token(n.requestedAt):
+		return checkOutdated
+	case pod.ended():
+		return o.checkResult(pod)
+	case o.in.Now.Before(o.latestEnd(pod)):
+		return checkRunning
+	case o.in.Now.Before(o.latestEnd(pod).Add(o.checkInterval())):
+		return checkOverdue
 	default:
-		return s.answer(w, pod)
+		return checkExpired
 	}
 }
 
-// unstarted holds a node if the API server rejects the pod of its check.
-func (s *planner) unstarted(w *nodePlan, o *Obstacle) *hold {
-	w.reserved = !s.in.Now.Before(o.RetryAt) // one more may be tried: nothing else tells that the API server accepts it now
-	if !w.reserved {
-		s.plan.wake(o.RetryAt)
-	}
-	return &hold{reason: v1alpha1.ReasonCheckNotStarting, message: "release.check cannot be started: " + o.Message, release: "the API server accepts the pod of the check"}
-}
-
-// answer returns why the check holds a node: it failed or has not ended. It returns nil if the check succeeded.
-func (s *planner) answer(w *nodePlan, pod *Pod) *hold {
+func (o observed) checkResult(pod *Pod) checkState {
+	age := o.in.Now.Sub(o.endOf(pod))
 	switch {
-	case w.reserved && pod.ended():
-		return nil
-	case w.reserved:
-		s.plan.wake(s.latestEnd(pod))
-		if pod.Waiting != "" {
-			running := checkRunning()
-			running.message = "release.check does not start: " + bounded(pod.Waiting)
-			return s.orBefore(w, running)
-		}
-	case s.overdue(w):
-		s.plan.wake(s.latestEnd(pod).Add(s.checkInterval()))
-		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check did not end within %s, and the kubelet has not stopped it", s.checkTimeout()),
-			release: fmt.Sprintf("the check ends with exit code 0: it runs again after %s", s.checkInterval())}
-	case s.refusing(w):
-		s.plan.wake(s.endOf(pod).Add(s.checkInterval()))
-		return &hold{reason: v1alpha1.ReasonCheckFailed, message: fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
-			release: fmt.Sprintf("the check ends with exit code 0: it runs every %s", s.checkInterval())}
+	case pod.Phase == corev1.PodSucceeded && age < max(o.checkInterval(), leastFresh):
+		return checkSucceeded
+	case pod.Phase == corev1.PodSucceeded:
+		return checkSucceededEarlier
+	case age < o.checkInterval():
+		return checkFailed
+	default:
+		return checkExpired
 	}
-	w.reserved = true
-	return s.saidBefore(w)
 }
 
-func checkRunning() *hold {
-	return &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
+// latestEnd is the time by which a check has ended, unless its kubelet does not stop it.
+func (o observed) latestEnd(pod *Pod) time.Time {
+	return pod.Created.Add(o.checkTimeout() + checkSlack)
 }
 
-// saidBefore keeps the message of the last check until the next one has ended, because users need that message.
-func (s *planner) saidBefore(w *nodePlan) *hold { return s.orBefore(w, checkRunning()) }
+// endOf is when a check ended. It is limited to the maximum duration of a check, because the clock of a node can be
+// wrong.
+func (o observed) endOf(pod *Pod) time.Time {
+	if latest := o.latestEnd(pod); pod.Ended.After(latest) {
+		return latest
+	}
+	return pod.Ended
+}
 
-func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
-	for i := range s.in.Guard.Status.Held {
-		before := &s.in.Guard.Status.Held[i]
-		if before.Node == w.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.RequestedAt.Unix() == w.requestedAt.Unix() {
+// isChecked reports whether a node with a release request has checks.
+func (o observed) isChecked(n *nodePlan) bool {
+	return n.awaitsRelease() && o.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
+}
+
+// needsCheck reports whether only a successful check releases a node. A node that is not Ready needs no check: no pod can
+// run there, and an unhealthy node may be repaired.
+func (o observed) needsCheck(n *nodePlan) bool {
+	return o.isChecked(n) && n.Ready && !o.pastReleaseDeadline(n)
+}
+
+// awaitsCheck reports whether a node needs a check, and none has succeeded for its release request.
+func (o observed) awaitsCheck(n *nodePlan) bool {
+	state := o.checkState(n)
+	return o.needsCheck(n) && state != checkSucceeded && state != checkSucceededEarlier
+}
+
+// retainsTurn reports whether a node is being checked, or is released according to its check. The node then keeps its
+// position, so that a node with an earlier request, whose check fails repeatedly, does not overtake it. A node that waits
+// for another NodeGuard does not make other nodes wait: then recheckAt is when to ask again.
+func (r *releaseRules) retainsTurn(n *nodePlan) (retains bool, recheckAt time.Time) {
+	state := r.checkState(n)
+	switch {
+	case !r.isChecked(n):
+		return false, time.Time{}
+	case state == checkSucceeded:
+		recheckAt = r.peerRecheckAt(n)
+		return recheckAt.IsZero(), recheckAt
+	default:
+		return state == checkRunning, time.Time{}
+	}
+}
+
+// checkRunningOrFailed holds a node while its check runs, or has failed recently.
+func (r *releaseRules) checkRunningOrFailed(n *nodePlan) *hold {
+	if !r.needsCheck(n) {
+		return nil
+	}
+	var h *hold
+	switch pod := n.check; r.checkState(n) {
+	case checkRunning:
+		h = r.orFailedBefore(n, checkRuns(pod))
+		h.recheckAt = r.latestEnd(pod)
+	case checkOverdue:
+		h = &hold{
+			reason:    v1alpha1.ReasonCheckFailed,
+			message:   fmt.Sprintf("release.check did not end within %s, and the kubelet has not stopped it", r.checkTimeout()),
+			release:   fmt.Sprintf("the check ends with exit code 0: it runs again after %s", r.checkInterval()),
+			recheckAt: r.latestEnd(pod).Add(r.checkInterval()),
+		}
+	case checkFailed:
+		h = &hold{
+			reason:    v1alpha1.ReasonCheckFailed,
+			message:   fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
+			release:   fmt.Sprintf("the check ends with exit code 0: it runs every %s", r.checkInterval()),
+			recheckAt: r.endOf(pod).Add(r.checkInterval()),
+		}
+	default:
+		return nil
+	}
+	h.recheckAt = earliest(h.recheckAt, r.peerRecheckAt(n))
+	return h
+}
+
+// checkNotStarted holds a node whose check has to start, or to start again.
+func (r *releaseRules) checkNotStarted(n *nodePlan) *hold {
+	if !r.needsCheck(n) {
+		return nil
+	}
+	switch state, obstacle := r.checkState(n), r.in.CheckObstacles[n.Name]; {
+	case state == checkSucceeded:
+		return nil
+	case state == checkMissing && obstacle != nil:
+		return r.checkNotStarting(obstacle)
+	default:
+		h := r.orFailedBefore(n, checkRuns(nil))
+		h.reserves = state != checkTerminating
+		return h
+	}
+}
+
+// checkNotStarting holds a node if the API server rejects the pod of its check. When one more may be tried, the node
+// reserves a place: no event shows that the API server accepts the pod now.
+func (o observed) checkNotStarting(obstacle *Obstacle) *hold {
+	h := &hold{
+		reason:   v1alpha1.ReasonCheckNotStarting,
+		message:  "release.check cannot be started: " + obstacle.Message,
+		release:  "the API server accepts the pod of the check",
+		reserves: !o.in.Now.Before(obstacle.RetryAt),
+	}
+	if !h.reserves {
+		h.recheckAt = obstacle.RetryAt
+	}
+	return h
+}
+
+// checkRuns holds a node while its check runs; pod is nil if it has not been created yet.
+func checkRuns(pod *Pod) *hold {
+	h := &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
+	if pod != nil && pod.Waiting != "" {
+		h.message = "release.check does not start: " + bounded(pod.Waiting)
+	}
+	return h
+}
+
+// orFailedBefore returns the message of the last failed check until the next one has ended, because users need that
+// message. Only the status has it: the pod of the last check is deleted before the next one is created.
+func (o observed) orFailedBefore(n *nodePlan, running *hold) *hold {
+	for i := range o.in.Guard.Status.Held {
+		before := &o.in.Guard.Status.Held[i]
+		if before.Node == n.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.RequestedAt.Unix() == n.requestedAt.Unix() {
 			message, _, _ := strings.Cut(before.Message, deadlinePassed)
 			return &hold{reason: before.Reason, message: message, release: before.ReleasedWhen}
 		}
@@ -107,96 +218,40 @@ func (s *planner) orBefore(w *nodePlan, running *hold) *hold {
 	return running
 }
 
-// checking reports whether the check of a node is running or has succeeded recently. The node then keeps its position,
-// so that a node with an earlier request, whose check fails repeatedly, does not overtake it.
-func (s *planner) checking(w *nodePlan) bool {
-	pod := w.check
-	switch {
-	case s.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenCheck, pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():
-		return false // a check for an earlier release request says nothing about this one
-	case pod.ended():
-		return pod.Phase == corev1.PodSucceeded && s.in.Now.Before(s.endOf(pod).Add(max(s.checkInterval(), leastFresh)))
-	default:
-		return s.in.Now.Before(s.latestEnd(pod))
+// earliest returns the earlier of two times, of which the zero time is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
 	}
-}
-
-// latestEnd is the time by which a check has ended, unless its kubelet does not stop it.
-func (s *planner) latestEnd(pod *Pod) time.Time {
-	return pod.Created.Add(s.checkTimeout() + checkSlack)
-}
-
-// overdue reports whether a check runs past its end. Like a failed check, it does not prevent the checks of other nodes
-// for a while, so a kubelet that never ends a check holds only its own node.
-func (s *planner) overdue(w *nodePlan) bool {
-	pod := w.check
-	return pod != nil && !pod.Leaving && !pod.ended() && pod.RequestedAt == token(w.requestedAt) &&
-		!s.in.Now.Before(s.latestEnd(pod)) && s.in.Now.Before(s.latestEnd(pod).Add(s.checkInterval()))
-}
-
-// retainsTurn reports whether a node is being checked, or is released according to its check. A node that waits for
-// another NodeGuard does not make other nodes wait.
-func (s *planner) retainsTurn(w *nodePlan) bool {
-	return s.checking(w) && (!w.check.ended() || s.heldByPeer(w) == nil)
-}
-
-// isAnswering reports whether the check of a node is running or has failed recently. That is then the reason that the
-// node is held, even if another NodeGuard holds it too.
-func (s *planner) isAnswering(w *nodePlan) bool {
-	return s.refusing(w) || s.overdue(w) || (s.checking(w) && !w.check.ended())
-}
-
-// endOf is when a check ended. It is limited to the maximum duration of a check, because the clock of a node can be
-// wrong.
-func (s *planner) endOf(pod *Pod) time.Time {
-	if latest := s.latestEnd(pod); pod.Ended.After(latest) {
-		return latest
-	}
-	return pod.Ended
-}
-
-// refusing reports whether the check of a node has failed recently.
-func (s *planner) refusing(w *nodePlan) bool {
-	pod := w.check
-	return pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodFailed &&
-		s.in.Now.Before(s.endOf(pod).Add(s.checkInterval()))
+	return a
 }
 
 // reconcileChecks creates the pods of checks, and deletes those that are no longer needed.
-func (s *planner) reconcileChecks() {
-	for _, w := range s.nodes {
-		wanted := s.isChecked(w)
-		switch pod := w.check; {
-		case pod == nil:
-			if wanted && w.reserved && w.noted() {
-				s.makeCheck(w)
-			}
-		case pod.Leaving || w.releasing:
-		case !wanted, w.reserved && !s.checking(w): // its result no longer counts, and a new check replaces it
-			s.plan.do(DeletePod{*pod, v1alpha1.ReasonCheckFailed})
+func (p *planner) reconcileChecks() {
+	for _, n := range p.nodes {
+		state, wanted := p.checkState(n), p.isChecked(n)
+		switch {
+		case state == checkMissing && wanted && n.reserved && n.isRequestStored():
+			p.createCheck(n)
+		case state == checkMissing, state == checkTerminating, n.releasing:
+		case !wanted, n.reserved && state != checkRunning && state != checkSucceeded: // its result no longer counts, and a new check replaces it
+			p.plan.do(DeletePod{*n.check, v1alpha1.ReasonCheckFailed})
 		}
 	}
 }
 
-func (s *planner) makeCheck(w *nodePlan) {
-	if name := s.freeName(v1alpha1.GuardRoleCheck, w.Name); name != "" {
-		s.plan.do(MakeCheck{Node: w.Name, Name: name, RequestedAt: token(w.requestedAt)})
+func (p *planner) createCheck(n *nodePlan) {
+	if name := p.freeName(v1alpha1.GuardRoleCheck, n.Name); name != "" {
+		p.plan.do(CreateCheck{Node: n.Name, Name: name, RequestedAt: token(n.requestedAt)})
 	}
 }
 
-func (s *planner) isChecked(w *nodePlan) bool {
-	return w.requestsRelease() && !w.active() && s.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
+func (o observed) checkTimeout() time.Duration {
+	return checkSeconds(o.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.TimeoutSeconds }, DefaultCheckTimeoutSeconds)
 }
 
-// noted reports whether the release request is recorded on the budget: a check is for that request.
-func (w *nodePlan) noted() bool { return w.budget != nil && w.budget.RequestedAt.Equal(w.requestedAt) }
-
-func (s *planner) checkTimeout() time.Duration {
-	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.TimeoutSeconds }, DefaultCheckTimeoutSeconds)
-}
-
-func (s *planner) checkInterval() time.Duration {
-	return checkSeconds(s.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.IntervalSeconds }, DefaultCheckIntervalSeconds)
+func (o observed) checkInterval() time.Duration {
+	return checkSeconds(o.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.IntervalSeconds }, DefaultCheckIntervalSeconds)
 }
 
 func checkSeconds(check *v1alpha1.ReleaseCheck, of func(*v1alpha1.ReleaseCheck) *int32, otherwise int32) time.Duration {

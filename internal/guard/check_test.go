@@ -31,7 +31,7 @@ func TestARefusedCheckIsTriedAgain(t *testing.T) {
 		p := Next(tt.in)
 		made := 0
 		for _, a := range p.Actions {
-			if _, is := a.(MakeCheck); is {
+			if _, is := a.(CreateCheck); is {
 				made++
 			}
 		}

@@ -5,7 +5,6 @@ package guard
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,54 +20,60 @@ const failedWait = 30 * time.Second
 // reconcileCompanions ensures that each guarded node has exactly one companion, except released nodes: an evicted
 // companion must not be recreated there. On a held node, a companion that ended is recreated at once, because the node
 // is not protected without it.
-func (s *planner) reconcileCompanions() {
+func (p *planner) reconcileCompanions() {
 	missing := 0
 	var absent, outdated []*nodePlan
-	for _, w := range s.nodes {
-		s.deleteSurplus(w)
-		if w.releasing || w.active() {
+	for _, n := range p.nodes {
+		p.deleteSurplus(n)
+		if n.releasing || n.active() {
 			continue
 		}
-		switch c := w.companion; {
+		switch c := n.companion; {
 		case c == nil:
-			absent = append(absent, w)
-		case s.isOutdated(w):
-			outdated = append(outdated, w)
-		case c.ended() && !c.Leaving:
-			s.recreateEnded(c)
+			absent = append(absent, n)
+		case p.isOutdated(n):
+			outdated = append(outdated, n)
+		case c.ended() && !c.Terminating:
+			p.recreateEnded(c)
 		}
-		if w.Ready && !isReady(w.companion) { // on a node that is not Ready, the companion cannot be ready
+		if n.Ready && !isReady(n.companion) { // on a node that is not Ready, the companion cannot be ready
 			missing++
 		}
 	}
-	s.makeCompanions(absent)
-	s.replace(outdated, missing)
+	p.createCompanions(absent)
+	p.replace(outdated, missing)
 }
 
-// makeCompanions creates the missing companions. After the API server has rejected one, it creates one at a time: for
-// the node that was rejected the longest time ago, or never. So a rejection for one node does not prevent companions on
-// other nodes.
-func (s *planner) makeCompanions(absent []*nodePlan) {
-	absent = slices.DeleteFunc(absent, func(w *nodePlan) bool { return !s.canRunCompanion(w) })
-	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name]) })
-	may := s.mayMake()
-	for _, w := range absent[:min(may, len(absent))] {
-		if name := s.freeName(v1alpha1.GuardRoleCompanion, w.Name); name != "" {
-			s.plan.do(MakeCompanion{Node: w.Name, Name: name})
+// createCompanions creates the missing companions. After the API server has rejected one, it creates one at a time, as a
+// test: for the node that was rejected the longest time ago, or never. So a rejection for one node does not prevent
+// companions on other nodes.
+func (p *planner) createCompanions(absent []*nodePlan) {
+	absent = slices.DeleteFunc(absent, func(n *nodePlan) bool { return !p.canRunCompanion(n) })
+	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return p.in.RefusedAt[a.Name].Compare(p.in.RefusedAt[b.Name]) })
+	if o := p.in.Obstacle; o != nil {
+		if p.in.Now.Before(o.RetryAt) {
+			p.plan.wake(o.RetryAt)
+			return
+		}
+		absent = absent[:min(1, len(absent))]
+	}
+	for _, n := range absent {
+		if name := p.freeName(v1alpha1.GuardRoleCompanion, n.Name); name != "" {
+			p.plan.do(CreateCompanion{Node: n.Name, Name: name})
 		}
 	}
 }
 
 // freeName returns the first pod name that no pod of another owner has. It returns "" until status.nameSalt is written:
 // before that, two managers can have different salts and would create two pods.
-func (s *planner) freeName(role, node string) string {
-	g := s.in.Guard
+func (o observed) freeName(role, node string) string {
+	g := o.in.Guard
 	if g.Status.NameSalt == "" {
 		return ""
 	}
 	for nth := 0; ; nth++ {
 		name := PodName(g.Name, g.Status.NameSalt, role, node, nth)
-		if _, taken := s.in.TakenNames[name]; !taken {
+		if _, taken := o.in.TakenNames[name]; !taken {
 			return name
 		}
 	}
@@ -76,85 +81,41 @@ func (s *planner) freeName(role, node string) string {
 
 // deleteSurplus deletes all companions of a node except one. There are several only if a taken name became free again
 // while the cache did not show the companion with the other name. It requires a live read of the API server.
-func (s *planner) deleteSurplus(w *nodePlan) {
-	for _, pod := range w.surplus {
+func (p *planner) deleteSurplus(n *nodePlan) {
+	for _, pod := range n.surplus {
 		switch {
-		case pod.Leaving:
-		case !s.in.Live:
-			s.plan.Confirm = true
-		case !w.companion.Leaving:
-			s.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken})
+		case pod.Terminating:
+		case !p.in.Live:
+			p.plan.Confirm = true
+		case !n.companion.Terminating:
+			p.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken})
 		}
 	}
-}
-
-// isOutdated reports whether a companion has to be replaced. On a node that requests release it is not replaced,
-// because without a companion nothing holds the node at that moment.
-func (s *planner) isOutdated(w *nodePlan) bool {
-	c := w.companion
-	return c.Revision != s.in.Revision && !c.Leaving && !c.ended() && !w.requestsRelease() && (s.in.Obstacle == nil || !s.in.Now.Before(s.in.Obstacle.RetryAt))
 }
 
 // recreateEnded deletes a companion that the kubelet has ended, so that it is recreated.
-func (s *planner) recreateEnded(c *Pod) {
-	if again := c.Created.Add(failedWait); s.in.Now.Before(again) {
-		s.plan.wake(again)
+func (p *planner) recreateEnded(c *Pod) {
+	if again := c.Created.Add(failedWait); p.in.Now.Before(again) {
+		p.plan.wake(again)
 		return
 	}
-	s.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady})
-}
-
-// replace deletes outdated companions, as many as the update strategy allows. The next pass recreates them under the
-// same name, so that a node never has two. Companions that are not ready are replaced first, and do not count.
-func (s *planner) replace(outdated []*nodePlan, missing int) {
-	slices.SortStableFunc(outdated, func(a, b *nodePlan) int {
-		if ra, rb := isReady(a.companion), isReady(b.companion); ra != rb {
-			if rb {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	limit := max(scaled(s.in.Guard.Spec.UpdateStrategy.MaxUnavailable, len(s.nodes)), 1)
-	for _, w := range outdated {
-		if isReady(w.companion) {
-			if missing >= limit {
-				return
-			}
-			missing++
-		}
-		s.plan.do(DeletePod{*w.companion, v1alpha1.ReasonRevisionStarted})
-	}
-}
-
-// mayMake returns how many pods may be created: only one, as a test, if the API server rejected the last one.
-func (s *planner) mayMake() int {
-	switch o := s.in.Obstacle; {
-	case o == nil:
-		return len(s.nodes)
-	case s.in.Now.Before(o.RetryAt):
-		s.plan.wake(o.RetryAt)
-		return 0
-	default:
-		return 1
-	}
+	p.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady})
 }
 
 // canRunCompanion reports whether a companion can run on a node: elsewhere it would remain Pending or be evicted. It
 // waits until the companion of an earlier NodeGuard of the same name has terminated.
-func (s *planner) canRunCompanion(w *nodePlan) bool {
-	return w.Ready && !w.Deleting && !w.succeeds && s.untoleratedTaint(w) == nil
+func (o observed) canRunCompanion(n *nodePlan) bool {
+	return n.Ready && !n.Deleting && !n.succeeds && o.untoleratedTaint(n) == nil
 }
 
 // untoleratedTaint returns the taint that would evict the companion from the node. Other taints do not affect a pod
 // that is not scheduled.
-func (s *planner) untoleratedTaint(w *nodePlan) *corev1.Taint {
+func (o observed) untoleratedTaint(n *nodePlan) *corev1.Taint {
 	var taints []corev1.Taint
-	for _, taint := range w.Taints {
+	for _, taint := range n.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute {
 			taints = append(taints, taint)
 		}
 	}
-	return task.Untolerated(taints, s.in.Tolerations)
+	return task.Untolerated(taints, o.in.Tolerations)
 }

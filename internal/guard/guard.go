@@ -4,9 +4,12 @@
 // Package guard decides what a NodeGuard needs next. Like package plan, it is a pure function of the observed state: no
 // client, no context, no logger, no clock (a linter enforces this).
 //
-//	Input ──► nodes ──► requests ──► unavailable nodes ──► releases ──► companions, budgets, checks ──► Plan
-//	         (select)  (request)    (release)             (release,    (companion, budget, check)      (summary)
-//	                                                       peers)
+//	Input ──► nodes ──► requests ──► releases and holds ──► companions, budgets, checks ──► status ──► Plan
+//	         (target)  (request)    (release, held)        (companion, budget, check)      (status)
+//
+// What only reads the input is a method of observed. Why a node is held is one ordered list (holdRules) of rules that
+// read the input, the unavailable nodes (capacity) and the other NodeGuards (peers). Only nodePlan changes the state of a
+// node, and only planner adds to the plan.
 //
 // One pass is linear in nodes and pods, except for sorting the release requests.
 //
@@ -116,12 +119,12 @@ type Pod struct {
 	UID  types.UID
 	Node string
 	// Owner is the UID of the NodeGuard that created it.
-	Owner    types.UID
-	Revision string
-	Created  time.Time
-	Phase    corev1.PodPhase
-	Ready    bool
-	Leaving  bool
+	Owner       types.UID
+	Revision    string
+	Created     time.Time
+	Phase       corev1.PodPhase
+	Ready       bool
+	Terminating bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 	// RequestedAt identifies the release request that a check is for.
@@ -223,7 +226,7 @@ const (
 	// Held nodes request release and are not released yet.
 	Held State = "Held"
 	// Released nodes are not available again yet.
-	Released State = "Going"
+	Released State = "Released"
 )
 
 // NodeState explains the state of a node.
@@ -241,11 +244,11 @@ type MoveKind string
 
 const (
 	// MoveReleased : the node is added.
-	MoveReleased MoveKind = "LetGo"
+	MoveReleased MoveKind = "Released"
 	// MoveReturning : its release request has ended, and it is not available yet.
-	MoveReturning MoveKind = "Returns"
+	MoveReturning MoveKind = "Returning"
 	// MoveAvailable : the node is removed, because it is available again or deleted.
-	MoveAvailable MoveKind = "Back"
+	MoveAvailable MoveKind = "Available"
 )
 
 // Move is a change of status.released.
@@ -260,26 +263,26 @@ type Move struct {
 	Held time.Duration
 }
 
-// Action is one of MakeCompanion, MakeCheck, MakeBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
+// Action is one of CreateCompanion, CreateCheck, CreateBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
 //
 //sumtype:decl
 type Action interface{ action() }
 
-// MakeCompanion creates the companion of a node.
-type MakeCompanion struct {
+// CreateCompanion creates the companion of a node.
+type CreateCompanion struct {
 	Node string
 	Name string
 }
 
-// MakeCheck creates the pod that checks whether a node may be released.
-type MakeCheck struct {
+// CreateCheck creates the pod that checks whether a node may be released.
+type CreateCheck struct {
 	Node        string
 	Name        string
 	RequestedAt string
 }
 
-// MakeBudget creates the budget of a node.
-type MakeBudget struct {
+// CreateBudget creates the budget of a node.
+type CreateBudget struct {
 	Node string
 	BudgetState
 }
@@ -308,28 +311,40 @@ type RemoveApproval struct {
 	BreakGlass bool
 }
 
-func (MakeCompanion) action()  {}
-func (MakeCheck) action()      {}
-func (MakeBudget) action()     {}
-func (SetBudget) action()      {}
-func (DeletePod) action()      {}
-func (DeleteBudget) action()   {}
-func (RemoveApproval) action() {}
+func (CreateCompanion) action() {}
+func (CreateCheck) action()     {}
+func (CreateBudget) action()    {}
+func (SetBudget) action()       {}
+func (DeletePod) action()       {}
+func (DeleteBudget) action()    {}
+func (RemoveApproval) action()  {}
 
 // Next returns the plan for the observed state.
 func Next(in Input) Plan {
-	s := newSurvey(in)
 	if !in.Guard.DeletionTimestamp.IsZero() {
-		return s.planDeletion()
+		return planDeletion(&in)
 	}
-	s.trackReleased()
-	s.releaseNodes()
-	s.reconcileCompanions()
-	s.reconcileBudgets()
-	s.reconcileChecks()
-	s.deleteUnneeded()
-	s.summarize()
-	return s.plan
+	p := newPlanner(&in)
+
+	// 1. Update the nodes in status.released. The decisions below need it: a node that is available again does not count
+	// against maxUnavailable, and a node that requests release again is held again.
+	p.trackReleased()
+	// 2. Sort the release requests. All nodes that are being checked reserve a place before the first decision, because a
+	// node with an earlier request must not overtake them.
+	p.queueRequests()
+	// 3. Release the nodes with the break-glass annotation. They wait for no other node, and count for all others.
+	p.releaseByBreakGlass()
+	// 4. Release or hold each of the other nodes. A decision sees the earlier ones.
+	p.releaseOrHold()
+	// 5. Create, change and delete objects according to the decisions: a node that is released in this pass gets no companion
+	// and no further check, and a check starts only on a node that has reserved a place.
+	p.reconcileCompanions()
+	p.reconcileBudgets()
+	p.reconcileChecks()
+	p.deleteUnneeded()
+	// 6. Report all of this in the status.
+	p.summarize()
+	return p.plan
 }
 
 // wake keeps the earliest time at which the plan changes without an event.

@@ -86,19 +86,19 @@ func TestWhoMayGo(t *testing.T) {
 		says string
 	}{
 		"nobody asks":                        {scene(), "n1", "Guarded CompanionsReady", ""},
-		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Going ConditionMet", ""},
+		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Released ConditionMet", ""},
 		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (released at 2026-03-01T12:00:00Z, not available again yet)"},
-		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Going ConditionMet", ""},
+		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Released ConditionMet", ""},
 		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
 		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
 		"a pod of the target is nowhere":     {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
 		"a pod of a DaemonSet is not scheduled": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Target.Pods[2] = TargetPod{}
-		}), "n1", "Going ConditionMet", ""},
-		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Going ConditionMet", ""},
+		}), "n1", "Released ConditionMet", ""},
+		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Released ConditionMet", ""},
 		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held ReleasesDisabled", "spec.maxUnavailable is 0"},
-		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Going ConditionMet", ""},
+		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Released ConditionMet", ""},
 		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
 		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
 		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
@@ -111,18 +111,18 @@ func TestWhoMayGo(t *testing.T) {
 		"somebody has approved": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "a/b, storage/disks"
-		}), "n1", "Going ConditionMet", ""},
+		}), "n1", "Released ConditionMet", ""},
 		"no check has run":                     {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
 		"the check runs":                       {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
 		"the check says no":                    {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
 		"the check said no long ago":           {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check says yes":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Going ConditionMet", ""},
+		"the check says yes":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
 		"the check said yes long ago":          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
 		"the check was for another asking":     {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
-		"no check can run where it is asked":   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Going ConditionMet", ""},
+		"no check can run where it is asked":   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
 		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
 		"the check of the first says no":       {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
-		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Going ConditionMet", ""},
+		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
 		"the check runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n1", "Held CheckFailed", "did not end within 1m0s"},
@@ -130,7 +130,7 @@ func TestWhoMayGo(t *testing.T) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n2", "Held CheckRunning", ""},
 		"the check of the first does not leave": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
-			in.Checks[0].Leaving = true
+			in.Checks[0].Terminating = true
 		}), "n2", "Held CheckRunning", ""},
 		"the check said yes, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-10 * time.Minute)
@@ -138,7 +138,7 @@ func TestWhoMayGo(t *testing.T) {
 		"of several that others have let go, the first": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
 				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
-		}), "n3", "Going ConditionMet", ""},
+		}), "n3", "Released ConditionMet", ""},
 		"of several that others have let go, the second": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
@@ -147,14 +147,14 @@ func TestWhoMayGo(t *testing.T) {
 		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
-		}), "n1", "Going ConditionMet", ""},
-		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Going DeadlineReached", ""},
+		}), "n1", "Released ConditionMet", ""},
+		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Released DeadlineReached", ""},
 		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
 		"past the deadline, held":             {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "release.onDeadline is Hold"},
 		"the glass is broken": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0))
 			in.Nodes[0].BreakGlass = "fire"
-		}), "n1", "Going BreakGlass", ""},
+		}), "n1", "Released BreakGlass", ""},
 		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
 		"somebody else's budget":                     {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
 		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
@@ -163,17 +163,17 @@ func TestWhoMayGo(t *testing.T) {
 		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has released node n2"},
 		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
-		}), "n2", "Going ConditionMet", ""},
+		}), "n2", "Released ConditionMet", ""},
 		"tainted by cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: "NoSchedule"}}
-		}), "n1", "Going ConditionMet", ""},
+		}), "n1", "Released ConditionMet", ""},
 		"tainted by Karpenter": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: "NoSchedule"}}
-		}), "n1", "Going ConditionMet", ""},
+		}), "n1", "Released ConditionMet", ""},
 		"a candidate of cluster-autoscaler": {scene(func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "DeletionCandidateOfClusterAutoscaler", Effect: "PreferNoSchedule"}}
 		}), "n1", "Guarded CompanionsReady", ""},
-		"deleted": {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Going ConditionMet", ""},
+		"deleted": {scene(func(in *Input) { in.Nodes[0].Deleting = true }), "n1", "Released ConditionMet", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestBudgets(t *testing.T) {
 		want Action
 	}{
 		"as it should be":           {scene(), nil},
-		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), MakeBudget{"n1", BudgetState{}}},
+		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
 		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}}},
 		"its node is let go: the next pass opens it":                              {scene(cordoned(0)), nil},
 		"its node was let go":                                                     {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{Open: true, RequestedAt: since}}},
@@ -230,7 +230,7 @@ func TestBudgets(t *testing.T) {
 		"a pod has labels of no companion":                                        {scene(stranger("another")), nil},
 		"it has two companions": {scene(func(in *Input) {
 			second := in.Companions[0]
-			second.UID, second.Leaving = "second", true
+			second.UID, second.Terminating = "second", true
 			in.Companions = append(in.Companions, second)
 		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
 		"it asks no more": {scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
@@ -349,7 +349,7 @@ func TestCompanions(t *testing.T) {
 		}), []string{"make n2", "make n1"}},
 		"no salt is on record":                       {scene(without(0), func(in *Input) { in.Guard.Status.NameSalt, in.NewSalt = "", "s" }), nil},
 		"two on a node":                              {scene(twice(time.Minute)), []string{"delete second"}},
-		"two on a node, and one is gone":             {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Leaving = true }), nil},
+		"two on a node, and one is gone":             {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Terminating = true }), nil},
 		"two on a node, by a view that is behind":    {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},
 		"two on a node, of which the other is older": {scene(twice(-time.Minute)), []string{"delete c-n1"}},
 		"ended by the kubelet":                       {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
@@ -377,7 +377,7 @@ func TestCompanions(t *testing.T) {
 			var got []string
 			for _, a := range Next(tt.in).Actions {
 				switch a := a.(type) {
-				case MakeCompanion:
+				case CreateCompanion:
 					got = append(got, "make "+a.Node)
 				case DeletePod:
 					got = append(got, "delete "+a.Pod.Name)

@@ -126,11 +126,11 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	owner := seen.UID
 	h.say("%s: %T %+v", name, a, a)
 	switch a := a.(type) {
-	case MakeCompanion:
+	case CreateCompanion:
 		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"})
-	case MakeCheck:
+	case CreateCheck:
 		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, RequestedAt: a.RequestedAt}, guard: name, role: "check"})
-	case MakeBudget:
+	case CreateBudget:
 		if _, there := h.budgets[BudgetName(name, a.Node)]; !there {
 			b := Budget{Name: BudgetName(name, a.Node), UID: owner + "-b", ResourceVersion: h.uid(), Node: a.Node, Owner: owner, BudgetState: a.BudgetState}
 			h.budgets[b.Name] = simBudget{Budget: b, guard: name}
@@ -154,7 +154,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	case DeletePod:
 		if p, there := h.pods[a.Pod.Name]; there && p.UID == a.Pod.UID {
 			h.deleting(name, &p, a.Reason)
-			p.Leaving = true
+			p.Terminating = true
 			h.pods[p.Name] = p
 		}
 	case DeleteBudget:
@@ -206,9 +206,9 @@ func (h *history) kubelets() {
 		case !there:
 			h.happened++
 			delete(h.pods, name) // the pod garbage collector
-		case p.Leaving && node.Ready && p.Node == h.evil && h.stubborn:
+		case p.Terminating && node.Ready && p.Node == h.evil && h.stubborn:
 			h.met["pod never ends"]++
-		case p.Leaving && node.Ready:
+		case p.Terminating && node.Ready:
 			h.happened++
 			delete(h.pods, name)
 		case p.role == "stranger":
@@ -220,7 +220,7 @@ func (h *history) kubelets() {
 			}
 		case p.role == "check" && !p.ended():
 			h.checkRuns(&p)
-		case p.role == "companion" && !p.ended() && !p.Leaving && (!p.Ready || p.Phase != corev1.PodRunning):
+		case p.role == "companion" && !p.ended() && !p.Terminating && (!p.Ready || p.Phase != corev1.PodRunning):
 			h.happened++
 			p.Phase, p.Ready = corev1.PodRunning, true
 			h.pods[name] = p
@@ -295,9 +295,9 @@ func (h *history) collectGarbage() {
 		return !there || any(g.UID) != owner
 	}
 	for _, name := range sorted(h.pods) {
-		if p := h.pods[name]; !p.Leaving && p.role != "stranger" && gone(p.guard, p.Owner) {
+		if p := h.pods[name]; !p.Terminating && p.role != "stranger" && gone(p.guard, p.Owner) {
 			h.happened++
-			p.Leaving = true
+			p.Terminating = true
 			h.pods[name] = p
 		}
 	}
@@ -400,13 +400,13 @@ func (h *history) evictAll(t *tool) {
 			continue
 		}
 		left = true
-		if p.Leaving {
+		if p.Terminating {
 			continue
 		}
 		if h.mayEvict(&p) {
 			h.evicted(&p)
 			h.happened++
-			p.Leaving = true
+			p.Terminating = true
 			h.pods[name] = p
 			h.met["evicted"]++
 			h.say("%s evicts %s", t.name, name)

@@ -120,7 +120,7 @@ func (h *history) trouble() {
 			h.pods[p.Name] = p
 		}
 	case 4:
-		if p, there := h.pods[pick(h, h.pods)]; there && p.role == "companion" && !p.Leaving {
+		if p, there := h.pods[pick(h, h.pods)]; there && p.role == "companion" && !p.Terminating {
 			h.say("the kubelet evicts %s", p.Name)
 			p.Phase, p.Ready = "Failed", false
 			h.pods[p.Name] = p
@@ -412,7 +412,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 		ready := false
 		for i := range in.Companions {
 			if c := &in.Companions[i]; c.Node == n.Name && c.Owner == in.Guard.UID {
-				ready = ready || (c.Ready && !c.Leaving && c.Phase == "Running")
+				ready = ready || (c.Ready && !c.Terminating && c.Phase == "Running")
 			}
 		}
 		if !ready {
@@ -428,7 +428,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 		if d.Reason == v1alpha1.ReasonNameTaken {
 			continue // one too many
 		}
-		isReady := d.Pod.Ready && !d.Pod.Leaving && d.Pod.Phase == "Running"
+		isReady := d.Pod.Ready && !d.Pod.Terminating && d.Pod.Phase == "Running"
 		if states[d.Pod.Node] == Held && isReady {
 			h.fail("the companion of %s is deleted, which is held", d.Pod.Node)
 		}

@@ -122,7 +122,7 @@ func (h *history) compromised() {
 			h.pods[free] = simPod{Pod: Pod{Name: free, UID: typesUID(h.uid()), Node: h.evil, Phase: corev1.PodRunning, Ready: true, Created: h.now}, role: "stranger"}
 		}
 	case 3: // the status of its own pods
-		if p, there := h.pods[pick(h, h.pods)]; there && p.Node == h.evil && p.role == "companion" && !p.Leaving {
+		if p, there := h.pods[pick(h, h.pods)]; there && p.Node == h.evil && p.role == "companion" && !p.Terminating {
 			p.Ready = !p.Ready
 			h.pods[p.Name] = p
 		}
@@ -233,7 +233,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 	companions := 0
 	for _, name := range sorted(h.pods) {
 		p := h.pods[name]
-		if p.role != "companion" || p.guard != g.Name || p.Node != node || p.Owner != g.UID || p.Leaving {
+		if p.role != "companion" || p.guard != g.Name || p.Node != node || p.Owner != g.UID || p.Terminating {
 			continue
 		}
 		companions++
@@ -263,7 +263,7 @@ func (h *history) allLeft() {
 			}
 		}
 		for _, p := range h.pods {
-			if p.guard == name && p.role != "stranger" && !p.Leaving {
+			if p.guard == name && p.role != "stranger" && !p.Terminating {
 				h.fail("%s is deleted, and nobody deletes %s", name, p.Name)
 			}
 		}

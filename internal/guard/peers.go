@@ -32,12 +32,15 @@ type PeerView struct {
 	Checks bool
 }
 
+// holds reports whether the NodeGuard would not release the node.
+func (v *PeerView) holds() bool { return v.Reason != "" }
+
 // BreaksGlass reports whether a node is released because it has the break-glass annotation. Such a release does not
 // wait for other NodeGuards, so they need not be asked, however many there are.
 func BreaksGlass(in Input) bool {
-	s := newSurvey(in)
-	return len(s.released) < maxReleased && slices.ContainsFunc(s.nodes, func(w *nodePlan) bool {
-		return w.requestsRelease() && !w.active() && w.BreakGlass != ""
+	p := newPlanner(&in)
+	return p.capacity.entries() < maxReleased && slices.ContainsFunc(p.nodes, func(n *nodePlan) bool {
+		return n.awaitsRelease() && n.BreakGlass != ""
 	})
 }
 
@@ -54,11 +57,10 @@ func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, h
 
 // RequestingNodes returns the nodes for which other NodeGuards are asked: they request release and are not released.
 func RequestingNodes(in Input) []*Node {
-	s := newSurvey(in)
 	var nodes []*Node
-	for _, w := range s.nodes {
-		if w.requestsRelease() && !w.active() {
-			nodes = append(nodes, w.Node)
+	for _, n := range newPlanner(&in).nodes {
+		if n.awaitsRelease() {
+			nodes = append(nodes, n.Node)
 		}
 	}
 	return nodes
@@ -67,145 +69,161 @@ func RequestingNodes(in Input) []*Node {
 // Stances returns the decision of a NodeGuard on each node with a release request, regardless of other NodeGuards.
 // Nodes that another NodeGuard has released count as released here too.
 func Stances(in Input) map[string]PeerView {
-	s := newSurvey(in)
-	since, _ := s.releasedByPeers()
-	for name := range since {
-		s.byName[name].releasing, s.byName[name].expected = true, true
+	p := newPlanner(&in)
+	for _, n := range p.nodes {
+		if n.peerRelease != nil {
+			n.expectRelease()
+		}
 	}
 	stances := map[string]PeerView{}
-	for _, w := range s.nodes {
-		if w.requestsRelease() && !w.active() && !w.releasing {
-			stances[w.Name] = s.stance(w)
+	for _, n := range p.nodes {
+		if n.awaitsRelease() && !n.releasing {
+			stances[n.Name] = p.stance(n)
 		}
 	}
 	return stances
 }
 
-func (s *planner) stance(w *nodePlan) PeerView {
-	h := s.ruledOut()
-	if h == nil {
-		h = s.maxUnavailableReached(w)
+// stance returns the decision on a node, regardless of other NodeGuards. The age of a successful check does not matter:
+// after another NodeGuard has released the node, the check runs again.
+func (r *releaseRules) stance(n *nodePlan) PeerView {
+	for _, rule := range holdRules {
+		if !rule.own {
+			continue
+		}
+		if h := rule.applies(r, n); h != nil {
+			return PeerView{Reason: h.reason, Message: h.message}
+		}
 	}
-	switch {
-	case h != nil:
-		return PeerView{Reason: h.reason, Message: h.message}
-	case s.isChecked(w) && !s.saidYes(w):
+	if r.awaitsCheck(n) {
 		return PeerView{Reason: v1alpha1.ReasonCheckRunning, Message: "its release.check has not succeeded", Checks: true}
-	case s.isChecked(w):
-		return PeerView{} // its age does not matter: after another NodeGuard has released the node, the check runs again
-	}
-	if h = s.unmet(w); h != nil {
-		return PeerView{Reason: h.reason, Message: h.message}
 	}
 	return PeerView{}
 }
 
-// saidYes reports whether no check is waited for: it has succeeded for this release request, or none is needed.
-func (s *planner) saidYes(w *nodePlan) bool {
-	pod := w.check
-	return !w.Ready || s.pastReleaseDeadline(w) || (pod != nil && !pod.Leaving && pod.RequestedAt == token(w.requestedAt) && pod.Phase == corev1.PodSucceeded)
+// peers are the other NodeGuards.
+type peers struct {
+	all []Peer
+	// first is the first node that another NodeGuard has released and this one not; nil if there is none.
+	first *nodePlan
+	// releasing is a node that this pass releases and that another NodeGuard guards too; nil if there is none.
+	releasing *nodePlan
 }
 
-// heldByPeer holds a node that another NodeGuard would not release; nil if all would, or one has. The check of another
-// NodeGuard is waited for only after the check of this one has succeeded, so that neither waits for the other to start.
-func (s *planner) heldByPeer(w *nodePlan) *hold {
-	if _, started := s.peerReleases[w.Name]; started {
-		return nil
+// peerRelease is the first release of a node by another NodeGuard.
+type peerRelease struct {
+	since time.Time
+	guard string
+}
+
+// joinPeerReleases notes which guarded nodes other NodeGuards have released.
+func (p *planner) joinPeerReleases() {
+	for _, peer := range p.in.Peers {
+		for _, g := range peer.Released {
+			n := p.byName[g.Node]
+			if n == nil || !n.guarded || n.UID != g.UID || g.Returning {
+				continue
+			}
+			if n.peerRelease == nil || g.Since.Time.Before(n.peerRelease.since) {
+				n.peerRelease = &peerRelease{since: g.Since.Time, guard: peer.Name}
+			}
+		}
 	}
-	holds := func(p Peer) bool { return p.Stances[w.Name].Reason != "" && !p.Stances[w.Name].Checks }
-	i := slices.IndexFunc(s.in.Peers, holds)
-	if i < 0 && (!s.isChecked(w) || s.saidYes(w)) {
-		i = slices.IndexFunc(s.in.Peers, func(p Peer) bool { return p.Stances[w.Name].Checks })
+}
+
+// byTurn compares two nodes with a release request. A node that another NodeGuard has released comes first, in an order
+// that is the same for all NodeGuards. Others follow in the order of their release requests.
+func byTurn(a, b *nodePlan) int {
+	switch {
+	case a.peerRelease != nil && b.peerRelease != nil:
+		return cmp.Or(a.peerRelease.since.Compare(b.peerRelease.since), strings.Compare(a.Name, b.Name))
+	case a.peerRelease != nil:
+		return -1
+	case b.peerRelease != nil:
+		return 1
 	}
-	if i < 0 {
-		return nil
+	return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.Name, b.Name))
+}
+
+// noteFirst notes the first node that another NodeGuard has released and this one not. A node whose request has ended
+// also comes first, until the other NodeGuard has recorded that.
+func (ps *peers) noteFirst(queue, nodes []*nodePlan) {
+	for _, n := range slices.Concat(queue, nodes) {
+		if n.peerRelease != nil && !n.active() {
+			ps.first = n
+			return
+		}
 	}
-	s.plan.wake(s.in.Now.Add(peerWait))
-	name, stance := s.in.Peers[i].Name, s.in.Peers[i].Stances[w.Name]
-	return &hold{
-		reason:  v1alpha1.ReasonHeldByOtherGuard,
-		message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", name, stance.Reason, stance.Message),
-		release: "NodeGuard " + name + " would release it too",
+}
+
+// noteRelease notes that this pass releases a node, if another NodeGuard also guards it and has not released it.
+func (ps *peers) noteRelease(n *nodePlan) {
+	if ps.isShared(n) {
+		ps.releasing = n
 	}
 }
 
 // isShared reports whether another NodeGuard also guards the node and has not released it.
-func (s *planner) isShared(w *nodePlan) bool {
-	return slices.ContainsFunc(s.in.Peers, func(p Peer) bool { _, shared := p.Stances[w.Name]; return shared })
+func (ps *peers) isShared(n *nodePlan) bool {
+	return slices.ContainsFunc(ps.all, func(p Peer) bool { _, shared := p.Stances[n.Name]; return shared })
 }
 
-// peerRelease is a node that another NodeGuard has released, and this one has not.
-type peerRelease struct{ node, guard string }
+// holder returns the first NodeGuard that would not release a node; nil if all would, or one has. With ownCheck, the own
+// check of this NodeGuard has not succeeded yet. Until then, the checks of others are not waited for, so that neither waits
+// for the other to start.
+func (ps *peers) holder(n *nodePlan, ownCheck bool) *Peer {
+	if n.peerRelease != nil {
+		return nil
+	}
+	i := slices.IndexFunc(ps.all, func(p Peer) bool { v := p.Stances[n.Name]; return v.holds() && !v.Checks })
+	if i < 0 && !ownCheck {
+		i = slices.IndexFunc(ps.all, func(p Peer) bool { return p.Stances[n.Name].Checks })
+	}
+	if i < 0 {
+		return nil
+	}
+	return &ps.all[i]
+}
 
-// queue returns the nodes with a release request, oldest first, and the first of those that another NodeGuard has
-// released.
-func (s *planner) queue() ([]*nodePlan, *peerRelease) {
-	var queue []*nodePlan
-	for _, w := range s.nodes {
-		if w.requestsRelease() {
-			queue = append(queue, w)
-		}
+// heldByOtherGuard holds a node that another NodeGuard would not release.
+func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {
+	peer := r.peers.holder(n, r.awaitsCheck(n))
+	if peer == nil {
+		return nil
 	}
-	since, by := s.releasedByPeers()
-	s.peerReleases = since
-	slices.SortFunc(queue, func(a, b *nodePlan) int {
-		sinceA, begunA := since[a.Name]
-		sinceB, begunB := since[b.Name]
-		if begunA != begunB {
-			if begunA {
-				return -1
-			}
-			return 1
-		}
-		if begunA { // an order that is the same for all NodeGuards
-			return cmp.Or(sinceA.Compare(sinceB), strings.Compare(a.Name, b.Name))
-		}
-		return cmp.Or(a.requestedAt.Compare(b.requestedAt), strings.Compare(a.Name, b.Name))
-	})
-	// A node whose request has ended also comes first, until the other NodeGuard has recorded that.
-	for _, w := range slices.Concat(queue, s.nodes) {
-		if _, other := since[w.Name]; other && !w.active() {
-			return queue, &peerRelease{w.Name, by[w.Name]}
-		}
+	stance := peer.Stances[n.Name]
+	return &hold{
+		reason:    v1alpha1.ReasonHeldByOtherGuard,
+		message:   fmt.Sprintf("NodeGuard %s holds it (%s): %s", peer.Name, stance.Reason, stance.Message),
+		release:   "NodeGuard " + peer.Name + " would release it too",
+		recheckAt: r.peerRecheckAt(n),
 	}
-	return queue, nil
+}
+
+// peerRecheckAt returns when to decide again on a node that another NodeGuard holds; zero if none does.
+func (r *releaseRules) peerRecheckAt(n *nodePlan) time.Time {
+	if r.peers.holder(n, r.awaitsCheck(n)) == nil {
+		return time.Time{}
+	}
+	return r.in.Now.Add(peerWait)
 }
 
 // mayFollow reports whether a node need not wait for the first of those that other NodeGuards have released: they have
 // released this node too, or it retains its place, and it is already unavailable. So a node before it that waits for
 // unavailable nodes loses nothing, and any other keeps its position. Otherwise a deadlock is possible, in which the
 // first node waits for the repair of this one, and this one for the first.
-func (s *planner) mayFollow(w *nodePlan) bool {
-	if w.retainsPlace() {
+func (r *releaseRules) mayFollow(n *nodePlan) bool {
+	if n.retainsPlace() {
 		return true
 	}
-	since, started := s.peerReleases[w.Name]
-	if !started || !w.isUnhealthy() {
+	if n.peerRelease == nil || !n.isUnhealthy() {
 		return false
 	}
-	places := s.others(w).released
-	for name, before := range s.peerReleases {
-		other := s.byName[name]
-		if other != w && !s.isReleased(other) && (other.isUnhealthy() || s.pastReleaseDeadline(other)) && cmp.Or(before.Compare(since), strings.Compare(name, w.Name)) < 0 {
+	places := r.capacity.usedByOthers(n).released
+	for _, other := range r.capacity.nodes {
+		if other != n && other.peerRelease != nil && !other.hasPlace() && (other.isUnhealthy() || r.pastReleaseDeadline(other)) && byTurn(other, n) < 0 {
 			places++
 		}
 	}
-	return places < min(s.max, maxReleased)
-}
-
-// releasedByPeers returns since when, and by which other NodeGuard, guarded nodes are released.
-func (s *planner) releasedByPeers() (since map[string]time.Time, by map[string]string) {
-	since, by = map[string]time.Time{}, map[string]string{}
-	for _, peer := range s.in.Peers {
-		for _, g := range peer.Released {
-			w := s.byName[g.Node]
-			if w == nil || w.UID != g.UID || g.Returning {
-				continue
-			}
-			if before, known := since[g.Node]; !known || g.Since.Time.Before(before) {
-				since[g.Node], by[g.Node] = g.Since.Time, peer.Name
-			}
-		}
-	}
-	return since, by
+	return places < r.capacity.limit()
 }

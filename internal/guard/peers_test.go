@@ -44,17 +44,17 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		// does are the checks that are created and deleted.
 		does []string
 	}{
-		"the other would":                 {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Going ConditionMet", nil},
+		"the other would":                 {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Released ConditionMet", nil},
 		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Going ConditionMet", nil},
+		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Released ConditionMet", nil},
 		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
 		"the other has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Peers[0].Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
-		}), "n1", "Going ConditionMet", nil},
+		}), "n1", "Released ConditionMet", nil},
 		"a third has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Peers = append(in.Peers, Peer{Name: "ns/third", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
-		}), "n1", "Going ConditionMet", nil},
-		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Going BreakGlass", nil},
+		}), "n1", "Released ConditionMet", nil},
+		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Released BreakGlass", nil},
 		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "n1", "Held HeldByOtherGuard", nil},
@@ -81,7 +81,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		}), "n2", "Held Releasing", nil},
 		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		}), "n2", "Going ConditionMet", nil},
+		}), "n2", "Released ConditionMet", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 			var does []string
 			for _, a := range p.Actions {
 				switch a := a.(type) {
-				case MakeCheck:
+				case CreateCheck:
 					does = append(does, "make "+a.Node)
 				case DeletePod:
 					does = append(does, "delete "+a.Pod.Name)
@@ -186,7 +186,7 @@ func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
 		t.Errorf("n1 is held still: %+v", stance)
 	}
 	sound.Peers = []Peer{{Name: "storage/other", Stances: Stances(sick)}}
-	if got := states(Next(sound))["n1"]; got != "Going ConditionMet" {
+	if got := states(Next(sound))["n1"]; got != "Released ConditionMet" {
 		t.Errorf("n1 is %s", got)
 	}
 }
@@ -247,7 +247,7 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 		t.Error("it is not seen who breaks the glass")
 	}
 	in.PeersUnknown = true
-	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Going BreakGlass" {
+	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Released BreakGlass" {
 		t.Errorf("the nodes are %v", got)
 	}
 }
@@ -274,10 +274,10 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 		in   Input
 		want string
 	}{
-		"the first waits for the second": {scene(cordoned(0, 1), started, func(in *Input) { in.Nodes[1].Ready, in.Nodes[2].Ready = false, false }), "Going ConditionMet"},
+		"the first waits for the second": {scene(cordoned(0, 1), started, func(in *Input) { in.Nodes[1].Ready, in.Nodes[2].Ready = false, false }), "Released ConditionMet"},
 		"the first, which is available, waits for the second anyway": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, nil
-		}), "Going ConditionMet"},
+		}), "Released ConditionMet"},
 		"the place of the first is all there is": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
@@ -306,7 +306,7 @@ func TestAReturningNodeIsRepairedWhileAnotherOneWaitsForItsPlace(t *testing.T) {
 		stance string
 	}{
 		"it is unavailable": {scene(cordoned(0, 1), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
-			"Going ConditionMet", ""},
+			"Released ConditionMet", ""},
 		"it is available": {scene(cordoned(0, 1), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready = false }),
 			"Held WaitingForOtherRelease", v1alpha1.ReasonMaxUnavailableReached},
 		"it has no place yet": {scene(cordoned(0, 1), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),

@@ -20,18 +20,9 @@ func ViewNode(n *corev1.Node) Node {
 	return Node{
 		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, Taints: n.Spec.Taints,
 		Unschedulable: n.Spec.Unschedulable, Deleting: !n.DeletionTimestamp.IsZero(),
-		Ready:    nodeReady(n),
+		Ready:    task.NodeReady(n),
 		Approved: n.Annotations[v1alpha1.ApproveReleaseAnnotation], BreakGlass: n.Annotations[v1alpha1.BreakGlassAnnotation],
 	}
-}
-
-func nodeReady(n *corev1.Node) bool {
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // ViewTarget returns what the plan reads of a pod of the target. It returns false if the pod has ended or is
@@ -51,7 +42,7 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
-		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Leaving: !p.DeletionTimestamp.IsZero(),
+		Created: p.CreationTimestamp.Time, Phase: p.Status.Phase, Ready: podReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
 		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
 	}
 	if view.ended() {

@@ -151,11 +151,11 @@ func (c *cluster) reconcile() []string {
 func (c *cluster) apply(action guard.Action) string {
 	c.t.Helper()
 	switch a := action.(type) {
-	case guard.MakeCompanion:
+	case guard.CreateCompanion:
 		c.companions[a.Node] = &guard.Pod{Name: a.Name, UID: types.UID(c.version()), Node: a.Node, Owner: c.guard.UID,
 			Revision: "revision", Created: c.now, Phase: corev1.PodPending}
 		return "create the companion on " + a.Node
-	case guard.MakeBudget:
+	case guard.CreateBudget:
 		c.budgets[a.Node] = &guard.Budget{Name: guard.BudgetName(c.guard.Name, a.Node), UID: types.UID(c.version()), ResourceVersion: c.version(),
 			Node: a.Node, Owner: c.guard.UID, BudgetState: a.BudgetState}
 		return "create the PodDisruptionBudget of " + a.Node + ": " + budgetText(a.BudgetState)

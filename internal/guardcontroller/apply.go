@@ -65,9 +65,9 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 // another reports whether the next name can be used for a pod whose name is not free.
 func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action guard.Action) (bool, error) {
 	switch a := action.(type) {
-	case guard.MakeCompanion:
+	case guard.CreateCompanion:
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
-	case guard.MakeCheck:
+	case guard.CreateCheck:
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
 	default:
 		return false, nil
@@ -81,14 +81,14 @@ func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs [
 	now := r.Now()
 	for i, action := range actions {
 		switch a := action.(type) {
-		case guard.MakeCompanion:
+		case guard.CreateCompanion:
 			companions = append(companions, errs[i])
 			r.refusedOn.companion(g, a.Node, isRefusal(errs[i]), now)
-		case guard.MakeCheck:
+		case guard.CreateCheck:
 			if r.refusedOn.check(g, a.Node, errs[i], now) {
 				refused = true
 			}
-		case guard.MakeBudget:
+		case guard.CreateBudget:
 			budgets = append(budgets, errs[i])
 			continue
 		default:
@@ -121,11 +121,11 @@ func some(errs []error) error {
 func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Action) error {
 	namespace := seen.guard.Namespace
 	switch a := action.(type) {
-	case guard.MakeCompanion:
+	case guard.CreateCompanion:
 		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node, a.Name))
-	case guard.MakeCheck:
+	case guard.CreateCheck:
 		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.RequestedAt, r.Options))
-	case guard.MakeBudget:
+	case guard.CreateBudget:
 		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
 	case guard.SetBudget:
 		return r.setBudget(ctx, seen, a)

@@ -200,7 +200,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 		errs = append(errs, r.deleteBudget(ctx, name.Namespace, guard.ReadBudget(&left.budgets[i])))
 	}
 	for i := range left.pods {
-		if pod := guard.ViewPod(&left.pods[i]); !pod.Leaving {
+		if pod := guard.ViewPod(&left.pods[i]); !pod.Terminating {
 			errs = append(errs, r.deletePod(ctx, name.Namespace, pod))
 		}
 	}

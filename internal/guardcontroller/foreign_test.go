@@ -31,7 +31,7 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	now := noon
 	r.Now = func() time.Time { return now }
 	seen := &observation{guard: g, template: template}
-	did, err := r.apply(t.Context(), seen, []guard.Action{guard.MakeCompanion{Node: "n1", Name: "foreign"}, guard.MakeCompanion{Node: "n1", Name: "own"}})
+	did, err := r.apply(t.Context(), seen, []guard.Action{guard.CreateCompanion{Node: "n1", Name: "foreign"}, guard.CreateCompanion{Node: "n1", Name: "own"}})
 	if err != nil || !did.taken || !did.another {
 		t.Fatalf("it came to %+v, %v", did, err)
 	}
@@ -104,8 +104,8 @@ func TestRefusalsAreRememberedByNode(t *testing.T) {
 	seen := &observation{guard: g}
 	nodes := []guard.Node{{Name: "n1"}, {Name: "n2"}}
 	actions := []guard.Action{
-		guard.MakeCompanion{Node: "n1", Name: "a"}, guard.MakeCompanion{Node: "n2", Name: "b"},
-		guard.MakeCheck{Node: "n1", Name: "c"}, guard.MakeCheck{Node: "n2", Name: "d"},
+		guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCompanion{Node: "n2", Name: "b"},
+		guard.CreateCheck{Node: "n1", Name: "c"}, guard.CreateCheck{Node: "n2", Name: "d"},
 	}
 	if did, err := r.apply(t.Context(), seen, actions); err != nil || !did.refused {
 		t.Fatalf("it came to %+v, %v", did, err)

@@ -137,7 +137,7 @@ func TestABudgetThatIsRefusedIsTold(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }}, g)
 	seen := &observation{guard: g}
-	budget := []guard.Action{guard.MakeBudget{Node: "n1"}}
+	budget := []guard.Action{guard.CreateBudget{Node: "n1"}}
 	for name, tt := range map[string]struct {
 		answer error
 		says   string
@@ -174,7 +174,7 @@ func TestAPodThatIsRefusedIsTold(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }}, g)
 	seen := &observation{guard: g}
-	companions := []guard.Action{guard.MakeCompanion{Node: "n1"}, guard.MakeCompanion{Node: "n2"}}
+	companions := []guard.Action{guard.CreateCompanion{Node: "n1"}, guard.CreateCompanion{Node: "n2"}}
 	did, err := r.apply(t.Context(), seen, companions)
 	if err != nil || !did.refused {
 		t.Fatalf("it came to %+v, %v", did, err)

@@ -42,6 +42,7 @@ func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 			"a check that does not leave keeps others from being checked",
 			"taken names are not told",
 			"a budget is opened for a release that is over",
+			"what was begun by another NodeGuard does not come first",
 			"a node that retains its place waits for the first",
 			"a node that retains its place waits for nodes without one",
 			"a node with a place need not be unavailable to be released again",
@@ -52,115 +53,115 @@ func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
 	"one more node than maxUnavailable": {
-		"release.go", "case n.released+n.unhealthy >= limit:", "case n.released+n.unhealthy > limit:",
+		"maxunavailable.go", "case unavailable >= limit:", "case unavailable > limit:",
 	},
 	"nodes that are away by themselves do not count": {
-		"release.go", "\t\tcase other.isUnhealthy():\n\t\t\tn.unhealthy++", "\t\tcase false:\n\t\t\tn.unhealthy++",
+		"maxunavailable.go", "\t\tcase other.isUnhealthy():\n\t\t\tused.unhealthy++", "\t\tcase false:\n\t\t\tused.unhealthy++",
 	},
 	"a sick node does not wait for those that were let go": {
-		"release.go", "\t\tn.unhealthy = 0\n", "\t\tn.unhealthy, n.released = 0, 0\n",
+		"maxunavailable.go", "\t\tused.unhealthy = 0\n", "\t\tused.unhealthy, used.released = 0, 0\n",
 	},
 	"what was begun by another NodeGuard does not come first": {
-		"release.go", "case first != nil && w.Name != first.node && !s.mayFollow(w):", "case false:",
+		"held.go", "if first == nil || n == first || r.mayFollow(n) {", "if true {",
 	},
 	"a view that is behind lets nodes go": {
-		"released.go", "\tw.releasing = true\n\tif !s.in.Live {", "\tw.releasing = true\n\tif false {",
+		"release.go", "\tif !p.in.Live {\n", "\tif false {\n",
 	},
 	"a view that is behind takes nodes back": {
-		"released.go", "func (s *planner) unmarkReleased(g v1alpha1.ReleasedNode, note string) bool {\n\tif !s.in.Live {", "func (s *planner) unmarkReleased(g v1alpha1.ReleasedNode, note string) bool {\n\tif false {",
+		"released.go", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
 	},
 	"a budget may be opened again after its letting-go": {
-		"released.go", "return !b.Open && b.Ended == releaseID(g)", "return !b.Open",
+		"released.go", "return !b.Open && b.Ended == releaseID(*entry)", "return !b.Open",
 	},
 	"a node that asks again goes by what was said before": {
-		"planner.go", "func (w *nodePlan) active() bool { return w.released && !w.returning }", "func (w *nodePlan) active() bool { return w.released && (!w.returning || w.requestsRelease()) }",
+		"node.go", "func (n *nodePlan) active() bool { return n.stage == released }", "func (n *nodePlan) active() bool { return n.stage == released || (n.stage == returning && n.requestsRelease()) }",
 	},
 	"a node is back before its companion is ready": {
-		"released.go", "return w.returning && !w.isUnhealthy() && isReady(w.companion)", "return w.returning",
+		"node.go", "return n.stage == returning && !n.isUnhealthy() && isReady(n.companion)", "return n.stage == returning",
 	},
 	"a node whose target has left is guarded no more": {
-		"select.go", "	case w.active():\n		return true\n", "	case false:\n		return true\n",
+		"target.go", "\tcase n.active():\n\t\treturn true\n", "\tcase false:\n\t\treturn true\n",
 	},
 	"nobody has to approve": {
-		"release.go", "		return s.unapproved(w)\n", "		return nil\n",
+		"held.go", "\t{applies: (*releaseRules).awaitingApproval, own: true},\n", "",
 	},
 	"a check for an earlier asking counts": {
-		"check.go", "pod == nil, pod.Leaving, pod.RequestedAt != token(w.requestedAt), w.active():", "pod == nil, pod.Leaving, w.active():",
+		"check.go", "case pod.RequestedAt != token(n.requestedAt):", "case false:",
 	},
 	"a check that says no lets a node go": {
-		"check.go", "	case w.reserved && pod.ended():\n", "	case pod != nil && pod.ended():\n",
+		"check.go", "case pod.Phase == corev1.PodSucceeded && age <", "case age <",
 	},
 	"somebody else's budget is not heeded": {
-		"release.go", "case s.blocked != \"\":", "case false:",
+		"held.go", "\t{applies: (*releaseRules).overlappingBudget, own: true},\n", "",
 	},
 	"budgets open for nobody": {
-		"budget.go", "\twant := BudgetState{RequestedAt: w.requestedAt}", "\twant := BudgetState{Open: w.requestsRelease(), RequestedAt: w.requestedAt}",
+		"budget.go", "\twant := BudgetState{RequestedAt: n.requestedAt}", "\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
 	},
 	"the companion of a held node is replaced": {
-		"companion.go", "!c.ended() && !w.requestsRelease() && (s.in.Obstacle", "!c.ended() && (s.in.Obstacle",
+		"updatestrategy.go", "!c.ended() && !n.requestsRelease() && (o.in.Obstacle", "!c.ended() && (o.in.Obstacle",
 	},
 	"all companions are replaced at once": {
-		"companion.go", "			if missing >= limit {\n", "			if missing >= limit+100 {\n",
+		"updatestrategy.go", "\t\t\tif missing >= limit {\n", "\t\t\tif missing >= limit+100 {\n",
 	},
 	"the companion of a held node that died does not come back": {
-		"companion.go", "\t\tif w.releasing || w.active() {\n", "\t\tif w.releasing || w.active() || w.requestsRelease() {\n",
+		"companion.go", "\t\tif n.releasing || n.active() {\n", "\t\tif n.releasing || n.active() || n.requestsRelease() {\n",
 	},
 	"what a letting-go has used stays on the node": {
-		"released.go", "		case s.consumed(s.all[g.Node]):\n", "		case false:\n",
+		"released.go", "\t\tcase approval != nil:\n", "\t\tcase false:\n",
 	},
 	"what was written on a node that is guarded no more stays there": {
-		"released.go", "		case s.consumed(s.all[g.Node]):\n", "		case s.consumed(w):\n",
+		"released.go", "\t\tcase approval != nil:\n", "\t\tcase approval != nil && n.guarded:\n",
 	},
 	"a node goes though another NodeGuard would not let it": {
-		"peers.go", "	if _, started := s.peerReleases[w.Name]; started {\n", "	if _, started := s.peerReleases[w.Name]; started || true {\n",
+		"peers.go", "\tif n.peerRelease != nil {\n\t\treturn nil\n", "\tif true {\n\t\treturn nil\n",
 	},
 	"a node that retains its place is released without the other NodeGuards": {
-		"peers.go", "	if _, started := s.peerReleases[w.Name]; started {\n", "	if len(s.peerReleases) > 0 {\n",
+		"peers.go", "\tif n.peerRelease != nil {\n\t\treturn nil\n", "\tif ps.first != nil {\n\t\treturn nil\n",
 	},
 	"a node that retains its place waits for the first": {
-		"peers.go", "	if w.retainsPlace() {\n", "	if false {\n",
+		"peers.go", "\tif n.retainsPlace() {\n", "\tif false {\n",
 	},
 	"a node that retains its place waits for nodes without one": {
-		"release.go", "s.isReleased(other) && !(s.isExpected(other) && w.retainsPlace())", "s.isReleased(other)",
+		"maxunavailable.go", "other.hasPlace() && !(other.expectsPlace() && n.retainsPlace())", "other.hasPlace()",
 	},
 	"a node with a place need not be unavailable to be released again": {
-		"planner.go", "return w.returning && w.isUnhealthy() }", "return w.returning }",
+		"node.go", "return n.stage == returning && n.isUnhealthy() }", "return n.stage == returning }",
 	},
 	"the checks of two NodeGuards wait for each other": {
-		"peers.go", " && !p.Stances[w.Name].Checks }", " }",
+		"peers.go", " && !v.Checks })", " })",
 	},
 	"a check runs though another NodeGuard holds the node": {
-		"release.go", "	if other != nil && s.isChecked(w) && !s.isAnswering(w) {\n", "	if false {\n",
+		"held.go", "\t{applies: (*releaseRules).heldByOtherGuard},\n\t{applies: (*releaseRules).checkNotStarted},\n", "\t{applies: (*releaseRules).checkNotStarted},\n\t{applies: (*releaseRules).heldByOtherGuard},\n",
 	},
 	"a node that waits for another NodeGuard keeps others from being checked": {
-		"check.go", "s.checking(w) && (!w.check.ended() || s.heldByPeer(w) == nil)", "s.checking(w)",
+		"check.go", "return recheckAt.IsZero(), recheckAt", "return true, recheckAt",
 	},
 	"what another NodeGuard has begun has no place yet": {
-		"peers.go", "\t\ts.byName[name].releasing, s.byName[name].expected = true, true\n", "		_ = name\n",
+		"peers.go", "\t\t\tn.expectRelease()\n", "",
 	},
 	"two nodes begin at once, which another NodeGuard sees one by one": {
-		"released.go", "	if s.isShared(w) {\n", "	if false {\n",
+		"peers.go", "\tif ps.isShared(n) {\n", "\tif false {\n",
 	},
 	"a node that returns with a taint counts as back": {
-		"select.go", "(w.released || !excludesTarget(template, w.Node))", "!excludesTarget(template, w.Node)",
+		"target.go", "(n.isReleased() || !excludesTarget(template, n.Node))", "!excludesTarget(template, n.Node)",
 	},
 	"a missing budget is not told": {
-		"summary.go", "		case w.budget == nil:\n", "		case false:\n",
+		"status.go", "\tcase n.budget == nil:\n", "\tcase false:\n",
 	},
 	"a refused budget is not told": {
-		"summary.go", "	case s.in.BudgetRefused != \"\" &&", "	case false &&",
+		"conditions.go", "\t(*summary).budgetsRejected,\n", "",
 	},
 	"nobody says that a drain evicts the target itself": {
-		"summary.go", "	if kinds := s.evicted(); kinds != \"\" {\n", "	if kinds := s.evicted(); false {\n",
+		"conditions.go", "\t(*summary).targetEvicted,\n", "",
 	},
 	"a check is timed by the clock of its node": {
 		"read.go", "p.CreationTimestamp.Add(took(p, t.FinishedAt))", "t.FinishedAt.Time",
 	},
 	"a budget is not locked while its node is held": {
-		"budget.go", "(w.requestsRelease() || w.crowded)", "w.crowded",
+		"budget.go", "(n.requestsRelease() || n.crowded)", "n.crowded",
 	},
 	"a budget is not locked while other pods have its labels": {
-		"budget.go", "(w.requestsRelease() || w.crowded)", "w.requestsRelease()",
+		"budget.go", "(n.requestsRelease() || n.crowded)", "n.requestsRelease()",
 	},
 	"a locked budget can be opened by two pods": {
 		"objects.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
@@ -169,51 +170,51 @@ var guardMutants = map[string]mutant{
 		"companion.go", "	if g.Status.NameSalt == \"\" {\n", "	if false {\n",
 	},
 	"a name that is taken is tried again and again": {
-		"companion.go", "_, taken := s.in.TakenNames[name]; !taken", "_, taken := s.in.TakenNames[name]; !taken || true",
+		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
 	},
 	"of refused companions the first is tried again and again": {
-		"companion.go", "return s.in.RefusedAt[a.Name].Compare(s.in.RefusedAt[b.Name])", "return strings.Compare(a.Name, b.Name)",
+		"companion.go", "return p.in.RefusedAt[a.Name].Compare(p.in.RefusedAt[b.Name])", "return 0",
 	},
 	"the second of two companions stays": {
-		"companion.go", "		case !w.companion.Leaving:\n", "		case false:\n",
+		"companion.go", "\t\tcase !n.companion.Terminating:\n", "\t\tcase false:\n",
 	},
 	"a companion is made beside that of an earlier NodeGuard": {
-		"companion.go", " && !w.succeeds", "",
+		"companion.go", " && !n.succeeds", "",
 	},
 	"a check that does not end keeps others from being checked": {
-		"check.go", "	case s.overdue(w):\n", "	case false:\n",
+		"check.go", "case o.in.Now.Before(o.latestEnd(pod).Add(o.checkInterval())):", "case false:",
 	},
 	"a check that does not leave keeps others from being checked": {
-		"check.go", "		return s.saidBefore(w) // a node", "		w.reserved = true\n		return s.saidBefore(w) // a node",
+		"check.go", "h.reserves = state != checkTerminating", "h.reserves = true",
 	},
 	"an unscheduled pod of a DaemonSet counts twice": {
-		"planner.go", "case pod.Node == \"\" && s.in.Target.Template == nil:", "case pod.Node == \"\":",
+		"planner.go", "case pod.Node == \"\" && p.in.Target.Template == nil:", "case pod.Node == \"\":",
 	},
 	"an unavailable node waits for the first": {
-		"release.go", " && !s.mayFollow(w):", ":",
+		"held.go", " || r.mayFollow(n) {", " {",
 	},
 	"an unavailable node does not keep the place of the first": {
-		"peers.go", "			places++\n", "			places += 0\n",
+		"peers.go", "\t\t\tplaces++\n", "\t\t\tplaces += 0\n",
 	},
 	"a NodeGuard that has a budget for the node is not asked": {
 		"peers.go", " ||\n			hasBudget(BudgetName(g.Name, n.Name))", "",
 	},
 	"nodes are released beside a broken glass, and no other NodeGuard was asked": {
-		"release.go", "\tcase s.in.PeersUnknown:\n", "	case false:\n",
+		"held.go", "\t{applies: (*releaseRules).breakGlassElsewhere, own: true},\n", "",
 	},
 	"foreign pods are not told": {
-		"summary.go", "\tif s.foreignPodsMessage() != \"\" {\n", "	if false {\n",
+		"conditions.go", "\t(*summary).foreignCompanions,\n", "",
 	},
 	"taken names are not told": {
-		"summary.go", "	if s.takers() != \"\" {\n", "	if false {\n",
+		"conditions.go", "\t(*summary).namesTaken,\n", "",
 	},
 	"nobody says what keeps a NodeGuard that is being deleted": {
-		"planner.go", "	s.conditionsAs(&s.plan.Status, v1alpha1.ConditionReconciling", "	s.conditionsAs(&v1alpha1.NodeGuardStatus{}, v1alpha1.ConditionReconciling",
+		"deletion.go", "setCondition(in, &plan.Status, ", "setCondition(in, &v1alpha1.NodeGuardStatus{}, ",
 	},
 	"a budget is opened for a release that is over": {
-		"budget.go", "(w.budget == nil || w.budget.Ended != releaseID(g))", "true",
+		"node.go", "(n.budget == nil || n.budget.Ended != releaseID(*n.entry))", "true",
 	},
 	"a passed deadline is not said": {
-		"release.go", "	w.held.late = s.late(w)\n", "",
+		"deadline.go", "\tlate.late = o.pastDeadline(n)\n", "",
 	},
 }

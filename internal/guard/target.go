@@ -17,25 +17,25 @@ import (
 // A released node stays guarded until it is available again or deleted, regardless of which pods of the target remain
 // there. Otherwise a node whose pods were evicted would no longer count as unavailable, and the next node would be
 // released.
-func (s *planner) guards(w *nodePlan) bool {
+func (o observed) guards(n *nodePlan) bool {
 	switch {
-	case w.active():
+	case n.active():
 		return true
-	case s.in.Target.Missing || s.in.Target.Invalid != "":
+	case o.in.Target.Missing || o.in.Target.Invalid != "":
 		// The target may be recreated soon, so guarded nodes stay guarded.
-		return w.companion != nil || w.budget != nil || w.released
-	case w.targets > 0:
+		return n.companion != nil || n.budget != nil || n.isReleased()
+	case n.targets > 0:
 		return true
 	default:
-		return s.isFor(w)
+		return o.belongsToTarget(n)
 	}
 }
 
-// isFor reports whether the node should have a pod of a DaemonSet. A released node stays guarded even if it returns
-// with taints: they exclude the target, so the node must not count as available.
-func (s *planner) isFor(w *nodePlan) bool {
-	template := s.in.Target.Template
-	return template != nil && targetSelects(template, w.Node) && (w.released || !excludesTarget(template, w.Node))
+// belongsToTarget reports whether the node should have a pod of a DaemonSet. A released node stays guarded even if it
+// returns with taints: they exclude the target, so the node must not count as available.
+func (o observed) belongsToTarget(n *nodePlan) bool {
+	template := o.in.Target.Template
+	return template != nil && targetSelects(template, n.Node) && (n.isReleased() || !excludesTarget(template, n.Node))
 }
 
 // targetSelects reports whether a DaemonSet selects a node by its name, selector and affinity.

@@ -1,0 +1,127 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// hold is why a node is held.
+type hold struct {
+	reason, message, release string
+	// late is true past the deadline.
+	late bool
+	// reserves is true if the check of the node may start.
+	reserves bool
+	// recheckAt is when the reason ends without an event; zero if only an event can end it.
+	recheckAt time.Time
+}
+
+// releaseRules decide whether a node is released. They have no access to the plan.
+type releaseRules struct {
+	observed
+	capacity capacity
+	peers    peers
+}
+
+// holdRule is a reason to hold a node.
+type holdRule struct {
+	// applies returns the hold, or nil if the rule does not hold the node.
+	applies func(*releaseRules, *nodePlan) *hold
+	// own is true if the rule does not depend on other NodeGuards, so that they can wait for it (Stances). The rules of a
+	// check are not among them: Stances distinguishes a check from all other reasons.
+	own bool
+}
+
+// holdRules are all reasons to hold a node. The first rule that applies is reported. If none applies, the node is released.
+var holdRules = []holdRule{
+	// No node is released, regardless of which nodes are unavailable.
+	{applies: (*releaseRules).overlappingBudget, own: true},
+	{applies: (*releaseRules).breakGlassElsewhere, own: true},
+	{applies: (*releaseRules).releasesDisabled, own: true},
+	// Releases that have started are completed before another one starts, so that two nodes do not wait for each other at
+	// different NodeGuards.
+	{applies: (*releaseRules).waitingForOtherRelease},
+	{applies: (*releaseRules).releaseInProgress},
+	// Too many other nodes are unavailable. No check runs meanwhile, because its result would expire.
+	{applies: (*releaseRules).maxUnavailableReached, own: true},
+	// The condition in release.when. A check that runs or has failed is reported even if another NodeGuard holds the node
+	// too. A check does not start while another NodeGuard holds the node.
+	{applies: (*releaseRules).awaitingApproval, own: true},
+	{applies: (*releaseRules).checkRunningOrFailed},
+	{applies: (*releaseRules).heldByOtherGuard},
+	{applies: (*releaseRules).checkNotStarted},
+}
+
+// firstHold returns why a node is not released now; nil if it is.
+func (r *releaseRules) firstHold(n *nodePlan) *hold {
+	for _, rule := range holdRules {
+		if h := rule.applies(r, n); h != nil {
+			return r.withDeadline(n, h)
+		}
+	}
+	return nil
+}
+
+func (r *releaseRules) overlappingBudget(*nodePlan) *hold {
+	if r.overlapping == "" {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonOverlappingBudget,
+		message: "PodDisruptionBudget " + r.overlapping + " selects the companions as well, and Kubernetes evicts no pod that has two",
+		release: "that budget selects other pods, or spec.template has other labels",
+	}
+}
+
+func (r *releaseRules) breakGlassElsewhere(*nodePlan) *hold {
+	if !r.in.PeersUnknown {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonReleasing,
+		message: "another node has the break-glass annotation and is released first",
+		release: "that release is written",
+	}
+}
+
+func (r *releaseRules) releasesDisabled(*nodePlan) *hold {
+	if r.capacity.max > 0 {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonReleasesDisabled,
+		message: "spec.maxUnavailable is 0, so no node is released",
+		release: "spec.maxUnavailable is raised, or the node has the annotation " + v1alpha1.BreakGlassAnnotation,
+	}
+}
+
+// waitingForOtherRelease holds a node while another node, which another NodeGuard has released, is still held here.
+func (r *releaseRules) waitingForOtherRelease(n *nodePlan) *hold {
+	first := r.peers.first
+	if first == nil || n == first || r.mayFollow(n) {
+		return nil
+	}
+	return &hold{
+		reason: v1alpha1.ReasonWaitingForOtherRelease,
+		message: "NodeGuard " + first.peerRelease.guard + " has released node " + first.Name +
+			" while this NodeGuard still holds it; that node is released first",
+		release: "node " + first.Name + " is released here too, or its release request ends",
+	}
+}
+
+// releaseInProgress holds a node while this pass releases another node that other NodeGuards guard too. They must see one
+// release before the next one.
+func (r *releaseRules) releaseInProgress(*nodePlan) *hold {
+	if r.peers.releasing == nil {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonReleasing,
+		message: "the release of node " + r.peers.releasing.Name + " is in progress",
+		release: "that release is written and the other NodeGuards see it",
+	}
+}
