@@ -123,7 +123,7 @@ var mutants = map[string]mutant{
 		"onfailure.go", "case leave, w.State == Done, w.State == Excluded, s.wasPrepared(w.node):", "case leave, s.wasPrepared(w.node):",
 	},
 	"the drain does not wait for the rollback": {
-		"onfailure.go", "if drain && w.rollbackFinished && s.capacity.mayDrain", "if drain && s.capacity.mayDrain",
+		"onfailure.go", "if drain && w.rollbackFinished && s.mayDrain", "if drain && s.mayDrain",
 	},
 	"a rollback that succeeded runs again": {
 		"rollback.go", "return rollbackState{done: true}", "return rollbackState{}",

@@ -291,7 +291,7 @@ func (s *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 }
 
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
-func (s *job) firstStart(node *Node, revision string) time.Time {
+func (s *attemptReader) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
 	if rec == nil || rec.Revision != revision || s.replaced(node) {
 		return time.Time{}

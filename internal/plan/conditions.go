@@ -403,7 +403,7 @@ func (s *statusBuilder) namedFailures() string {
 }
 
 // remedy is what a user can do about failed nodes.
-func (s *job) remedy() string {
+func (s *statusBuilder) remedy() string {
 	return fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[4]s=%s --overwrite",
 		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
 }

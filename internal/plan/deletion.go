@@ -40,7 +40,6 @@ func (s *job) rollsBackOnDeletion() bool {
 // never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
 func (s *planner) cleanUp() {
 	s.plan.Status = *s.in.Job.Status.DeepCopy()
-	s.plan.Status.NodeProblems = s.nodeProblems()
 	for i := range s.in.Pods {
 		if needsFinalizerRemoval(&s.in.Pods[i]) {
 			s.do(FinalizePod{Pod: s.in.Pods[i]})
@@ -57,7 +56,9 @@ func (s *planner) cleanUp() {
 			s.removeMetadata(node)
 		}
 	}
-	switch status := s.newStatus(); {
+	status := s.newStatus()
+	s.plan.Status.NodeProblems = status.nodeProblems()
+	switch {
 	case len(status.troubled) > 0:
 		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(status.troubled))), named(status.troubled))
 		status.setConditions(&s.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
@@ -87,7 +88,7 @@ func (s *planner) waitsForWrites() bool {
 }
 
 // removeMetadata removes what Everynode has set on a node, if anything.
-func (s *planner) removeMetadata(node *Node) {
+func (s *pass) removeMetadata(node *Node) {
 	c := s.cordons.changeOf(node)
 	c.Forget = true
 	c.Cordon, c.Taints, c.Facts = s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)
@@ -132,9 +133,9 @@ func (s *gate) taintsWithoutGate(node *Node) *record.Taints {
 // deletion: the user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
 func (s *planner) rollBackAll() {
 	for i := range s.nodes {
-		s.assessNodeOnDeletion(&s.nodes[i])
+		s.assessor.assessNodeOnDeletion(&s.nodes[i])
 	}
-	s.removeOrphanedPods()
+	s.assessor.removeOrphanedPods()
 	s.startWithinLimit()
 	for i := range s.nodes {
 		if s.nodes[i].slot && !s.nodes[i].progressDeadlineExceeded {
@@ -153,7 +154,7 @@ func (s *planner) rollBackAll() {
 }
 
 // assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
-func (s *planner) assessNodeOnDeletion(w *nodePlan) {
+func (s *assessor) assessNodeOnDeletion(w *nodePlan) {
 	s.assessPods(w)
 	terminating := w.terminating || s.in.BusyNodes[w.node.Name]
 	if !w.slot && !w.progressDeadlineExceeded {
@@ -173,7 +174,7 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 }
 
 // assessRollbackOnDeletion gives a state to a node on which nothing runs. A node with nothing to roll back is Excluded.
-func (s *planner) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
+func (s *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
@@ -244,12 +245,12 @@ func (s *statusBuilder) slotsStuck() int {
 }
 
 // staysTooLong reports whether a pod of Everynode still exists on the node after it should have ended.
-func (s *job) staysTooLong(w *nodePlan) bool {
+func (s *statusBuilder) staysTooLong(w *nodePlan) bool {
 	return w.terminating && !w.terminatingSince.IsZero() && !s.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
 // deletionRemedy says how to continue a deletion without the rollback.
-func (s *job) deletionRemedy() string {
+func (s *statusBuilder) deletionRemedy() string {
 	job := s.in.Job
 	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)

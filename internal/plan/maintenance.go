@@ -29,7 +29,7 @@ func (s *job) disrupts() bool {
 }
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
-func (s *job) inPreparation(w *nodePlan) bool {
+func (s *capacity) inPreparation(w *nodePlan) bool {
 	if w.start == nil || w.start.Phase != task.Task || !s.prepares() {
 		return false
 	}
@@ -145,7 +145,7 @@ func (s *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 
 // retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
 // runs there, or will run again.
-func (s *planner) retainsCordon(w *nodePlan) bool {
+func (s *quarantiner) retainsCordon(w *nodePlan) bool {
 	switch {
 	case !s.prepares():
 		return false
@@ -162,7 +162,7 @@ func (s *planner) retainsCordon(w *nodePlan) bool {
 }
 
 // waitsForRetry reports whether an attempt has run on a node, and another one will.
-func (s *job) waitsForRetry(w *nodePlan) bool {
+func (s *quarantiner) waitsForRetry(w *nodePlan) bool {
 	rec := w.node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
@@ -213,7 +213,7 @@ func (s *capacity) unavailableMessage() string {
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
-func (s *job) maxUnavailable(matched int) int {
+func (s *capacity) maxUnavailable(matched int) int {
 	value := s.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
 		return maxConcurrent(s.in.Job.Spec.Rollout, matched)
@@ -282,7 +282,7 @@ func (s *capacity) tooManyDrains() bool {
 }
 
 // cordonedElse reports whether a node is cordoned for any other reason than an earlier failure of this NodeJob.
-func (s *job) cordonedElse(node *Node) bool {
+func (s *capacity) cordonedElse(node *Node) bool {
 	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
 }
 
@@ -313,7 +313,7 @@ type drainProgress struct {
 func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
 // requestDrainPods requests the pods of a node that is being drained.
-func (s *planner) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
+func (s *pass) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
 	s.plan.DrainPodRequests = append(s.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 }
 
@@ -332,7 +332,7 @@ func (s *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpe
 }
 
 // continueDrain evicts the pods that may be evicted, and checks again later.
-func (s *planner) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainSpec) {
+func (s *pass) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainSpec) {
 	s.plan.wake(l.status.Deadline.Time)
 	s.plan.wake(s.in.Now.Add(EvictionInterval))
 	s.evict(w.node, l.pods, spec)

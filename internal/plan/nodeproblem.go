@@ -31,7 +31,7 @@ type NodeProblem struct {
 
 // nodeProblems is what the status shows of the problems on single nodes, by name. The time of the next retry is not
 // included, so that a retry does not change the status.
-func (s *job) nodeProblems() []v1alpha1.NodeProblem {
+func (s *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
 	if len(s.in.NodeProblems) == 0 {
 		return nil
 	}

@@ -45,9 +45,12 @@ func (s *capacity) countDrains() {
 	}
 }
 
+// quarantiner cordons and drains failed nodes, and ends their quarantine.
+type quarantiner struct{ *pass }
+
 // quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
 // the Node, so a new manager continues from there.
-func (s *planner) quarantine() {
+func (s *quarantiner) quarantine() {
 	for i := range s.nodes {
 		if w := &s.nodes[i]; !w.written {
 			s.reconcileQuarantine(w)
@@ -55,7 +58,7 @@ func (s *planner) quarantine() {
 	}
 }
 
-func (s *planner) reconcileQuarantine(w *nodePlan) {
+func (s *quarantiner) reconcileQuarantine(w *nodePlan) {
 	policy := s.in.Job.Spec.OnFailure.Node
 	leave := policy == "" || policy == v1alpha1.FailedNodeNone
 	switch {
@@ -105,7 +108,7 @@ func (s *cordons) uncordon(node *Node) *record.Cordon {
 
 // cordonAndDrain quarantines a failed node: it is cordoned immediately, so that no new pod is scheduled there, and
 // drained when the rollback has ended.
-func (s *planner) cordonAndDrain(w *nodePlan, drain bool) {
+func (s *quarantiner) cordonAndDrain(w *nodePlan, drain bool) {
 	node := w.node
 	r := *node.On.Record
 	switch {
@@ -126,7 +129,7 @@ func (s *planner) cordonAndDrain(w *nodePlan, drain bool) {
 }
 
 // beginning is the write with which the cordon, the drain, or both start; without a record if neither does.
-func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
+func (s *quarantiner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
 	node := w.node
 	mark := s.cordons.markOf(node, "", "")
 	if !r.Cordoned {
@@ -136,7 +139,7 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain && w.rollbackFinished && s.capacity.mayDrain(node, &r) {
+	if drain && w.rollbackFinished && s.mayDrain(node, &r) {
 		s.capacity.draining++
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
 		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
@@ -146,7 +149,7 @@ func (s *planner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode 
 
 // endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned. It does not
 // cordon that node a second time.
-func (s *planner) endQuarantine(w *nodePlan, byHand bool) {
+func (s *quarantiner) endQuarantine(w *nodePlan, byHand bool) {
 	mark := s.cordons.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
 	mark.Cordon = s.cordons.uncordon(w.node)
 	if byHand {
@@ -179,7 +182,7 @@ func (s *cordons) changeOf(node *Node) record.Change {
 }
 
 // mark plans the only write to the node in this pass.
-func (s *planner) mark(w *nodePlan, mark PatchNode) {
+func (s *pass) mark(w *nodePlan, mark PatchNode) {
 	s.do(mark)
 	w.written = true
 }
@@ -189,9 +192,9 @@ func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt
 
 // mayDrain reports whether a drain may start. The number of drains is limited, because each of them is checked
 // repeatedly.
-func (s *capacity) mayDrain(node *Node, r *record.Record) bool {
+func (s *quarantiner) mayDrain(node *Node, r *record.Record) bool {
 	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
-	return (r.Drain == nil || again) && s.draining < maxDrains && s.suspendedReason() == ""
+	return (r.Drain == nil || again) && s.capacity.draining < maxDrains && s.suspendedReason() == ""
 }
 
 // cancelled is the record after its drain was cancelled.
@@ -201,7 +204,7 @@ func (s *cordons) cancelled(r record.Record) *record.Record {
 }
 
 // drain continues the drain of a node by one check.
-func (s *planner) drain(w *nodePlan, r record.Record) {
+func (s *quarantiner) drain(w *nodePlan, r record.Record) {
 	node, d := w.node, *r.Drain
 	spec := s.in.Job.Spec.OnFailure.Drain
 	if spec == nil {
@@ -234,7 +237,7 @@ func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
 }
 
 // evict requests the eviction of the pods that may be evicted and for which it was not requested recently.
-func (s *planner) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
+func (s *pass) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
 	if s.suspendedReason() != "" {
 		return
 	}

@@ -335,9 +335,9 @@ func Next(in Input) Plan {
 
 	// 1. Each node by itself: what its pods and its record mean, and whether it could start.
 	for i := range s.nodes {
-		s.assessNode(&s.nodes[i])
+		s.assessor.assessNode(&s.nodes[i])
 	}
-	s.removeOrphanedPods()
+	s.assessor.removeOrphanedPods()
 
 	// 2. The rollout: it needs the states of all nodes, and decides which of those that could start may not start yet.
 	s.rollout.advance()
@@ -348,7 +348,7 @@ func Next(in Input) Plan {
 	s.startWithinLimit()
 
 	// 4. What nodes need besides a run. A node that is written to already waits for the next pass.
-	s.quarantine()
+	s.quarantiner.quarantine()
 	s.reconcileNodeMetadata()
 
 	// 5. The status, which is a fold over the nodes, and what depends on it.

@@ -12,8 +12,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// planner is one pass: it assesses each node on its own, then decides what starts, and collects the plan.
-type planner struct {
+// pass is what one pass works on: the NodeJob, what is decided about it as a whole, the nodes, and the plan.
+type pass struct {
 	*job
 	gate      *gate
 	records   *recordReader
@@ -28,9 +28,19 @@ type planner struct {
 	plan  *Plan
 }
 
+// planner is one pass: it assesses each node on its own, then decides what starts, and collects the plan.
+type planner struct {
+	*pass
+	assessor    *assessor
+	quarantiner *quarantiner
+}
+
+// assessor assesses a single node: what its pods and its record mean, and whether it could start.
+type assessor struct{ *pass }
+
 func newPlanner(in Input) *planner {
 	j := readJob(in)
-	s := &planner{job: j, nodes: make([]nodePlan, len(in.Nodes)), plan: &Plan{}}
+	s := &pass{job: j, nodes: make([]nodePlan, len(in.Nodes)), plan: &Plan{}}
 	for i := range in.Nodes {
 		s.nodes[i] = nodePlan{NodeState: NodeState{Name: in.Nodes[i].Name}, node: &in.Nodes[i], step: noStep}
 	}
@@ -43,11 +53,11 @@ func newPlanner(in Input) *planner {
 		s.rollout.readSteps()
 		s.rollout.carryOver()
 	}
-	return s
+	return &planner{s, &assessor{s}, &quarantiner{s}}
 }
 
 // do adds an action to the plan.
-func (s *planner) do(a Action) { s.plan.Actions = append(s.plan.Actions, a) }
+func (s *pass) do(a Action) { s.plan.Actions = append(s.plan.Actions, a) }
 
 // states are the states of the nodes, in their order.
 func (s *planner) states() []NodeState {
@@ -59,7 +69,7 @@ func (s *planner) states() []NodeState {
 }
 
 // assessNode sets the state of the node and plans what its pods need.
-func (s *planner) assessNode(w *nodePlan) {
+func (s *assessor) assessNode(w *nodePlan) {
 	node := w.node
 	known := s.records.readRecord(node)
 	w.ranRevision, w.since, w.succeeded = known.ranRevision, known.since, known.succeeded
@@ -83,7 +93,7 @@ func (s *planner) assessNode(w *nodePlan) {
 
 // assessPods plans for each pod on the node. While the outcome of an attempt is not on record, the attempt occupies its
 // node and its slot.
-func (s *planner) assessPods(w *nodePlan) {
+func (s *assessor) assessPods(w *nodePlan) {
 	for _, pod := range s.podsOn[w.node.Name] {
 		v := s.attempts.assessPod(pod, w.node)
 		s.plan.wake(v.until)
@@ -108,7 +118,7 @@ func (s *planner) assessPods(w *nodePlan) {
 }
 
 // notePod notes what is known about a node on which a pod has a slot.
-func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment) {
+func (s *assessor) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 	switch pod.Runs {
 	case task.Rollback:
 		s.noteRollback(w, v)
@@ -123,7 +133,7 @@ func (s *planner) notePod(w *nodePlan, pod *Pod, v podAssessment) {
 
 // writeEnd records the outcome of an attempt. If the API server refuses the write, it is retried from time to time and
 // does not count as progress.
-func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
+func (s *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 	if t, ok := s.in.NodeProblems[w.node.UID]; ok && t.Reason == v1alpha1.ReasonRecordRejected {
 		v.message = t.Message
 		s.unrecorded(w, pod, &t)
@@ -138,7 +148,7 @@ func (s *planner) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 
 // unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
 // slot, but not forever.
-func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
+func (s *assessor) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
 	w.problem = t
 	since := s.attempts.deadline(pod)
 	if !s.overdue(since) {
@@ -151,7 +161,7 @@ func (s *planner) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
 }
 
 // noteRunning notes what is known about a node on which an attempt of the task runs.
-func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, message string) {
+func (s *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, message string) {
 	w.run(reason, message, v.until)
 	if pod.Revision == s.in.Revision && !w.ranRevision {
 		w.ranRevision, w.since = true, pod.Created
@@ -165,7 +175,7 @@ func (s *planner) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, me
 }
 
 // noteRetry notes a node whose last attempt failed or was disrupted, and that continues.
-func (s *planner) noteRetry(w *nodePlan) {
+func (s *assessor) noteRetry(w *nodePlan) {
 	w.addFailure(s.cordons.failureOf(w.node, true))
 	if rec := w.node.On.Record; rec.Disruptions >= manyDisruptions {
 		w.disrupted = true
@@ -174,7 +184,7 @@ func (s *planner) noteRetry(w *nodePlan) {
 
 // assessIdleNode sets the state of a node on which no attempt runs. The order of the checks is part of the behavior:
 // what is on record for a node comes before what prevents it from running.
-func (s *planner) assessIdleNode(terminating bool, known recordState, w *nodePlan) {
+func (s *assessor) assessIdleNode(terminating bool, known recordState, w *nodePlan) {
 	node := w.node
 	if !s.selects(node) {
 		reason, message := s.unselected(node)
@@ -225,7 +235,7 @@ func (s *job) attempt(node *Node, phase task.Phase, revision string, number int3
 
 // removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
 // outcome on.
-func (s *planner) removeOrphanedPods() {
+func (s *assessor) removeOrphanedPods() {
 	known := make(map[string]bool, len(s.in.Nodes))
 	for i := range s.in.Nodes {
 		known[s.in.Nodes[i].Name] = true

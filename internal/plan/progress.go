@@ -38,7 +38,7 @@ func (s *job) overdueAt(since time.Time) time.Time {
 
 // checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
 // the node can recover.
-func (s *planner) checkProgress(w *nodePlan, known recordState) {
+func (s *assessor) checkProgress(w *nodePlan, known recordState) {
 	if w.progressDeadlineExceeded || w.rerun || known.done || (w.State != Waiting && w.State != Running) {
 		return
 	}
@@ -52,7 +52,7 @@ func (s *planner) checkProgress(w *nodePlan, known recordState) {
 
 // waitingSince is since when a node delays others, and why; zero if it does not, or if its own time limits bound the
 // delay.
-func (s *planner) waitingSince(w *nodePlan, known recordState) (time.Time, string) {
+func (s *assessor) waitingSince(w *nodePlan, known recordState) (time.Time, string) {
 	if since, why := s.blockedSince(w); why != "" {
 		return since, why
 	}
@@ -73,7 +73,7 @@ func (s *planner) waitingSince(w *nodePlan, known recordState) (time.Time, strin
 
 // blockedSince is since when a problem, or a pod that should have ended, prevents a node from starting; "" if neither
 // does.
-func (s *planner) blockedSince(w *nodePlan) (time.Time, string) {
+func (s *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 	if w.State != Waiting {
 		return time.Time{}, ""
 	}
@@ -87,7 +87,7 @@ func (s *planner) blockedSince(w *nodePlan) (time.Time, string) {
 }
 
 // failProgress counts a node as failed for lack of progress.
-func (s *planner) failProgress(w *nodePlan, why string) {
+func (s *assessor) failProgress(w *nodePlan, why string) {
 	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", s.progressDeadline()/time.Second, why)
 	w.failed, w.progressDeadlineExceeded = true, true
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}

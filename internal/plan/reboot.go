@@ -160,7 +160,7 @@ func (s *attemptReader) completed(r record.Record, boot, message string) record.
 }
 
 // assessReboot continues a run whose task has succeeded, on a node on which no pod of the run runs.
-func (s *planner) assessReboot(terminating bool, w *nodePlan) {
+func (s *assessor) assessReboot(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
 	deadline := s.attempts.rebootDeadline(rec)
@@ -188,7 +188,7 @@ func (s *planner) assessReboot(terminating bool, w *nodePlan) {
 }
 
 // assessRebootedNode continues a run on a node that is in another boot.
-func (s *planner) assessRebootedNode(terminating bool, w *nodePlan) {
+func (s *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.run(v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready", w.Until)
 	backAt := s.past(rec.Reboot.BackAt)
@@ -222,7 +222,7 @@ func (s *planner) assessRebootedNode(terminating bool, w *nodePlan) {
 func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
 
 // markBack notes since when the node is Ready in another boot.
-func (s *planner) markBack(w *nodePlan, at time.Time, message string) {
+func (s *assessor) markBack(w *nodePlan, at time.Time, message string) {
 	r := *w.node.On.Record
 	back := *r.Reboot
 	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
@@ -234,7 +234,7 @@ func (s *planner) markBack(w *nodePlan, at time.Time, message string) {
 
 // runBlock is what prevents the next pod of a run from being created now, if anything. probe is true if one start may
 // check whether an obstacle still exists. A run that has begun is not suspended.
-func (s *job) runBlock(r startRequest, probe bool) block {
+func (s *assessor) runBlock(r startRequest, probe bool) block {
 	reason, message := cannotRunReason(r.node)
 	rec, o, t := r.node.On.Record, s.obstacleFor(r.phase), s.hindrance(r.node)
 	notBefore := time.Time{}
@@ -263,7 +263,7 @@ func (s *job) runBlock(r startRequest, probe bool) block {
 }
 
 // continueRun starts the next pod of the run, unless something prevents that. It reports whether it does.
-func (s *planner) continueRun(w *nodePlan, r startRequest) bool {
+func (s *assessor) continueRun(w *nodePlan, r startRequest) bool {
 	rec := w.node.On.Record
 	if b := s.runBlock(r, s.capacity.startsLike(r.phase) == 0); b.blocks() {
 		w.note(b)
@@ -284,7 +284,7 @@ func (s *planner) continueRun(w *nodePlan, r startRequest) bool {
 }
 
 // recordEnd ends a run without a pod that ends it.
-func (s *planner) recordEnd(w *nodePlan, r record.Record) {
+func (s *pass) recordEnd(w *nodePlan, r record.Record) {
 	s.do(s.recorder.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }

@@ -27,7 +27,7 @@ func (s *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 }
 
 // removePod releases a pod that needs no record, or has one, unless the pod is retained for its logs.
-func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan) {
+func (s *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 	until := s.attempts.retainedUntil(pod, w.node.On.Record)
 	if why == podRecorded && onRecord(pod, w.node) && s.in.Now.Before(until) {
 		s.retain(pod, w, until)
@@ -38,7 +38,7 @@ func (s *planner) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 }
 
 // retain retains a pod. Its finalizer is removed anyway, so that a deletion of the pod does not block.
-func (s *planner) retain(pod *Pod, w *nodePlan, until time.Time) {
+func (s *assessor) retain(pod *Pod, w *nodePlan, until time.Time) {
 	w.retained = append(w.retained, pod)
 	if pod.Finalized {
 		s.do(RetainPod{Pod: *pod})
@@ -48,7 +48,7 @@ func (s *planner) retain(pod *Pod, w *nodePlan, until time.Time) {
 
 // removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
 // may need the name of one of them.
-func (s *planner) removeRetainedPods(w *nodePlan) {
+func (s *assessor) removeRetainedPods(w *nodePlan) {
 	if w.start == nil || len(w.retained) == 0 {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // assessFailedNode sets the state of a node on which every attempt failed, and starts the rollback of the task there.
-func (s *planner) assessFailedNode(terminating bool, w *nodePlan) {
+func (s *assessor) assessFailedNode(terminating bool, w *nodePlan) {
 	w.failed, w.exhausted = true, true
 	f := s.cordons.failureOf(w.node, false)
 	w.fail(v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message, time.Time{})
@@ -52,7 +52,7 @@ func (s *recordReader) readRollback(rec *record.Record) rollbackState {
 
 // assessRollback determines the progress of the rollback on a node whose task has failed, or is rolled back because the
 // NodeJob is deleted, and starts it if nothing prevents that.
-func (s *planner) assessRollback(terminating bool, w *nodePlan) {
+func (s *assessor) assessRollback(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	is := s.records.readRollback(rec)
 	switch {
@@ -79,7 +79,7 @@ func (s *planner) assessRollback(terminating bool, w *nodePlan) {
 }
 
 // rollbackPending : a failed node remains failed until its rollback runs. At deletion, a node waits for its rollback.
-func (s *planner) rollbackPending(w *nodePlan, message string, until time.Time) {
+func (s *assessor) rollbackPending(w *nodePlan, message string, until time.Time) {
 	if s.in.Job.DeletionTimestamp.IsZero() {
 		w.fail(v1alpha1.ReasonRollbackPending, message, until)
 		return
@@ -88,7 +88,7 @@ func (s *planner) rollbackPending(w *nodePlan, message string, until time.Time) 
 }
 
 // noteRollback notes what is known about a node on which the rollback runs.
-func (s *planner) noteRollback(w *nodePlan, v podAssessment) {
+func (s *assessor) noteRollback(w *nodePlan, v podAssessment) {
 	rec := w.node.On.Record
 	if s.records.readRecord(w.node).failures <= s.retryLimit() {
 		// The node was skipped since, or its task will be retried.
