@@ -63,31 +63,31 @@ type podAssessment struct {
 }
 
 // assessPod determines what a pod that is bound to the node's name means for the node.
-func (s *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
+func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 	switch {
 	case !needsFinalizerRemoval(pod):
 		return podAssessment{disposition: podTerminating}
-	case s.isRecorded(pod, node):
+	case a.isRecorded(pod, node):
 		return podAssessment{disposition: podRecorded}
 	case pod.Runs == task.Reboot:
-		return s.assessRebootPod(pod, node)
+		return a.assessRebootPod(pod, node)
 	case pod.Runs == task.Verify && !belongsToRun(pod, node):
 		return podAssessment{disposition: podOrphaned}
-	case !sameMachine(s.in.Job, pod, node):
+	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
 	case pod.ended():
-		return s.ended(pod, node, s.readEnd(pod, node))
+		return a.ended(pod, node, a.readEnd(pod, node))
 	}
 
-	deadline := s.deadline(pod)
-	if s.in.Now.Before(deadline) {
-		message, until := s.notStarting(pod)
+	deadline := a.deadline(pod)
+	if a.in.Now.Before(deadline) {
+		message, until := a.notStarting(pod)
 		if until.IsZero() || deadline.Before(until) {
 			until = deadline
 		}
 		return podAssessment{disposition: podRuns, until: until, message: message}
 	}
-	return s.assessOverduePod(pod, node, deadline)
+	return a.assessOverduePod(pod, node, deadline)
 }
 
 // onRecord reports whether the outcome of the pod is recorded on its node.
@@ -101,46 +101,46 @@ func onRecord(pod *Pod, node *Node) bool {
 
 // isRecorded reports whether the outcome of the pod is or was recorded on its node. A pod that is retained for its logs
 // says so itself.
-func (s *attemptReader) isRecorded(pod *Pod, node *Node) bool {
-	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && s.in.Job.Spec.RetainPodsSeconds > 0)
+func (a *attemptReader) isRecorded(pod *Pod, node *Node) bool {
+	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
 // assessOverduePod assesses an attempt that is past its deadline. If the kubelet responds, the pod is deleted, and the
 // kubelet reports how it ended. If the kubelet does not respond, the attempt must not have its slot forever: an attempt
 // that made its node unavailable has failed.
-func (s *attemptReader) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
+func (a *attemptReader) assessOverduePod(pod *Pod, node *Node, deadline time.Time) podAssessment {
 	if node.unreachable() {
-		return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
+		return a.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonNodeUnreachable,
 			message: "the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"})
 	}
 	if pod.DeleteRequested.IsZero() {
 		return podAssessment{disposition: podOverdue, message: pod.Waiting}
 	}
-	if giveUp := later(deadline, pod.DeleteRequested.Add(pod.DeleteGrace)).Add(StopSlack); s.in.Now.Before(giveUp) {
+	if giveUp := later(deadline, pod.DeleteRequested.Add(pod.DeleteGrace)).Add(StopSlack); a.in.Now.Before(giveUp) {
 		return podAssessment{disposition: podRuns, until: giveUp, message: "it is being stopped after its deadline"}
 	}
-	return s.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
+	return a.ended(pod, node, end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded,
 		message: "the attempt took too long, and its kubelet did not end it"})
 }
 
 // notStarting returns why a pod has not started, or when to check that again. A missing volume or network has no reason
 // in the status of the pod, only events.
-func (s *attemptReader) notStarting(pod *Pod) (string, time.Time) {
+func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 	slow := pod.Created.Add(slowStart)
 	switch {
 	case pod.Waiting != "" || !pod.Started.IsZero():
 		return pod.Waiting, time.Time{}
-	case s.in.Now.Before(slow):
+	case a.in.Now.Before(slow):
 		return "", slow
 	}
 	return fmt.Sprintf("not started for %d s: kubectl -n %s describe pod %s says why",
-		slowStart/time.Second, s.in.Job.Namespace, pod.Name), time.Time{}
+		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
 }
 
-func (s *job) timeout(pod *Pod) time.Duration { return task.Timeout(s.in.Job, pod.Runs) }
+func (j *job) timeout(pod *Pod) time.Duration { return task.Timeout(j.in.Job, pod.Runs) }
 
-func (s *attemptReader) deadline(pod *Pod) time.Time {
-	return pod.Created.Add(s.timeout(pod) + DeadlineSlack)
+func (a *attemptReader) deadline(pod *Pod) time.Time {
+	return pod.Created.Add(a.timeout(pod) + DeadlineSlack)
 }
 
 // sameMachine reports whether the effects of the attempt are still on the node: the pod was created for this Node
@@ -167,7 +167,7 @@ type end struct {
 
 // readEnd distinguishes success, failure and disruption. In case of doubt it is a disruption, which is repeated and
 // does not count as a failure.
-func (s *attemptReader) readEnd(pod *Pod, node *Node) end {
+func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
 	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
 		e := end{outcome: record.Succeeded}
@@ -176,7 +176,7 @@ func (s *attemptReader) readEnd(pod *Pod, node *Node) end {
 		}
 		return e
 	}
-	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(s.timeout(pod))) {
+	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {
 		return end{record.Failed, v1alpha1.ReasonDeadlineExceeded, firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
@@ -233,35 +233,35 @@ func failureReason(exit *Exit) string {
 var runtimeReasons = []string{"OOMKilled", "StartError", "ContainerCannotRun"}
 
 // ended creates the record of an end.
-func (s *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
-	r := s.recordOf(pod, node, e)
+func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
+	r := a.recordOf(pod, node, e)
 	switch pod.Runs {
 	case task.Rollback:
 		if !undoable(pod, node) {
 			return podAssessment{disposition: podOrphaned}
 		}
-		r = s.rollbackEnded(pod, node, r)
+		r = a.rollbackEnded(pod, node, r)
 	case task.Verify:
-		r = s.verified(pod, node, r)
+		r = a.verified(pod, node, r)
 	case task.Reboot: // see assessRebootPod
 	case task.Task:
 		if e.outcome == record.Succeeded && reboots(pod) {
-			r = s.rebooting(pod, node, r)
+			r = a.rebooting(pod, node, r)
 		}
 	}
 	return podAssessment{disposition: podEnded, record: r, message: e.message}
 }
 
 // recordOf returns what is recorded of an attempt.
-func (s *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
-	before := s.failuresBefore(pod, node)
+func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
+	before := a.failuresBefore(pod, node)
 	r := record.Record{
 		Revision:   pod.Revision,
-		Digest:     s.digestOf(pod.Revision, node.On.Record),
+		Digest:     a.digestOf(pod.Revision, node.On.Record),
 		Outcome:    e.outcome,
 		Attempts:   before + 1,
 		StartedAt:  pod.Started,
-		FinishedAt: s.in.Now,
+		FinishedAt: a.in.Now,
 		Reason:     e.reason,
 		Message:    e.message,
 		BootID:     firstOf(task.BootID(pod.Machine), node.BootID),
@@ -269,40 +269,40 @@ func (s *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		Retry:      pod.Retry,
 		PodUID:     pod.UID,
 
-		FirstStartedAt: s.firstStart(node, pod.Revision),
+		FirstStartedAt: a.firstStart(node, pod.Revision),
 	}
 	prev := node.On.Record
 	if prev != nil {
 		r.RemovedLabels = prev.RemovedLabels
-		r.Cordoned = prev.Cordoned && s.cordonedForUs(node) // until it succeeds
+		r.Cordoned = prev.Cordoned && a.cordonedForUs(node) // until it succeeds
 	}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
-		r.StartedAt, r.FinishedAt = s.times(pod, exit)
+		r.StartedAt, r.FinishedAt = a.times(pod, exit)
 	}
 	if r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
 	if e.outcome == record.Disrupted {
-		s.countDisruption(&r, pod, node, before)
+		a.countDisruption(&r, pod, node, before)
 	}
 	return r
 }
 
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.
-func (s *attemptReader) firstStart(node *Node, revision string) time.Time {
+func (a *attemptReader) firstStart(node *Node, revision string) time.Time {
 	rec := node.On.Record
-	if rec == nil || rec.Revision != revision || s.replaced(node) {
+	if rec == nil || rec.Revision != revision || a.replaced(node) {
 		return time.Time{}
 	}
 	return rec.BeganAt()
 }
 
 // countDisruption turns a record into the record of a disruption, which may be one of several in a row.
-func (s *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
-	r.Rerun, r.Attempts = s.isRerun(node, pod.Revision), failures
-	r.Disruptions, r.DisruptedSince = 1, s.recordedAt()
+func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, failures int32) {
+	r.Rerun, r.Attempts = a.isRerun(node, pod.Revision), failures
+	r.Disruptions, r.DisruptedSince = 1, a.recordedAt()
 	prev := node.On.Record
 	if prev == nil || prev.Revision != pod.Revision || prev.Outcome != record.Disrupted {
 		return
@@ -315,12 +315,12 @@ func (s *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, 
 
 // failuresBefore is the number of failures that count before the attempt of a pod. It is lower than when the attempt
 // started if the record was removed from the node since then: attempts are then counted from the beginning.
-func (s *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
+func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
 	if pod.Runs != task.Task {
 		return pod.Attempt - 1
 	}
 	rec := node.On.Record
-	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || s.replaced(node) || rec.Outcome == record.Succeeded {
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || a.replaced(node) || rec.Outcome == record.Succeeded {
 		return 0
 	}
 	return min(pod.Attempt-1, rec.Attempts)

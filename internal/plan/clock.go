@@ -14,8 +14,8 @@ const maxSkew = 5 * time.Minute
 
 // past returns t, or the zero time if t is too far in the future to be a time before now. Nothing waits for such a
 // time.
-func (s *job) past(t time.Time) time.Time {
-	if t.After(s.in.Now.Add(maxSkew)) {
+func (j *job) past(t time.Time) time.Time {
+	if t.After(j.in.Now.Add(maxSkew)) {
 		return time.Time{}
 	}
 	return t
@@ -23,16 +23,16 @@ func (s *job) past(t time.Time) time.Time {
 
 // recordedAt is the current time as it is written to a record. It is rounded up, so that nothing that is counted from
 // it is early.
-func (s *job) recordedAt() time.Time {
-	return s.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+func (j *job) recordedAt() time.Time {
+	return j.in.Now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // times are when an attempt started and ended, by the clock of the node. Both are shifted by the same amount so that
 // they are between the creation of the pod and now.
-func (s *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time) {
+func (a *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time) {
 	started, finished = pod.Started, exit.Finished
 	if finished.IsZero() {
-		return later(pod.Created, earlier(started, s.in.Now)), s.in.Now
+		return later(pod.Created, earlier(started, a.in.Now)), a.in.Now
 	}
 	first := finished
 	if !started.IsZero() && started.Before(finished) {
@@ -42,7 +42,7 @@ func (s *attemptReader) times(pod *Pod, exit *Exit) (started, finished time.Time
 	if behind := pod.Created.Truncate(time.Second).Sub(first); behind > 0 {
 		shift = behind
 	}
-	if ahead := finished.Add(shift).Sub(s.in.Now); ahead > 0 {
+	if ahead := finished.Add(shift).Sub(a.in.Now); ahead > 0 {
 		shift -= ahead
 	}
 	if !started.IsZero() {

@@ -49,47 +49,47 @@ type statusBuilder struct {
 }
 
 // newStatus folds the nodes.
-func (s *planner) newStatus() *statusBuilder {
-	b := &statusBuilder{job: s.job, gate: s.gate, rollout: s.rollout, capacity: s.capacity, nodes: s.nodes, counts: count(s.nodes)}
-	for i := range s.nodes {
-		b.add(&s.nodes[i])
+func (p *planner) newStatus() *statusBuilder {
+	b := &statusBuilder{job: p.job, gate: p.gate, rollout: p.rollout, capacity: p.capacity, nodes: p.nodes, counts: count(p.nodes)}
+	for i := range p.nodes {
+		b.add(&p.nodes[i])
 	}
 	return b
 }
 
 // add adds what was found out about a node.
-func (s *statusBuilder) add(w *nodePlan) {
-	s.failures = append(s.failures, w.failures...)
+func (sb *statusBuilder) add(w *nodePlan) {
+	sb.failures = append(sb.failures, w.failures...)
 	if w.drain != nil {
-		s.drains = append(s.drains, *w.drain)
+		sb.drains = append(sb.drains, *w.drain)
 	}
 	if w.problem != nil {
-		s.troubled, s.troubleReason = append(s.troubled, w.node.Name+": "+w.problem.Message), w.problem.Reason
+		sb.troubled, sb.troubleReason = append(sb.troubled, w.node.Name+": "+w.problem.Message), w.problem.Reason
 	}
 	if w.notStarted != "" {
-		s.notStarted = append(s.notStarted, w.node.Name+": "+w.notStarted)
+		sb.notStarted = append(sb.notStarted, w.node.Name+": "+w.notStarted)
 	}
 	if w.disrupted {
-		s.disrupted = append(s.disrupted, w.node.Name+": "+lastLine(w.node.On.Record.Message))
+		sb.disrupted = append(sb.disrupted, w.node.Name+": "+lastLine(w.node.On.Record.Message))
 	}
 	if w.unrecovered != "" {
-		s.unrecovered = append(s.unrecovered, w.unrecovered)
+		sb.unrecovered = append(sb.unrecovered, w.unrecovered)
 	}
 	if w.unpublished != "" {
-		s.unpublished = append(s.unpublished, w.node.Name+": "+w.unpublished)
+		sb.unpublished = append(sb.unpublished, w.node.Name+": "+w.unpublished)
 	}
 	switch w.obstructedBy {
 	case nil:
-	case s.in.RunnerRefused:
-		s.runnerObstructed++
+	case sb.in.RunnerRefused:
+		sb.runnerObstructed++
 	default:
-		s.obstructed++
+		sb.obstructed++
 	}
 }
 
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
 // if there is a rollback and GateEnforced if there is a gate.
-func (s *statusBuilder) conditions(is summary, otherwise string) []metav1.Condition {
+func (sb *statusBuilder) conditions(is summary, otherwise string) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
@@ -103,151 +103,151 @@ func (s *statusBuilder) conditions(is summary, otherwise string) []metav1.Condit
 		}
 		conditions = append(conditions, c)
 	}
-	if s.in.Job.Spec.Rollback != nil {
-		conditions = append(conditions, s.rollbackCondition())
+	if sb.in.Job.Spec.Rollback != nil {
+		conditions = append(conditions, sb.rollbackCondition())
 	}
-	if s.gate.spec != nil {
-		conditions = append(conditions, s.gate.gateCondition())
+	if sb.gate.spec != nil {
+		conditions = append(conditions, sb.gate.gateCondition())
 	}
 	return conditions
 }
 
 // rollbackCondition says whether the rollback failed on any node. Such nodes are in an undefined state.
-func (s *statusBuilder) rollbackCondition() metav1.Condition {
+func (sb *statusBuilder) rollbackCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonNoRollbackFailed, Message: "no rollback has failed for good"}
-	if n := len(s.unrecovered); n > 0 {
+	if n := len(sb.unrecovered); n > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
 		c.Message = fmt.Sprintf("the rollback also failed on %s (%s). Check the state of these nodes; the last lines of output are in the annotation %s of each node",
-			plural(int32(n)), named(s.unrecovered), s.key)
+			plural(int32(n)), named(sb.unrecovered), sb.key)
 	}
 	return c
 }
 
 // summarize returns the state of the NodeJob, and why pods of reboots, checks and rollbacks cannot be created.
-func (s *statusBuilder) summarize(n v1alpha1.NodeCounts) summary {
-	is := s.taskSummary(n)
-	if s.runnerObstructed > 0 {
-		is.message += "; " + s.in.RunnerRefused.Message
+func (sb *statusBuilder) summarize(n v1alpha1.NodeCounts) summary {
+	is := sb.taskSummary(n)
+	if sb.runnerObstructed > 0 {
+		is.message += "; " + sb.in.RunnerRefused.Message
 	}
 	return is
 }
 
 // taskSummary checks in order of urgency: first what only a user can fix, last what continues automatically.
-func (s *statusBuilder) taskSummary(n v1alpha1.NodeCounts) summary {
-	moving := n.Running + s.continuing()
+func (sb *statusBuilder) taskSummary(n v1alpha1.NodeCounts) summary {
+	moving := n.Running + sb.continuing()
 	switch {
-	case s.blocked():
-		return summary{v1alpha1.ConditionStalled, s.obstacle.Reason, s.obstacle.Message}
-	case s.rollout.stopped:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, s.stoppedMessage()}
+	case sb.blocked():
+		return summary{v1alpha1.ConditionStalled, sb.obstacle.Reason, sb.obstacle.Message}
+	case sb.rollout.stopped:
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, sb.stoppedMessage()}
 	case n.Matched == 0:
-		return summary{"", v1alpha1.ReasonNoMatchingNodes, s.noMatchMessage()}
+		return summary{"", v1alpha1.ReasonNoMatchingNodes, sb.noMatchMessage()}
 	case n.Done == n.Matched:
-		return s.complete(n)
-	case moving == s.countReruns(Running)+s.countReruns(Waiting):
-		return s.blockedSummary(n, moving)
+		return sb.complete(n)
+	case moving == sb.countReruns(Running)+sb.countReruns(Waiting):
+		return sb.blockedSummary(n, moving)
 	}
-	return s.goingOn(n, moving)
+	return sb.goingOn(n, moving)
 }
 
 // goingOn is the summary of a rollout in which moving nodes continue automatically, unless something blocks all of
 // them.
-func (s *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
+func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case s.suspendedReason() != "":
-		return s.suspended(n)
-	case moving > 0 && len(s.troubled) > 0 && s.stillTroubled() == int(moving):
-		return summary{v1alpha1.ConditionStalled, s.troubleReason, progress(n, s.nodes) + "; " + named(s.troubled)}
-	case moving > 0 && len(s.disrupted) == int(moving):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, s.disruptedMessage()}
+	case sb.suspendedReason() != "":
+		return sb.suspended(n)
+	case moving > 0 && len(sb.troubled) > 0 && sb.stillTroubled() == int(moving):
+		return summary{v1alpha1.ConditionStalled, sb.troubleReason, progress(n, sb.nodes) + "; " + named(sb.troubled)}
+	case moving > 0 && len(sb.disrupted) == int(moving):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, sb.disruptedMessage()}
 	}
-	return s.progressSummary(n)
+	return sb.progressSummary(n)
 }
 
 // complete is the summary of a rollout in which every node is done.
-func (s *statusBuilder) complete(n v1alpha1.NodeCounts) summary {
-	if len(s.unpublished) > 0 {
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, s.unpublishedMessage()}
+func (sb *statusBuilder) complete(n v1alpha1.NodeCounts) summary {
+	if len(sb.unpublished) > 0 {
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, s.nodes)}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, sb.nodes)}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
 // task.
-func (s *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
+func (sb *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) summary {
 	switch {
-	case s.waitsFor(causeEmptyStep):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, s.emptyStepMessage()}
-	case s.waitsFor(causePromotion):
-		return summary{"", v1alpha1.ReasonAwaitingPromotion, s.promotionMessage(n)}
+	case sb.waitsFor(causeEmptyStep):
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, sb.emptyStepMessage()}
+	case sb.waitsFor(causePromotion):
+		return summary{"", v1alpha1.ReasonAwaitingPromotion, sb.promotionMessage(n)}
 	case n.Failed > 0:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, s.failedMessage(n)}
-	case s.waitsFor(causeMaxUnavailable) && len(s.quarantinedNodes()) > 0:
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, s.quarantineMessage()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, sb.failedMessage(n)}
+	case sb.waitsFor(causeMaxUnavailable) && len(sb.quarantinedNodes()) > 0:
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, sb.quarantineMessage()}
 	}
-	return s.goingOn(n, moving)
+	return sb.goingOn(n, moving)
 }
 
 // quarantinedNodes are the nodes that are cordoned because of an earlier failure, and that have not had a new attempt
 // yet.
-func (s *statusBuilder) quarantinedNodes() []string {
+func (sb *statusBuilder) quarantinedNodes() []string {
 	var nodes []string
-	for i := range s.nodes {
-		if s.cordonedForUs(s.nodes[i].node) {
-			nodes = append(nodes, s.nodes[i].node.Name)
+	for i := range sb.nodes {
+		if sb.cordonedForUs(sb.nodes[i].node) {
+			nodes = append(nodes, sb.nodes[i].node.Name)
 		}
 	}
 	return nodes
 }
 
 // quarantineMessage says that nodes that failed earlier use up maxUnavailable, and what to do.
-func (s *statusBuilder) quarantineMessage() string {
-	nodes := s.quarantinedNodes()
+func (sb *statusBuilder) quarantineMessage() string {
+	nodes := sb.quarantinedNodes()
 	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		s.capacity.unavailableNodes, s.capacity.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
+		sb.capacity.unavailableNodes, sb.capacity.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
-func (s *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
-	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, s.nodes)}
+func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, sb.nodes)}
 	switch {
-	case !s.rollout.status.SoakingSince.IsZero() && n.Running == 0:
-		current := &s.rollout.steps[s.rollout.current]
+	case !sb.rollout.status.SoakingSince.IsZero() && n.Running == 0:
+		current := &sb.rollout.steps[sb.rollout.current]
 		is.reason = v1alpha1.ReasonSoaking
-		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, s.rollout.status.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
-	case s.rollout.notReadyNode != "" && n.Running == 0:
-		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", s.rollout.steps[s.rollout.current].name, s.rollout.notReadyNode)
-	case s.obstacle != nil && s.matters():
-		is.reason, is.message = s.obstacle.Reason, is.message+"; "+s.obstacle.Message
-	case len(s.troubled) > 0:
-		is.reason, is.message = s.troubleReason, is.message+"; "+named(s.troubled)
-	case s.continuing() == s.countReruns(Waiting) && s.blockedByUnavailable() != "":
-		is.message += "; " + s.blockedByUnavailable()
-	case len(s.notStarted) > 0:
-		is.reason, is.message = v1alpha1.ReasonPodNotStarting, s.notStartedMessage()
+		is.message += fmt.Sprintf("; step %s soaks until %s", current.name, sb.rollout.status.SoakingSince.Add(current.soak).UTC().Format(time.RFC3339))
+	case sb.rollout.notReadyNode != "" && n.Running == 0:
+		is.message += fmt.Sprintf("; the soak of step %s begins when node %s is Ready: see what it lacks, or delete it", sb.rollout.steps[sb.rollout.current].name, sb.rollout.notReadyNode)
+	case sb.obstacle != nil && sb.matters():
+		is.reason, is.message = sb.obstacle.Reason, is.message+"; "+sb.obstacle.Message
+	case len(sb.troubled) > 0:
+		is.reason, is.message = sb.troubleReason, is.message+"; "+named(sb.troubled)
+	case sb.continuing() == sb.countReruns(Waiting) && sb.blockedByUnavailable() != "":
+		is.message += "; " + sb.blockedByUnavailable()
+	case len(sb.notStarted) > 0:
+		is.reason, is.message = v1alpha1.ReasonPodNotStarting, sb.notStartedMessage()
 	}
 	return is
 }
 
 // blockedByUnavailable names, once for each rule, the unavailable nodes that block the maintenance of the first waiting
 // node; "" if none do.
-func (s *statusBuilder) blockedByUnavailable() string {
+func (sb *statusBuilder) blockedByUnavailable() string {
 	var held []string
 	for _, rule := range []cause{causeMaxUnavailable, causeControlPlane} {
-		if i := slices.IndexFunc(s.nodes, func(w nodePlan) bool { return w.cause == rule }); i >= 0 {
-			held = append(held, s.nodes[i].Name+": "+s.nodes[i].Message)
+		if i := slices.IndexFunc(sb.nodes, func(w nodePlan) bool { return w.cause == rule }); i >= 0 {
+			held = append(held, sb.nodes[i].Name+": "+sb.nodes[i].Message)
 		}
 	}
 	return strings.Join(held, "; ")
 }
 
-func (s *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
+func (sb *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
 	why := "spec.suspend"
-	if !s.in.Job.Spec.Suspend {
+	if !sb.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, s.nodes)}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, sb.nodes)}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -256,18 +256,18 @@ func (s *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
 
 // blocked reports whether the obstacle blocks everything: only a change by the user removes it, or the API server
 // refuses pods while no attempt runs whose end could free capacity.
-func (s *statusBuilder) blocked() bool {
-	return s.obstacle != nil && (s.obstacle.RetryAt.IsZero() || (s.matters() && s.capacity.starts == s.capacity.busy))
+func (sb *statusBuilder) blocked() bool {
+	return sb.obstacle != nil && (sb.obstacle.RetryAt.IsZero() || (sb.matters() && sb.capacity.starts == sb.capacity.busy))
 }
 
 // matters reports whether the obstacle affects any node.
-func (s *statusBuilder) matters() bool { return s.obstructed > 0 || s.capacity.starts > 0 }
+func (sb *statusBuilder) matters() bool { return sb.obstructed > 0 || sb.capacity.starts > 0 }
 
 // continuing counts the waiting nodes that continue automatically.
-func (s *statusBuilder) continuing() int32 {
+func (sb *statusBuilder) continuing() int32 {
 	var n int32
-	for i := range s.nodes {
-		if s.nodes[i].continues() {
+	for i := range sb.nodes {
+		if sb.nodes[i].continues() {
 			n++
 		}
 	}
@@ -276,10 +276,10 @@ func (s *statusBuilder) continuing() int32 {
 
 // countReruns counts the nodes in a state that rerun the task or will rerun it. Reruns may continue forever and do not
 // advance the rollout.
-func (s *statusBuilder) countReruns(state State) int32 {
+func (sb *statusBuilder) countReruns(state State) int32 {
 	var n int32
-	for i := range s.nodes {
-		if s.nodes[i].rerun && s.nodes[i].State == state && (state == Running || s.nodes[i].continues()) {
+	for i := range sb.nodes {
+		if sb.nodes[i].rerun && sb.nodes[i].State == state && (state == Running || sb.nodes[i].continues()) {
 			n++
 		}
 	}
@@ -287,8 +287,8 @@ func (s *statusBuilder) countReruns(state State) int32 {
 }
 
 // waitsFor reports whether a node waits for that.
-func (s *statusBuilder) waitsFor(c cause) bool {
-	return slices.ContainsFunc(s.nodes, func(w nodePlan) bool { return w.cause == c })
+func (sb *statusBuilder) waitsFor(c cause) bool {
+	return slices.ContainsFunc(sb.nodes, func(w nodePlan) bool { return w.cause == c })
 }
 
 // progress describes the progress, and what the remaining nodes wait for.
@@ -338,47 +338,47 @@ func grouped(nodes []nodePlan, state State, but ...string) []string {
 }
 
 // noMatchMessage names a taint if there is one, because users often forget it.
-func (s *statusBuilder) noMatchMessage() string {
+func (sb *statusBuilder) noMatchMessage() string {
 	message := "no node matches spec.nodeSelector; the task runs as soon as one does"
-	if s.named != nil {
+	if sb.named != nil {
 		message = "no node that spec.nodeNames names is there, and matches spec.nodeSelector; the task runs as soon as one does"
 	}
 	tainted, first := 0, -1
-	for i := range s.nodes {
-		if s.nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
-			if tainted++; first < 0 || s.nodes[i].Name < s.nodes[first].Name {
+	for i := range sb.nodes {
+		if sb.nodes[i].Reason == v1alpha1.ReasonUntoleratedTaint {
+			if tainted++; first < 0 || sb.nodes[i].Name < sb.nodes[first].Name {
 				first = i
 			}
 		}
 	}
 	if tainted > 0 {
 		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
-			areNodes(int32(tainted)), s.nodes[first].Name, s.nodes[first].Message)
+			areNodes(int32(tainted)), sb.nodes[first].Name, sb.nodes[first].Message)
 	}
-	if other := otherOS(s.nodes); tainted == 0 && other != "" {
+	if other := otherOS(sb.nodes); tainted == 0 && other != "" {
 		return other
 	}
 	return message
 }
 
 // failedMessage says that only failed nodes remain, and what to do.
-func (s *statusBuilder) failedMessage(n v1alpha1.NodeCounts) string {
-	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), s.namedFailures(), s.remedy())
+func (sb *statusBuilder) failedMessage(n v1alpha1.NodeCounts) string {
+	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), sb.namedFailures(), sb.remedy())
 }
 
 // stoppedMessage says why the rollout is Stalled, and what to do.
-func (s *statusBuilder) stoppedMessage() string {
-	text := s.rollout.failuresMessage()
-	if len(s.rollout.status.UnrecordedFailures) >= maxUnrecordedFailures {
+func (sb *statusBuilder) stoppedMessage() string {
+	text := sb.rollout.failuresMessage()
+	if len(sb.rollout.status.UnrecordedFailures) >= maxUnrecordedFailures {
 		text = fmt.Sprintf("%d nodes turned NotReady in a soak, or were deleted while they were failed or not Ready", maxUnrecordedFailures)
 	}
-	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, s.namedFailures(), s.remedy())
+	return fmt.Sprintf("the rollout has stopped: %s%s. %s", text, sb.namedFailures(), sb.remedy())
 }
 
 // namedFailures names up to three nodes with their last message.
-func (s *statusBuilder) namedFailures() string {
+func (sb *statusBuilder) namedFailures() string {
 	var named []string
-	for _, f := range s.boundedFailures() {
+	for _, f := range sb.boundedFailures() {
 		if len(named) == maxNamed || f.Retrying {
 			break
 		}
@@ -391,7 +391,7 @@ func (s *statusBuilder) namedFailures() string {
 		}
 		named = append(named, text)
 	}
-	for _, c := range s.rollout.status.UnrecordedFailures {
+	for _, c := range sb.rollout.status.UnrecordedFailures {
 		if len(named) < maxNamed && !wasPresent(&c) {
 			named = append(named, outcome.Clean(c.Node, 253)+": "+c.Reason)
 		}
@@ -403,38 +403,38 @@ func (s *statusBuilder) namedFailures() string {
 }
 
 // remedy is what a user can do about failed nodes.
-func (s *statusBuilder) remedy() string {
+func (sb *statusBuilder) remedy() string {
 	return fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[4]s=%s --overwrite",
-		s.in.Job.Namespace, s.in.Job.Name, v1alpha1.RetryAnnotation, s.key, s.in.Revision)
+		sb.in.Job.Namespace, sb.in.Job.Name, v1alpha1.RetryAnnotation, sb.key, sb.in.Revision)
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
-func (s *statusBuilder) promotionMessage(n v1alpha1.NodeCounts) string {
-	next := s.rollout.steps[min(s.rollout.ceiling+1, len(s.rollout.steps)-1)].name
+func (sb *statusBuilder) promotionMessage(n v1alpha1.NodeCounts) string {
+	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
-		s.rollout.steps[s.rollout.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
-			s.in.Job.Namespace, s.in.Job.Name, next), progress(n, s.nodes))
+		sb.rollout.steps[sb.rollout.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
+			sb.in.Job.Namespace, sb.in.Job.Name, next), progress(n, sb.nodes))
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
-func (s *statusBuilder) emptyStepMessage() string {
+func (sb *statusBuilder) emptyStepMessage() string {
 	return fmt.Sprintf("step %s of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. Correct the nodeSelector of the step, or remove the step",
-		s.rollout.steps[s.rollout.current].name)
+		sb.rollout.steps[sb.rollout.current].name)
 }
 
-func (s *statusBuilder) disruptedMessage() string {
+func (sb *statusBuilder) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted at least %d times in a row (%s). They are repeated and do not count as failures; find out what ends them",
-		plural(int32(len(s.disrupted))), manyDisruptions, named(s.disrupted))
+		plural(int32(len(sb.disrupted))), manyDisruptions, named(sb.disrupted))
 }
 
-func (s *statusBuilder) unpublishedMessage() string {
+func (sb *statusBuilder) unpublishedMessage() string {
 	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
-		plural(int32(len(s.unpublished))), named(s.unpublished))
+		plural(int32(len(sb.unpublished))), named(sb.unpublished))
 }
 
-func (s *statusBuilder) notStartedMessage() string {
+func (sb *statusBuilder) notStartedMessage() string {
 	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
-		plural(int32(len(s.notStarted))), named(s.notStarted))
+		plural(int32(len(sb.notStarted))), named(sb.notStarted))
 }
 
 // named lists up to three of the texts, in their order.

@@ -19,51 +19,51 @@ import (
 )
 
 // planDeletion plans for a NodeJob that is being deleted.
-func (s *planner) planDeletion() {
-	if s.rollsBackOnDeletion() {
-		s.rollBackAll()
-		s.plan.Nodes = s.states()
+func (p *planner) planDeletion() {
+	if p.rollsBackOnDeletion() {
+		p.rollBackAll()
+		p.plan.Nodes = p.states()
 		return
 	}
-	s.cleanUp()
+	p.cleanUp()
 }
 
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
 // being deleted no pod can be created, so a rollback would block the deletion forever.
-func (s *job) rollsBackOnDeletion() bool {
-	o := s.obstacleFor(task.Rollback)
+func (j *job) rollsBackOnDeletion() bool {
+	o := j.obstacleFor(task.Rollback)
 	gone := o != nil && o.Reason == v1alpha1.ReasonNamespaceTerminating
-	return s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && s.in.Job.Spec.Rollback != nil && !gone
+	return j.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && j.in.Job.Spec.Rollback != nil && !gone
 }
 
 // cleanUp releases the pods, and removes the records unless they are retained. It does not wait for anything that may
 // never happen, so a deletion cannot hang: the finalizer of a pod is removed whether or not its kubelet responds.
-func (s *planner) cleanUp() {
-	s.plan.Status = *s.in.Job.Status.DeepCopy()
-	for i := range s.in.Pods {
-		if needsFinalizerRemoval(&s.in.Pods[i]) {
-			s.do(FinalizePod{Pod: s.in.Pods[i]})
+func (p *planner) cleanUp() {
+	p.plan.Status = *p.in.Job.Status.DeepCopy()
+	for i := range p.in.Pods {
+		if needsFinalizerRemoval(&p.in.Pods[i]) {
+			p.do(FinalizePod{Pod: p.in.Pods[i]})
 		}
 	}
-	for i := range s.in.Nodes {
-		node := &s.in.Nodes[i]
-		if t := s.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
-			s.nodes[i].problem = t
-			s.plan.wake(t.RetryAt)
-		} else if s.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
-			s.removeGateAndCordon(node)
+	for i := range p.in.Nodes {
+		node := &p.in.Nodes[i]
+		if t := p.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
+			p.nodes[i].problem = t
+			p.plan.wake(t.RetryAt)
+		} else if p.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
+			p.removeGateAndCordon(node)
 		} else {
-			s.removeMetadata(node)
+			p.removeMetadata(node)
 		}
 	}
-	status := s.newStatus()
-	s.plan.Status.NodeProblems = status.nodeProblems()
+	status := p.newStatus()
+	p.plan.Status.NodeProblems = status.nodeProblems()
 	switch {
 	case len(status.troubled) > 0:
 		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(status.troubled))), named(status.troubled))
-		status.setConditions(&s.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
-	case !s.waitsForWrites():
-		s.do(RemoveFinalizer{})
+		status.setConditions(&p.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
+	case !p.waitsForWrites():
+		p.do(RemoveFinalizer{})
 	}
 }
 
@@ -72,98 +72,98 @@ func (s *planner) cleanUp() {
 const forgetWithin = time.Minute
 
 // waitsForWrites reports whether the NodeJob must continue to exist until the actions of the plan are done.
-func (s *planner) waitsForWrites() bool {
-	if len(s.plan.Actions) == 0 {
+func (p *planner) waitsForWrites() bool {
+	if len(p.plan.Actions) == 0 {
 		return false
 	}
 	sealed := map[string]bool{}
-	for i := range s.in.Nodes {
-		sealed[s.in.Nodes[i].Name] = s.in.Nodes[i].On.Sealed
+	for i := range p.in.Nodes {
+		sealed[p.in.Nodes[i].Name] = p.in.Nodes[i].On.Sealed
 	}
-	waited := !s.in.Now.Before(s.in.Job.DeletionTimestamp.Add(forgetWithin))
-	return slices.ContainsFunc(s.plan.Actions, func(action Action) bool {
+	waited := !p.in.Now.Before(p.in.Job.DeletionTimestamp.Add(forgetWithin))
+	return slices.ContainsFunc(p.plan.Actions, func(action Action) bool {
 		a, forgets := action.(CleanUpNode)
 		return !forgets || !waited || sealed[a.Node] || a.Taints != nil // a kubelet can write neither
 	})
 }
 
 // removeMetadata removes what Everynode has set on a node, if anything.
-func (s *pass) removeMetadata(node *Node) {
-	c := s.cordons.changeOf(node)
+func (p *pass) removeMetadata(node *Node) {
+	c := p.cordons.changeOf(node)
 	c.Forget = true
-	c.Cordon, c.Taints, c.Facts = s.cordons.uncordon(node), s.gate.taintsWithoutGate(node), s.publisher.unpublish(node)
+	c.Cordon, c.Taints, c.Facts = p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)
 	if !node.On.Present && !c.Shared() {
 		return
 	}
 	if c.Shared() {
 		c.ResourceVersion = node.ResourceVersion
 	}
-	s.do(CleanUpNode{Node: node.Name, Change: c})
+	p.do(CleanUpNode{Node: node.Name, Change: c})
 }
 
 // removeGateAndCordon opens a node to workloads if its record is retained, because nothing else would do it later.
-func (s *planner) removeGateAndCordon(node *Node) {
-	mark := s.cordons.markOf(node, "", "")
-	if mark.Taints = s.gate.taintsWithoutGate(node); mark.Taints != nil {
+func (p *planner) removeGateAndCordon(node *Node) {
+	mark := p.cordons.markOf(node, "", "")
+	if mark.Taints = p.gate.taintsWithoutGate(node); mark.Taints != nil {
 		mark.because(v1alpha1.ReasonGateOpened, "the NodeJob is deleted")
 	}
-	if mark.Cordon = s.cordons.uncordon(node); mark.Cordon != nil {
+	if mark.Cordon = p.cordons.uncordon(node); mark.Cordon != nil {
 		mark.Reason, mark.Message = v1alpha1.ReasonUncordoned, "the cordon is no longer needed"
 	}
 	if mark.Reason != "" {
-		s.do(mark)
+		p.do(mark)
 	}
 }
 
 // taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
 // the gate, since nothing else would remove it.
-func (s *gate) taintsWithoutGate(node *Node) *record.Taints {
+func (g *gate) taintsWithoutGate(node *Node) *record.Taints {
 	selector := labels.Everything()
-	if spec := s.in.Job.Spec.NodeSelector; spec != nil {
+	if spec := g.in.Job.Spec.NodeSelector; spec != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
 			selector = labels.Nothing()
 		}
 	}
-	return s.opened(node, s.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
+	return g.opened(node, g.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
 }
 
 // rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes
 // the record of each node when its rollback succeeds. A node that is unavailable or where the rollback fails blocks the
 // deletion: the user who deleted the NodeJob notices it, and the status says how to delete it without a rollback.
-func (s *planner) rollBackAll() {
-	for i := range s.nodes {
-		s.assessor.assessNodeOnDeletion(&s.nodes[i])
+func (p *planner) rollBackAll() {
+	for i := range p.nodes {
+		p.assessor.assessNodeOnDeletion(&p.nodes[i])
 	}
-	s.assessor.removeOrphanedPods()
-	s.startWithinLimit()
-	for i := range s.nodes {
-		if s.nodes[i].slot && !s.nodes[i].progressDeadlineExceeded {
-			s.nodes[i].run(s.nodes[i].Reason, s.nodes[i].Message, s.nodes[i].Until)
+	p.assessor.removeOrphanedPods()
+	p.startWithinLimit()
+	for i := range p.nodes {
+		if p.nodes[i].slot && !p.nodes[i].progressDeadlineExceeded {
+			p.nodes[i].run(p.nodes[i].Reason, p.nodes[i].Message, p.nodes[i].Until)
 		}
 	}
-	left := slices.ContainsFunc(s.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !s.waitsForWrites() && !left && count(s.nodes).Matched == 0 {
-		s.do(RemoveFinalizer{})
+	left := slices.ContainsFunc(p.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
+	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 {
+		p.do(RemoveFinalizer{})
 	}
-	s.plan.Status = s.newStatus().deletionStatus()
-	if isStalled(s.plan.Status) {
+	p.plan.Status = p.newStatus().deletionStatus()
+	if isStalled(p.plan.Status) {
 		// Something that is not watched, such as the deletion of the namespace, may unblock the deletion.
-		s.plan.wake(s.in.Now.Add(deletionRecheckInterval))
+		p.plan.wake(p.in.Now.Add(deletionRecheckInterval))
 	}
 }
 
 // assessNodeOnDeletion is assessNode for a NodeJob that is rolled back.
-func (s *assessor) assessNodeOnDeletion(w *nodePlan) {
-	s.assessPods(w)
-	terminating := w.terminating || s.in.BusyNodes[w.node.Name]
+func (as *assessor) assessNodeOnDeletion(w *nodePlan) {
+	as.assessPods(w)
+	terminating := w.terminating || as.in.BusyNodes[w.node.Name]
 	if !w.slot && !w.progressDeadlineExceeded {
-		s.assessRollbackOnDeletion(terminating, w)
+		as.assessRollbackOnDeletion(terminating, w)
 	}
-	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && s.in.Now.Before(late) {
-		s.plan.wake(late)
+	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && as.in.Now.Before(late) {
+		as.plan.wake(late)
 	}
-	s.plan.wake(w.Until)
+	as.plan.wake(w.Until)
 }
 
 // deletionRecheckInterval is how often a blocked deletion is checked.
@@ -174,57 +174,57 @@ func isStalled(status v1alpha1.NodeJobStatus) bool {
 }
 
 // assessRollbackOnDeletion gives a state to a node on which nothing runs. A node with nothing to roll back is Excluded.
-func (s *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
+func (as *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
-	if rec == nil || rec.NeverStarted || s.replaced(w.node) || s.records.readRollback(rec).done {
+	if rec == nil || rec.NeverStarted || as.replaced(w.node) || as.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
 		w.exclude(v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
-		s.removeMetadata(w.node)
+		as.removeMetadata(w.node)
 		return
 	}
-	s.assessRollback(terminating, w)
+	as.assessRollback(terminating, w)
 	if w.State == Failed {
-		f := s.cordons.failureOf(w.node, false)
+		f := as.cordons.failureOf(w.node, false)
 		f.Rollback, f.RollbackMessage = w.Reason, lastLine(rec.Rollback.Message)
 		w.addFailure(f)
 	}
 }
 
 // deletionStatus is the status of a NodeJob whose task is being rolled back.
-func (s *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
-	status := *s.in.Job.Status.DeepCopy()
-	status.ObservedGeneration = s.in.Job.Generation
-	status.Nodes = s.counts
-	status.Failures = s.boundedFailures()
-	status.Drains, status.NodeProblems, status.Gate = nil, s.nodeProblems(), nil
+func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
+	status := *sb.in.Job.Status.DeepCopy()
+	status.ObservedGeneration = sb.in.Job.Generation
+	status.Nodes = sb.counts
+	status.Failures = sb.boundedFailures()
+	status.Drains, status.NodeProblems, status.Gate = nil, sb.nodeProblems(), nil
 	n := status.Nodes
 	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
-	held := s.deletionBlockers()
+	held := sb.deletionBlockers()
 	switch {
-	case s.obstacleFor(task.Rollback) != nil && n.Matched > 0:
-		o := s.obstacleFor(task.Rollback)
-		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + s.deletionRemedy()}
-	case len(s.troubled) > 0 && (len(s.troubled) == int(n.Matched) || s.slotsStuck() >= s.capacity.slots):
-		is = summary{v1alpha1.ConditionStalled, s.troubleReason, text + ": " + named(s.troubled) + ". " + s.deletionRemedy()}
+	case sb.obstacleFor(task.Rollback) != nil && n.Matched > 0:
+		o := sb.obstacleFor(task.Rollback)
+		is = summary{v1alpha1.ConditionStalled, o.Reason, text + ": " + o.Message + ". " + sb.deletionRemedy()}
+	case len(sb.troubled) > 0 && (len(sb.troubled) == int(n.Matched) || sb.slotsStuck() >= sb.capacity.slots):
+		is = summary{v1alpha1.ConditionStalled, sb.troubleReason, text + ": " + named(sb.troubled) + ". " + sb.deletionRemedy()}
 	case held != "":
-		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + s.deletionRemedy()}
+		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + sb.deletionRemedy()}
 	}
-	s.setConditions(&status, is, text)
+	sb.setConditions(&status, is, text)
 	return status
 }
 
 // deletionBlockers says what blocks the deletion if nothing continues automatically; "" if something does.
-func (s *statusBuilder) deletionBlockers() string {
+func (sb *statusBuilder) deletionBlockers() string {
 	var held []string
-	for i := range s.nodes {
-		st := &s.nodes[i]
+	for i := range sb.nodes {
+		st := &sb.nodes[i]
 		switch {
 		case st.progressDeadlineExceeded:
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Failed:
 			held = append(held, st.Name+": the rollback has failed")
-		case st.State == Waiting && (st.rollbackFinished || s.hindrance(st.node) != nil || s.staysTooLong(st)):
+		case st.State == Waiting && (st.rollbackFinished || sb.hindrance(st.node) != nil || sb.staysTooLong(st)):
 			held = append(held, st.Name+": "+st.Message)
 		case st.State == Waiting, st.State == Running:
 			return ""
@@ -234,10 +234,10 @@ func (s *statusBuilder) deletionBlockers() string {
 }
 
 // slotsStuck counts the slots of nodes that make no progress.
-func (s *statusBuilder) slotsStuck() int {
+func (sb *statusBuilder) slotsStuck() int {
 	n := 0
-	for i := range s.nodes {
-		if s.nodes[i].slot && s.nodes[i].progressDeadlineExceeded {
+	for i := range sb.nodes {
+		if sb.nodes[i].slot && sb.nodes[i].progressDeadlineExceeded {
 			n++
 		}
 	}
@@ -245,28 +245,28 @@ func (s *statusBuilder) slotsStuck() int {
 }
 
 // staysTooLong reports whether a pod of Everynode still exists on the node after it should have ended.
-func (s *statusBuilder) staysTooLong(w *nodePlan) bool {
-	return w.terminating && !w.terminatingSince.IsZero() && !s.in.Now.Before(w.terminatingSince.Add(StopSlack))
+func (sb *statusBuilder) staysTooLong(w *nodePlan) bool {
+	return w.terminating && !w.terminatingSince.IsZero() && !sb.in.Now.Before(w.terminatingSince.Add(StopSlack))
 }
 
 // deletionRemedy says how to continue a deletion without the rollback.
-func (s *statusBuilder) deletionRemedy() string {
-	job := s.in.Job
+func (sb *statusBuilder) deletionRemedy() string {
+	job := sb.in.Job
 	return fmt.Sprintf("Fix the cause and retry: kubectl -n %[1]s annotate nodejob %[2]s %[3]s=\"$(date +%%s)\" --overwrite; or delete the NodeJob without a rollback: kubectl -n %[1]s patch nodejob %[2]s --type=merge -p '{\"spec\":{\"deletionPolicy\":\"Forget\"}}'",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
 }
 
 // setConditions sets each condition. At most one of the first three is True.
-func (s *statusBuilder) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
-	for _, c := range s.conditions(is, otherwise) {
-		c.ObservedGeneration = s.in.Job.Generation
-		c.LastTransitionTime = metav1.NewTime(s.in.Now)
+func (sb *statusBuilder) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
+	for _, c := range sb.conditions(is, otherwise) {
+		c.ObservedGeneration = sb.in.Job.Generation
+		c.LastTransitionTime = metav1.NewTime(sb.in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	if s.in.Job.Spec.Rollback == nil {
+	if sb.in.Job.Spec.Rollback == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRollbackFailed)
 	}
-	if s.gate.spec == nil {
+	if sb.gate.spec == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionGateEnforced)
 	}
 }

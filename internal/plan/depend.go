@@ -62,18 +62,18 @@ func readPeers(peers []Peer) []peer {
 }
 
 // pending reports whether the node matches the NodeJob, and is not done there.
-func (s *job) pending(p *peer, node *Node) bool {
-	return s.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
+func (j *job) pending(p *peer, node *Node) bool {
+	return j.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
 }
 
 // isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
 // match, except while it joins: taints are added and removed then.
-func (s *job) isPending(p *peer, node *Node, on record.NodeRecord) bool {
+func (j *job) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
-	taint := s.untolerated(node, p.tolerations)
-	return taint == nil || s.isNewNode(node) || slices.Contains(transientTaints, taint.Key)
+	taint := j.untolerated(node, p.tolerations)
+	return taint == nil || j.isNewNode(node) || slices.Contains(transientTaints, taint.Key)
 }
 
 // done reports whether the NodeJob is done on the node. It is the short form of readRecord, for other NodeJobs.
@@ -94,20 +94,20 @@ func (p *peer) done(node *Node, on record.NodeRecord) bool {
 }
 
 // selfPeer is the NodeJob as a Peer of other NodeJobs.
-func (s *job) selfPeer() peer {
-	job := s.in.Job
+func (j *job) selfPeer() peer {
+	job := j.in.Job
 	return readPeers([]Peer{{
-		Key: s.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
-		Revision: s.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
+		Key: j.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
+		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
 		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
 	}})[0]
 }
 
 // unmetDependency names the first NodeJob that must be done on the node before this one starts; "" if there is none.
-func (s *job) unmetDependency(node *Node) string {
-	for i := range s.dependsOn {
-		if s.pending(&s.dependsOn[i], node) {
-			return s.dependsOn[i].Name
+func (j *job) unmetDependency(node *Node) string {
+	for i := range j.dependsOn {
+		if j.pending(&j.dependsOn[i], node) {
+			return j.dependsOn[i].Name
 		}
 	}
 	return ""

@@ -7,10 +7,10 @@ import "github.com/everynode/everynode/internal/record"
 
 // digestOf is the digest of the revision that a pod ran, from the spec or from the previous record; "" if neither has
 // it.
-func (s *attemptReader) digestOf(revision string, prev *record.Record) string {
+func (a *attemptReader) digestOf(revision string, prev *record.Record) string {
 	switch {
-	case revision == s.in.Revision:
-		return s.in.Digest
+	case revision == a.in.Revision:
+		return a.in.Digest
 	case prev != nil && prev.Revision == revision:
 		return prev.Digest
 	}

@@ -57,9 +57,9 @@ func readGate(j *job) *gate {
 
 // isGate reports whether a taint is or was the gate of a NodeJob. The taint of a removed gate is about to be removed
 // from the node, and must not be mistaken for a reservation by another tool.
-func (s *job) isGate(t *corev1.Taint) bool {
+func (j *job) isGate(t *corev1.Taint) bool {
 	prefix, _, _ := strings.Cut(t.Key, "/")
-	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(s.in.GateKeys, t.Key)
+	return ofEverynode(t) || strings.HasSuffix(prefix, "."+v1alpha1.Group) || slices.Contains(j.in.GateKeys, t.Key)
 }
 
 // ofEverynode reports whether only Everynode sets such a taint: it has the value of Everynode, a key that a gate can
@@ -69,13 +69,13 @@ func ofEverynode(t *corev1.Taint) bool {
 }
 
 // gateKeys are the gates that a task on the node must tolerate.
-func (s *gate) gateKeys(node *Node) []string {
-	keys := slices.Clone(s.in.GateKeys)
-	if s.spec != nil {
-		keys = append(keys, s.Key)
+func (g *gate) gateKeys(node *Node) []string {
+	keys := slices.Clone(g.in.GateKeys)
+	if g.spec != nil {
+		keys = append(keys, g.Key)
 	}
 	for i := range node.Taints {
-		if t := &node.Taints[i]; s.isGate(t) {
+		if t := &node.Taints[i]; g.isGate(t) {
 			keys = append(keys, t.Key)
 		}
 	}
@@ -85,42 +85,42 @@ func (s *gate) gateKeys(node *Node) []string {
 
 // untolerated is the first taint that prevents a task with these tolerations from running on the node; nil if there is
 // none.
-func (s *job) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
-	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.isGate(&t) }), tolerations)
+func (j *job) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
+	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return j.isGate(&t) }), tolerations)
 }
 
 // holds reports whether a taint is the gate, regardless of who set it. With the default key, a taint with another
 // effect is an earlier form of the gate.
 func (g *gate) holds(t *corev1.Taint) bool { return t.Key == g.Key && (g.own || t.Effect == g.Effect) }
 
-func (s *gate) closed(node *Node) bool {
-	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.holds(&t) })
+func (g *gate) closed(node *Node) bool {
+	return slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return g.holds(&t) })
 }
 
 // closedSinceCreation reports whether the node has had the taint of the gate since its creation. A taint that the
 // manager adds later has the time when it was added. The taints of the admission policy and of kubelets have no time.
-func (s *gate) closedSinceCreation(node *Node) bool {
-	return s.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return s.holds(&t) && t.TimeAdded == nil })
+func (g *gate) closedSinceCreation(node *Node) bool {
+	return g.spec != nil && slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return g.holds(&t) && t.TimeAdded == nil })
 }
 
 // taintNow is the taint of the gate for a node whose gate is closed now.
-func (s *gate) taintNow() corev1.Taint {
-	taint := s.Taint
-	taint.TimeAdded = new(s.now())
+func (g *gate) taintNow() corev1.Taint {
+	taint := g.Taint
+	taint.TimeAdded = new(g.now())
 	return taint
 }
 
 // opened are the taints of a node without the gate; nil if the gate is open, or if another NodeJob with the same gate
 // is not done on the node. If all is true, a taint that others set is removed too.
-func (s *gate) opened(node *Node, all bool) *record.Taints {
+func (g *gate) opened(node *Node, all bool) *record.Taints {
 	goes := func(t corev1.Taint) bool {
-		return s.holds(&t) && (all || s.own || t.Value == v1alpha1.GateValue)
+		return g.holds(&t) && (all || g.own || t.Value == v1alpha1.GateValue)
 	}
 	if !slices.ContainsFunc(node.Taints, goes) {
 		return nil
 	}
-	for i := range s.sharers {
-		if s.pending(&s.sharers[i], node) {
+	for i := range g.sharers {
+		if g.pending(&g.sharers[i], node) {
 			return nil
 		}
 	}
@@ -128,27 +128,24 @@ func (s *gate) opened(node *Node, all bool) *record.Taints {
 }
 
 // reconcileGate opens or closes the gate of a node on which no attempt ends in this pass.
-func (s *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
+func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	node := w.node
-	mayYetRun, until := false, time.Time{}
-	if s.gate.spec != nil && w.State == Excluded {
-		mayYetRun, until = s.mayYetRun(node)
-		s.plan.wake(until)
-	}
+	mayYetRun, until := p.gate.mayYetRun(w)
+	p.plan.wake(until)
 	switch {
-	case s.gate.spec == nil && !s.gate.own:
-	case s.gate.spec == nil, w.State == Done:
-		mark.Taints = s.gate.opened(node, true)
+	case p.gate.spec == nil && !p.gate.own:
+	case p.gate.spec == nil, w.State == Done:
+		mark.Taints = p.gate.opened(node, true)
 	case w.State == Excluded && !mayYetRun:
-		mark.Taints = s.gate.opened(node, false)
-	case s.gate.closed(node):
+		mark.Taints = p.gate.opened(node, false)
+	case p.gate.closed(node):
 		w.gated = true
-		if mark.Taints = s.gate.updatedGateTaint(node); mark.Taints != nil {
+		if mark.Taints = p.gate.updatedGateTaint(node); mark.Taints != nil {
 			mark.because(v1alpha1.ReasonGateClosed, "it has another effect now")
 		}
-	case s.gate.closes(node):
+	case p.gate.closes(node):
 		w.gated = true
-		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), s.gate.taintNow())}
+		mark.Taints = &record.Taints{All: append(slices.Clone(node.Taints), p.gate.taintNow())}
 		mark.because(v1alpha1.ReasonGateClosed, "it is not done")
 	}
 	if mark.Taints != nil {
@@ -157,14 +154,14 @@ func (s *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 }
 
 // updatedGateTaint are the taints of a node after the effect of the gate has changed; nil if it has not.
-func (s *gate) updatedGateTaint(node *Node) *record.Taints {
-	is := func(t corev1.Taint) bool { return t.Key == s.Key && t.Effect == s.Effect }
-	if !s.own || slices.ContainsFunc(node.Taints, is) || s.endsPods(node) || !s.selects(node) {
+func (g *gate) updatedGateTaint(node *Node) *record.Taints {
+	is := func(t corev1.Taint) bool { return t.Key == g.Key && t.Effect == g.Effect }
+	if !g.own || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
 		return nil
 	}
-	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return s.holds(&t) })
-	taint := s.taintNow()
-	if s.closedSinceCreation(node) {
+	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return g.holds(&t) })
+	taint := g.taintNow()
+	if g.closedSinceCreation(node) {
 		taint.TimeAdded = nil
 	}
 	return &record.Taints{All: append(others, taint)}
@@ -173,27 +170,29 @@ func (s *gate) updatedGateTaint(node *Node) *record.Taints {
 // mayYetRun reports whether a node is excluded only because of a taint that may soon be removed: a transient taint, or
 // any taint while the node joins. Network and storage drivers have startup taints of their own. until is when it ends;
 // zero if that is not known.
-func (s *job) mayYetRun(node *Node) (may bool, until time.Time) {
-	taint := s.untolerated(node, s.tolerations)
-	switch {
-	case taint == nil || !s.selects(node):
+func (g *gate) mayYetRun(w *nodePlan) (may bool, until time.Time) {
+	if g.spec == nil || w.State != Excluded || !g.selects(w.node) {
 		return false, time.Time{}
+	}
+	taint := g.untolerated(w.node, g.tolerations)
+	switch {
+	case taint == nil:
 	case slices.Contains(transientTaints, taint.Key):
 		return true, time.Time{}
-	case s.isNewNode(node):
-		return true, node.Created.Add(joiningFor)
+	case g.isNewNode(w.node):
+		return true, w.node.Created.Add(joiningFor)
 	}
 	return false, time.Time{}
 }
 
 // isNewNode reports whether a node joined the cluster recently.
-func (s *job) isNewNode(node *Node) bool { return s.in.Now.Before(node.Created.Add(joiningFor)) }
+func (j *job) isNewNode(node *Node) bool { return j.in.Now.Before(node.Created.Add(joiningFor)) }
 
 // endsPods reports whether the taint of the gate would end a pod that must continue: the manager, or the pod of a task
 // that was created before the gate existed and does not tolerate it. A run with a reboot continues between its pods.
-func (s *gate) endsPods(node *Node) bool {
-	return s.Effect == corev1.TaintEffectNoExecute &&
-		(node.Name == s.in.OwnNode || len(s.podsOn[node.Name]) > 0 || s.isRebooting(node.On.Record))
+func (g *gate) endsPods(node *Node) bool {
+	return g.Effect == corev1.TaintEffectNoExecute &&
+		(node.Name == g.in.OwnNode || len(g.podsOn[node.Name]) > 0 || g.isRebooting(node.On.Record))
 }
 
 // closes reports whether an unfinished node needs the taint of the gate and does not have it: a node that joins, a node
@@ -201,30 +200,30 @@ func (s *gate) endsPods(node *Node) bool {
 // this revision stays open during a rerun. If this NodeJob is not pending on the node, another NodeJob with the same
 // gate would open it immediately, so it is not closed. While the revision is not known, no gate is closed, because it
 // is not known which nodes are done.
-func (s *gate) closes(node *Node) bool {
+func (g *gate) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case s.in.Revision == "", node.Deleting, s.endsPods(node), !s.isPending(&s.self, node, node.On):
+	case g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, node.On):
 		return false
-	case s.spec.OnReboot && rebooted, s.replaced(node):
+	case g.spec.OnReboot && rebooted, g.replaced(node):
 		return true
-	case s.spec.Scope == v1alpha1.GateAll:
-		return node.On.Label != s.in.Revision
+	case g.spec.Scope == v1alpha1.GateAll:
+		return node.On.Label != g.in.Revision
 	case node.On.Label != "" || (rec != nil && rec.Outcome == record.Succeeded):
 		return false
 	}
-	return node.Created.After(s.since.Time) && s.isNewNode(node)
+	return node.Created.After(g.since.Time) && g.isNewNode(node)
 }
 
 // gateStatus is the gate as the status shows it; nil without a gate.
-func (s *statusBuilder) gateStatus() *v1alpha1.GateStatus {
-	if s.gate.spec == nil {
+func (sb *statusBuilder) gateStatus() *v1alpha1.GateStatus {
+	if sb.gate.spec == nil {
 		return nil
 	}
-	status := &v1alpha1.GateStatus{Key: s.gate.Key, Effect: v1alpha1.GateEffect(s.gate.Effect), Since: s.gate.since}
-	for i := range s.nodes {
-		if s.nodes[i].gated {
+	status := &v1alpha1.GateStatus{Key: sb.gate.Key, Effect: v1alpha1.GateEffect(sb.gate.Effect), Since: sb.gate.since}
+	for i := range sb.nodes {
+		if sb.nodes[i].gated {
 			status.Closed++
 		}
 	}
@@ -232,11 +231,11 @@ func (s *statusBuilder) gateStatus() *v1alpha1.GateStatus {
 }
 
 // gateCondition says whether the gate is enforced without gaps.
-func (s *gate) gateCondition() metav1.Condition {
+func (g *gate) gateCondition() metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionGateEnforced, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonAdmissionPolicy, Message: "the API server adds the taint in the request that creates a node"}
-	if s.in.GateWarning != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, s.in.GateWarning
+	if g.in.GateWarning != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy, g.in.GateWarning
 	}
 	return c
 }

@@ -63,7 +63,7 @@ func readJob(in Input) *job {
 
 // readSelector parses a label selector. An invalid one selects nothing and is an obstacle, except for a NodeJob that is
 // being deleted: which nodes it selects does not matter any more.
-func (s *job) readSelector(spec *metav1.LabelSelector, field string) labels.Selector {
+func (j *job) readSelector(spec *metav1.LabelSelector, field string) labels.Selector {
 	if spec == nil {
 		return labels.Everything()
 	}
@@ -71,8 +71,8 @@ func (s *job) readSelector(spec *metav1.LabelSelector, field string) labels.Sele
 	if err == nil {
 		return selector
 	}
-	if s.in.Job.DeletionTimestamp.IsZero() {
-		s.obstacle = &Obstacle{
+	if j.in.Job.DeletionTimestamp.IsZero() {
+		j.obstacle = &Obstacle{
 			Reason:  v1alpha1.ReasonInvalidSelector,
 			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
 		}

@@ -18,29 +18,29 @@ import (
 )
 
 // prepares reports whether a node is cordoned or drained before the task.
-func (s *job) prepares() bool {
-	d := &s.in.Job.Spec.Maintenance
+func (j *job) prepares() bool {
+	d := &j.in.Job.Spec.Maintenance
 	return d.Cordon || d.Drain != nil
 }
 
 // disrupts reports whether the task affects other workloads on a node.
-func (s *job) disrupts() bool {
-	return s.prepares() || task.RebootPolicy(s.in.Job) != v1alpha1.RebootNever
+func (j *job) disrupts() bool {
+	return j.prepares() || task.RebootPolicy(j.in.Job) != v1alpha1.RebootNever
 }
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
-func (s *capacity) inPreparation(w *nodePlan) bool {
-	if w.start == nil || w.start.Phase != task.Task || !s.prepares() {
+func (c *capacity) inPreparation(w *nodePlan) bool {
+	if w.start == nil || w.start.Phase != task.Task || !c.prepares() {
 		return false
 	}
-	_, drains := s.drainingSince(w.node)
-	return w.node.Unschedulable && (drains || s.cordonedForUs(w.node))
+	_, drains := c.drainingSince(w.node)
+	return w.node.Unschedulable && (drains || c.cordonedForUs(w.node))
 }
 
 // drainingSince is when the drain of the node before the task started, according to the status. The drain of an earlier
 // node with the same name does not count, nor does a drain after a failure, which is on record.
-func (s *job) drainingSince(node *Node) (time.Time, bool) {
-	drains, rec := s.in.Job.Status.Drains, node.On.Record
+func (j *job) drainingSince(node *Node) (time.Time, bool) {
+	drains, rec := j.in.Job.Status.Drains, node.On.Record
 	for i := range drains {
 		since := drains[i].Since.Time
 		switch {
@@ -57,84 +57,84 @@ func (s *job) drainingSince(node *Node) (time.Time, bool) {
 // startOrPrepare starts the attempt of a node that has a slot. If the task needs a cordoned or drained node, it prepares
 // the node first, over several passes. The node has its slot from the beginning. The rest of the pass recognizes that by
 // w.slot.
-func (s *planner) startOrPrepare(w *nodePlan) {
+func (p *planner) startOrPrepare(w *nodePlan) {
 	switch {
-	case w.start.Phase != task.Task || !s.prepares():
-		s.begin(w)
-	case s.mustCordon(w.node):
-		s.cordonBefore(w)
-	case s.in.Job.Spec.Maintenance.Drain == nil:
-		s.begin(w)
+	case w.start.Phase != task.Task || !p.prepares():
+		p.begin(w)
+	case p.mustCordon(w.node):
+		p.cordonBefore(w)
+	case p.in.Job.Spec.Maintenance.Drain == nil:
+		p.begin(w)
 	default:
-		s.drainBefore(w)
+		p.drainBefore(w)
 	}
 }
 
 // mustCordon reports whether the node must be cordoned before the task.
-func (s *planner) mustCordon(node *Node) bool {
-	return !s.cordonedForUs(node) && s.cordons.cordon(node) != nil
+func (p *planner) mustCordon(node *Node) bool {
+	return !p.cordonedForUs(node) && p.cordons.cordon(node) != nil
 }
 
 // cordonBefore cordons a node before the task.
-func (s *planner) cordonBefore(w *nodePlan) {
-	mark := s.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
-	mark.Cordon, mark.Before = s.cordons.cordon(w.node), w.start
-	s.mark(w, mark)
-	if s.in.Job.Spec.Maintenance.Drain != nil {
-		s.capacity.toDrain++
+func (p *planner) cordonBefore(w *nodePlan) {
+	mark := p.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
+	mark.Cordon, mark.Before = p.cordons.cordon(w.node), w.start
+	p.mark(w, mark)
+	if p.in.Job.Spec.Maintenance.Drain != nil {
+		p.capacity.toDrain++
 	}
-	s.preparing(w, "it is cordoned before the task")
+	p.preparing(w, "it is cordoned before the task")
 }
 
-func (s *planner) preparing(w *nodePlan, message string) {
+func (p *planner) preparing(w *nodePlan, message string) {
 	w.slot = true
-	s.capacity.busy++
-	s.capacity.taskStarts++
+	p.capacity.busy++
+	p.capacity.taskStarts++
 	w.run(v1alpha1.ReasonPreparing, message, w.Until)
 }
 
 // drainBefore drains a node before the task, and starts the task when all pods are evicted from the node.
-func (s *planner) drainBefore(w *nodePlan) {
-	node, spec := w.node, s.in.Job.Spec.Maintenance.Drain
-	since, known := s.drainingSince(node)
+func (p *planner) drainBefore(w *nodePlan) {
+	node, spec := w.node, p.in.Job.Spec.Maintenance.Drain
+	since, known := p.drainingSince(node)
 	if !known {
-		if s.capacity.draining >= maxDrains {
-			s.preparing(w, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains))
+		if p.capacity.draining >= maxDrains {
+			p.preparing(w, fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains))
 			return
 		}
-		since = s.now().Time
-		s.capacity.draining++
+		since = p.now().Time
+		p.capacity.draining++
 	}
-	s.requestDrainPods(node, spec)
-	look := s.cordons.readDrain(node, since, spec)
+	p.requestDrainPods(node, spec)
+	look := p.cordons.readDrain(node, since, spec)
 	switch {
 	case look.empty:
-		s.begin(w)
+		p.begin(w)
 	case look.late:
-		s.preparing(w, look.message())
-		s.recordEnd(w, s.attempts.notDrained(w, since, look.message()))
+		p.preparing(w, look.message())
+		p.recordEnd(w, p.attempts.notDrained(w, since, look.message()))
 	default:
-		s.preparing(w, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
-		s.continueDrain(w, look, spec)
+		p.preparing(w, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
+		p.continueDrain(w, look, spec)
 	}
 }
 
 // notDrained is the record of an attempt that never started because the node could not be drained.
-func (s *attemptReader) notDrained(w *nodePlan, since time.Time, message string) record.Record {
+func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
-		Revision: s.in.Revision, Digest: s.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: s.in.Now,
-		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: s.retry,
-		NeverStarted: true, FirstStartedAt: s.firstStart(w.node, s.in.Revision),
+		Revision: a.in.Revision, Digest: a.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: a.in.Now,
+		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: a.retry,
+		NeverStarted: true, FirstStartedAt: a.firstStart(w.node, a.in.Revision),
 	}
 	if prev == nil {
 		return r
 	}
-	r.RemovedLabels, r.Rerun = prev.RemovedLabels, s.isRerun(w.node, s.in.Revision)
-	if s.replaced(w.node) || prev.Outcome == record.Succeeded {
+	r.RemovedLabels, r.Rerun = prev.RemovedLabels, a.isRerun(w.node, a.in.Revision)
+	if a.replaced(w.node) || prev.Outcome == record.Succeeded {
 		return r
 	}
-	if prev.Revision == s.in.Revision {
+	if prev.Revision == a.in.Revision {
 		r.NeverStarted = prev.NeverStarted // the disrupted attempt may also have changed something
 		r.Rollback = prev.Rollback
 	} else if prev.Rollback != nil && prev.Rollback.Outcome == record.Succeeded {
@@ -145,9 +145,9 @@ func (s *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 
 // retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
 // runs there, or will run again.
-func (s *quarantiner) retainsCordon(w *nodePlan) bool {
+func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 	switch {
-	case !s.prepares():
+	case !q.prepares():
 		return false
 	case w.exhausted:
 		return !w.rollbackFinished // what the task did there must still be rolled back
@@ -155,14 +155,14 @@ func (s *quarantiner) retainsCordon(w *nodePlan) bool {
 		return true
 	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false
-	case s.obstacle != nil && !s.obstacle.RetryAt.IsZero() && !s.rollout.stopped && !w.waitsForRollout() && s.wasPrepared(w.node):
+	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node):
 		return true // its pods are not evicted a second time when it continues
 	}
-	return w.ranRevision && s.waitsForRetry(w)
+	return w.ranRevision && q.waitsForRetry(w)
 }
 
 // waitsForRetry reports whether an attempt has run on a node, and another one will.
-func (s *quarantiner) waitsForRetry(w *nodePlan) bool {
+func (q *quarantiner) waitsForRetry(w *nodePlan) bool {
 	rec := w.node.On.Record
 	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
 		return false
@@ -173,50 +173,50 @@ func (s *quarantiner) waitsForRetry(w *nodePlan) bool {
 // countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who
 // cordoned them, and those with a slot of this NodeJob. A joining node does not count, since it was not available
 // before.
-func (s *capacity) countUnavailable() {
-	if !s.disrupts() {
+func (c *capacity) countUnavailable() {
+	if !c.disrupts() {
 		return
 	}
 	matched := 0
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		if s.nodes[i].State == Excluded && !w.slot {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		if c.nodes[i].State == Excluded && !w.slot {
 			continue
 		}
 		matched++
-		if s.rollout.joinedAfterStable(w.node) && !w.slot {
+		if c.rollout.joinedAfterStable(w.node) && !w.slot {
 			continue
 		}
 		w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue
 		if w.Unavailable {
-			s.unavailableNodes++
+			c.unavailableNodes++
 		}
 	}
-	s.maxUnavailableNodes = s.maxUnavailable(matched)
+	c.maxUnavailableNodes = c.maxUnavailable(matched)
 }
 
 // unavailableMessage says which nodes use maintenance.maxUnavailable.
-func (s *capacity) unavailableMessage() string {
-	if s.unavailableNames == "" {
+func (c *capacity) unavailableMessage() string {
+	if c.unavailableNames == "" {
 		var names []string
-		for i := range s.nodes {
-			if w := &s.nodes[i]; w.Unavailable && len(names) < maxNamed {
+		for i := range c.nodes {
+			if w := &c.nodes[i]; w.Unavailable && len(names) < maxNamed {
 				names = append(names, w.node.Name)
 			}
 		}
-		s.unavailableNames = strings.Join(names, ", ")
-		if s.unavailableNodes > len(names) {
-			s.unavailableNames += ", …"
+		c.unavailableNames = strings.Join(names, ", ")
+		if c.unavailableNodes > len(names) {
+			c.unavailableNames += ", …"
 		}
 	}
-	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(s.unavailableNodes)), s.unavailableNames, s.maxUnavailableNodes)
+	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(c.unavailableNodes)), c.unavailableNames, c.maxUnavailableNodes)
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
-func (s *capacity) maxUnavailable(matched int) int {
-	value := s.in.Job.Spec.Maintenance.MaxUnavailable
+func (c *capacity) maxUnavailable(matched int) int {
+	value := c.in.Job.Spec.Maintenance.MaxUnavailable
 	if value == nil {
-		return maxConcurrent(s.in.Job.Spec.Rollout, matched)
+		return maxConcurrent(c.in.Job.Spec.Rollout, matched)
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
 	if err != nil {
@@ -228,25 +228,25 @@ func (s *capacity) maxUnavailable(matched int) int {
 
 // mustNotDisrupt says why the maintenance of a node must not start now although there is a slot. The task does not make
 // a node unavailable that is already unavailable.
-func (s *capacity) mustNotDisrupt(w *nodePlan) block {
-	if !s.disrupts() {
+func (c *capacity) mustNotDisrupt(w *nodePlan) block {
+	if !c.disrupts() {
 		return block{}
 	}
 	if w.start.Phase != task.Task {
-		return s.mustNotRollBack(w)
+		return c.mustNotRollBack(w)
 	}
-	other := s.unavailableControlPlane(w.node)
+	other := c.unavailableControlPlane(w.node)
 	switch {
 	case other != "":
 		return block{cause: causeControlPlane, reason: v1alpha1.ReasonWaitingForControlPlane,
 			message: fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)}
-	case s.inPreparation(w):
+	case c.inPreparation(w):
 		return block{}
-	case s.comesLast(w):
+	case c.comesLast(w):
 		return block{cause: causeManagerNodeLast, reason: v1alpha1.ReasonManagerNodeLast, message: "the manager runs on this node, so it is last"}
-	case !w.Unavailable && s.unavailableNodes >= s.maxUnavailableNodes && !s.rollout.joinedAfterStable(w.node):
-		return block{cause: causeMaxUnavailable, reason: v1alpha1.ReasonMaxUnavailableReached, message: s.unavailableMessage()}
-	case s.tooManyDrains():
+	case !w.Unavailable && c.unavailableNodes >= c.maxUnavailableNodes && !c.rollout.joinedAfterStable(w.node):
+		return block{cause: causeMaxUnavailable, reason: v1alpha1.ReasonMaxUnavailableReached, message: c.unavailableMessage()}
+	case c.tooManyDrains():
 		return block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)}
 	}
 	return block{}
@@ -254,22 +254,22 @@ func (s *capacity) mustNotDisrupt(w *nodePlan) block {
 
 // mustNotRollBack is the same for a rollback, which counts as maintenance of its node. A deletion does not wait for
 // other nodes.
-func (s *capacity) mustNotRollBack(w *nodePlan) block {
-	if w.Unavailable || s.unavailableNodes < s.maxUnavailableNodes || !s.in.Job.DeletionTimestamp.IsZero() {
+func (c *capacity) mustNotRollBack(w *nodePlan) block {
+	if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes || !c.in.Job.DeletionTimestamp.IsZero() {
 		return block{}
 	}
-	return block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: s.unavailableMessage()}
+	return block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: c.unavailableMessage()}
 }
 
 // comesLast reports whether a node must wait because the manager runs on it, and the task runs on another node or may
 // start there for the first time.
-func (s *capacity) comesLast(own *nodePlan) bool {
-	if s.in.OwnNode != own.node.Name || !s.rollout.stableAt.IsZero() {
+func (c *capacity) comesLast(own *nodePlan) bool {
+	if c.in.OwnNode != own.node.Name || !c.rollout.stableAt.IsZero() {
 		return false
 	}
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		if _, troubled := s.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start != nil) {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start != nil) {
 			return true
 		}
 	}
@@ -277,24 +277,24 @@ func (s *capacity) comesLast(own *nodePlan) bool {
 }
 
 // tooManyDrains reports whether the limit of drains prevents the drain of a node that is cordoned now.
-func (s *capacity) tooManyDrains() bool {
-	return s.in.Job.Spec.Maintenance.Drain != nil && s.draining+s.toDrain >= maxDrains
+func (c *capacity) tooManyDrains() bool {
+	return c.in.Job.Spec.Maintenance.Drain != nil && c.draining+c.toDrain >= maxDrains
 }
 
 // cordonedElse reports whether a node is cordoned for any other reason than an earlier failure of this NodeJob.
-func (s *capacity) cordonedElse(node *Node) bool {
-	return node.Unschedulable && !(len(node.CordonedBy) == 1 && s.cordonedForUs(node))
+func (c *capacity) cordonedElse(node *Node) bool {
+	return node.Unschedulable && !(len(node.CordonedBy) == 1 && c.cordonedForUs(node))
 }
 
 // unavailableControlPlane names another control plane node that is unavailable, whether or not it is selected, if the
 // node is a control plane node; "" otherwise. Without a majority of its members etcd stops, and the API server with it.
-func (s *capacity) unavailableControlPlane(node *Node) string {
+func (c *capacity) unavailableControlPlane(node *Node) string {
 	if !isControlPlane(node) || node.Ready != corev1.ConditionTrue {
 		return ""
 	}
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || s.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		if w.node != node && isControlPlane(w.node) && (w.slot || w.terminating || c.cordonedElse(w.node) || w.node.Ready != corev1.ConditionTrue) {
 			return w.node.Name
 		}
 	}
@@ -313,28 +313,28 @@ type drainProgress struct {
 func (l *drainProgress) message() string { return drainTimeout(l.timeout, l.status) }
 
 // requestDrainPods requests the pods of a node that is being drained.
-func (s *pass) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
-	s.plan.DrainPodRequests = append(s.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
+func (p *pass) requestDrainPods(node *Node, spec *v1alpha1.DrainSpec) {
+	p.plan.DrainPodRequests = append(p.plan.DrainPodRequests, DrainPodRequest{Node: node.Name, UID: node.UID, Drain: spec})
 }
 
 // readDrain returns what is known about the pods of a node that is being drained.
-func (s *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
+func (co *cordons) readDrain(node *Node, since time.Time, spec *v1alpha1.DrainSpec) drainProgress {
 	timeout := time.Duration(valueOr(spec.TimeoutSeconds, defaultDrainTimeoutSeconds)) * time.Second
-	deadline := s.past(since).Add(timeout)
-	pods, looked := s.in.Drains[node.UID]
+	deadline := co.past(since).Add(timeout)
+	pods, looked := co.in.Drains[node.UID]
 	return drainProgress{
-		pods: pods, empty: looked && len(pods) == 0, late: !s.in.Now.Before(deadline), timeout: timeout,
+		pods: pods, empty: looked && len(pods) == 0, late: !co.in.Now.Before(deadline), timeout: timeout,
 		status: v1alpha1.NodeDrain{
 			Node: node.Name, Since: metav1.NewTime(since), Deadline: metav1.NewTime(deadline),
-			Pods: int32(len(pods)), Blocked: s.blockedPods(node.Name, pods),
+			Pods: int32(len(pods)), Blocked: co.blockedPods(node.Name, pods),
 		},
 	}
 }
 
 // continueDrain evicts the pods that may be evicted, and checks again later.
-func (s *pass) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainSpec) {
-	s.plan.wake(l.status.Deadline.Time)
-	s.plan.wake(s.in.Now.Add(EvictionInterval))
-	s.evict(w.node, l.pods, spec)
+func (p *pass) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainSpec) {
+	p.plan.wake(l.status.Deadline.Time)
+	p.plan.wake(p.in.Now.Add(EvictionInterval))
+	p.evict(w.node, l.pods, spec)
 	w.drain = &l.status
 }

@@ -25,65 +25,65 @@ const maxUnrecordedFailures = 32
 // countUnrecordedFailures finds the nodes that were deleted, or replaced by another machine, after they were last seen
 // failed or not Ready. They count as failed. Otherwise the repair of nodes that a task breaks would hide the failures,
 // and each canary would be followed by another one.
-func (s *rollout) countUnrecordedFailures() {
-	r := &s.status
-	if s.retry != "" && r.Retry != s.retry {
+func (ro *rollout) countUnrecordedFailures() {
+	r := &ro.status
+	if ro.retry != "" && r.Retry != ro.retry {
 		// The user who requests a retry has seen them.
-		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, s.retry
+		r.UnrecordedFailures, r.AtRisk, r.Retry = nil, nil, ro.retry
 	}
-	if !s.stableAt.IsZero() {
+	if !ro.stableAt.IsZero() {
 		r.UnrecordedFailures, r.AtRisk = nil, nil
 		return
 	}
 	if len(r.AtRisk) == 0 {
 		return
 	}
-	machines := make(map[types.UID]string, len(s.in.Nodes))
-	for i := range s.in.Nodes {
-		machines[s.in.Nodes[i].UID] = s.in.Nodes[i].MachineID
+	machines := make(map[types.UID]string, len(ro.in.Nodes))
+	for i := range ro.in.Nodes {
+		machines[ro.in.Nodes[i].UID] = ro.in.Nodes[i].MachineID
 	}
 	for _, n := range r.AtRisk {
 		// Another machine may replace a machine behind the same Node.
-		if machine, there := machines[n.UID]; there && !(onReplace(s.in.Job) && differ(machine, n.MachineID)) {
+		if machine, there := machines[n.UID]; there && !(onReplace(ro.in.Job) && differ(machine, n.MachineID)) {
 			continue
 		}
 		reason := v1alpha1.ReasonNotReadyNodeDeleted
 		if n.Failed {
 			reason = v1alpha1.ReasonFailedNodeDeleted
 		}
-		s.addUnrecordedFailure(n.Node, n.UID, reason)
+		ro.addUnrecordedFailure(n.Node, n.UID, reason)
 	}
 }
 
-func (s *rollout) addUnrecordedFailure(node string, uid types.UID, reason string) {
-	r := &s.status
-	if s.isUnrecordedFailure(uid) || len(r.UnrecordedFailures) >= maxUnrecordedFailures {
+func (ro *rollout) addUnrecordedFailure(node string, uid types.UID, reason string) {
+	r := &ro.status
+	if ro.isUnrecordedFailure(uid) || len(r.UnrecordedFailures) >= maxUnrecordedFailures {
 		return
 	}
-	r.UnrecordedFailures = append(r.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: node, UID: uid, Reason: reason, At: s.now()})
+	r.UnrecordedFailures = append(r.UnrecordedFailures, v1alpha1.UnrecordedFailure{Node: node, UID: uid, Reason: reason, At: ro.now()})
 }
 
-func (s *rollout) isUnrecordedFailure(uid types.UID) bool {
-	return slices.ContainsFunc(s.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
+func (ro *rollout) isUnrecordedFailure(uid types.UID) bool {
+	return slices.ContainsFunc(ro.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool { return c.UID == uid })
 }
 
 // failInSoak adds an unrecorded failure for a node that turned NotReady in the soak of its step, or that was NotReady
 // for too long before it.
-func (s *rollout) failInSoak(w *nodePlan, reason string) {
-	s.addUnrecordedFailure(w.Name, w.node.UID, reason)
-	s.failUnrecorded(w, reason)
+func (ro *rollout) failInSoak(w *nodePlan, reason string) {
+	ro.addUnrecordedFailure(w.Name, w.node.UID, reason)
+	ro.failUnrecorded(w, reason)
 }
 
-func (s *rollout) failUnrecorded(w *nodePlan, reason string) {
+func (ro *rollout) failUnrecorded(w *nodePlan, reason string) {
 	w.failed, w.succeeded, w.rerun, w.start = true, false, false, nil
-	w.fail(reason, s.noteUnrecordedFailure(w, reason), w.Until)
+	w.fail(reason, ro.noteUnrecordedFailure(w, reason), w.Until)
 }
 
 // noteUnrecordedFailure adds a node with an unrecorded failure to the failures in the status, and returns the reason.
-func (s *rollout) noteUnrecordedFailure(w *nodePlan, reason string) string {
+func (ro *rollout) noteUnrecordedFailure(w *nodePlan, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonProgressDeadlineExceeded {
-		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", s.progressDeadline()/time.Second)
+		message = fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): the soak waited for the node to become Ready", ro.progressDeadline()/time.Second)
 	}
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: reason, Message: message}
 	if rec := w.node.On.Record; rec != nil {
@@ -94,51 +94,51 @@ func (s *rollout) noteUnrecordedFailure(w *nodePlan, reason string) string {
 }
 
 // countFailed counts the nodes that count against rollout.maxFailures.
-func (s *rollout) countFailed() {
+func (ro *rollout) countFailed() {
 	matched := 0
-	s.failed = s.reviewUnrecordedFailures()
-	for i := range s.nodes {
-		if s.nodes[i].State != Excluded {
+	ro.failed = ro.reviewUnrecordedFailures()
+	for i := range ro.nodes {
+		if ro.nodes[i].State != Excluded {
 			matched++
 		}
-		if s.nodes[i].failed {
-			s.failed++
+		if ro.nodes[i].failed {
+			ro.failed++
 		}
 	}
-	s.mayFail = mayFail(s.in.Job.Spec.Rollout, matched)
-	s.stopped = s.failed > s.mayFail || len(s.status.UnrecordedFailures) >= maxUnrecordedFailures
+	ro.mayFail = mayFail(ro.in.Job.Spec.Rollout, matched)
+	ro.stopped = ro.failed > ro.mayFail || len(ro.status.UnrecordedFailures) >= maxUnrecordedFailures
 }
 
 // reviewUnrecordedFailures returns how many of these nodes were deleted or excluded since. A node that still exists and
 // is done counts as failed. A node that is not done any more counts by its current state, since a user has requested
 // another run.
-func (s *rollout) reviewUnrecordedFailures() int {
-	if len(s.status.UnrecordedFailures) == 0 {
+func (ro *rollout) reviewUnrecordedFailures() int {
+	if len(ro.status.UnrecordedFailures) == 0 {
 		return 0
 	}
-	index := make(map[types.UID]int, len(s.nodes))
-	for i := range s.nodes {
-		index[s.nodes[i].node.UID] = i
+	index := make(map[types.UID]int, len(ro.nodes))
+	for i := range ro.nodes {
+		index[ro.nodes[i].node.UID] = i
 	}
 	gone := 0
-	for k := range s.status.UnrecordedFailures {
-		c := &s.status.UnrecordedFailures[k]
-		if i, there := index[c.UID]; wasPresent(c) && (!there || s.replaced(s.nodes[i].node)) {
+	for k := range ro.status.UnrecordedFailures {
+		c := &ro.status.UnrecordedFailures[k]
+		if i, there := index[c.UID]; wasPresent(c) && (!there || ro.replaced(ro.nodes[i].node)) {
 			c.Reason = v1alpha1.ReasonNotReadyNodeDeleted
 		}
 	}
-	s.status.UnrecordedFailures = slices.DeleteFunc(s.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
+	ro.status.UnrecordedFailures = slices.DeleteFunc(ro.status.UnrecordedFailures, func(c v1alpha1.UnrecordedFailure) bool {
 		i := index[c.UID]
 		switch {
 		case !wasPresent(&c):
 			gone++
-		case s.nodes[i].State == Excluded: // usually because of a taint for its removal
+		case ro.nodes[i].State == Excluded: // usually because of a taint for its removal
 			gone++
-			s.noteUnrecordedFailure(&s.nodes[i], c.Reason)
-		case s.nodes[i].countsAsDone():
-			s.failUnrecorded(&s.nodes[i], c.Reason)
+			ro.noteUnrecordedFailure(&ro.nodes[i], c.Reason)
+		case ro.nodes[i].countsAsDone():
+			ro.failUnrecorded(&ro.nodes[i], c.Reason)
 		default:
-			return s.nodes[i].Reason != c.Reason
+			return ro.nodes[i].Reason != c.Reason
 		}
 		return false
 	})
@@ -163,25 +163,25 @@ func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 	return max(n, 0)
 }
 
-func (s *rollout) failuresMessage() string {
-	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(s.failed)), s.mayFail)
+func (ro *rollout) failuresMessage() string {
+	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(ro.failed)), ro.mayFail)
 }
 
 // noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state. A node whose
 // removal was requested while it was healthy does not, for example if a cluster is scaled down.
-func (s *rollout) noteRisks() {
+func (ro *rollout) noteRisks() {
 	before := map[types.UID]bool{}
-	for _, n := range s.status.AtRisk {
+	for _, n := range ro.status.AtRisk {
 		before[n.UID] = true
 	}
-	s.status.AtRisk = nil
-	if !s.status.StableAt.IsZero() {
+	ro.status.AtRisk = nil
+	if !ro.status.StableAt.IsZero() {
 		return
 	}
 	var risks []v1alpha1.NodeAtRisk
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		if !w.ranRevision || s.isUnrecordedFailure(w.node.UID) {
+	for i := range ro.nodes {
+		w := &ro.nodes[i]
+		if !w.ranRevision || ro.isUnrecordedFailure(w.node.UID) {
 			continue
 		}
 		sick := w.node.Ready != corev1.ConditionTrue && (before[w.node.UID] || !removed(w.node))
@@ -190,7 +190,7 @@ func (s *rollout) noteRisks() {
 		}
 	}
 	slices.SortFunc(risks, func(a, b v1alpha1.NodeAtRisk) int { return cmp.Compare(a.Node, b.Node) })
-	s.status.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
+	ro.status.AtRisk = risks[:min(len(risks), maxUnrecordedFailures)]
 }
 
 // removalTaints are set on nodes that are about to be removed. Sources: cluster-autoscaler utils/taints, ToBeDeletedTaint;

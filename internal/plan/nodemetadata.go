@@ -11,20 +11,20 @@ import (
 // reconcileNodeMetadata updates what nodes have besides a run: gates, facts, labels. What can be written with the
 // record of a success is already written with it. This function handles changes without a record, such as a change of
 // the NodeJob.
-func (s *planner) reconcileNodeMetadata() {
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		mark := s.cordons.markOf(w.node, "", "")
-		s.reconcileGate(w, &mark)
+func (p *planner) reconcileNodeMetadata() {
+	for i := range p.nodes {
+		w := &p.nodes[i]
+		mark := p.cordons.markOf(w.node, "", "")
+		p.reconcileGate(w, &mark)
 		if w.State == Done {
-			s.reconcileFacts(w, &mark)
-		} else if s.publisher.owned(w.node) > 0 {
-			if mark.Facts = s.publisher.unlisted(w.node); mark.Facts != nil {
+			p.reconcileFacts(w, &mark)
+		} else if p.publisher.owned(w.node) > 0 {
+			if mark.Facts = p.publisher.unlisted(w.node); mark.Facts != nil {
 				mark.because(v1alpha1.ReasonPublished, "")
 			}
 		}
 		if mark.Reason != "" && !w.written {
-			s.mark(w, mark)
+			p.mark(w, mark)
 		}
 	}
 }
@@ -37,13 +37,13 @@ func (m *PatchNode) because(reason, message string) {
 }
 
 // reconcileFacts publishes facts and removes labels on a node that is done, because the spec may have changed since.
-func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
+func (p *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	rec := w.node.On.Record
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != w.node.On.Label {
 		return // a user has set the label, or the revision is not run any more
 	}
-	s.publisher.reconcileRemovedLabels(w, rec, mark)
-	facts, reason, message := s.publisher.publish(w.node, rec)
+	p.publisher.reconcileRemovedLabels(w, rec, mark)
+	facts, reason, message := p.publisher.publish(w.node, rec)
 	if reason == v1alpha1.ReasonInvalidResult {
 		return // the record had no room for what was published when it was reported
 	}
@@ -54,13 +54,13 @@ func (s *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 	}
 }
 
-func (s *publisher) reconcileRemovedLabels(w *nodePlan, rec *record.Record, mark *PatchNode) {
-	if len(s.in.Job.Spec.RemoveLabels) == 0 {
+func (p *publisher) reconcileRemovedLabels(w *nodePlan, rec *record.Record, mark *PatchNode) {
+	if len(p.in.Job.Spec.RemoveLabels) == 0 {
 		return
 	}
 	r := *rec
 	mark.Record = &r
-	if s.removeLabels(w.node, &mark.Change); len(mark.RemoveLabels) == 0 {
+	if p.removeLabels(w.node, &mark.Change); len(mark.RemoveLabels) == 0 {
 		mark.Record = nil
 		return
 	}

@@ -31,14 +31,14 @@ type NodeProblem struct {
 
 // nodeProblems is what the status shows of the problems on single nodes, by name. The time of the next retry is not
 // included, so that a retry does not change the status.
-func (s *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
-	if len(s.in.NodeProblems) == 0 {
+func (sb *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
+	if len(sb.in.NodeProblems) == 0 {
 		return nil
 	}
 	var problems []v1alpha1.NodeProblem
-	for i := range s.in.Nodes {
-		node := &s.in.Nodes[i]
-		if t, ok := s.in.NodeProblems[node.UID]; ok && !t.General {
+	for i := range sb.in.Nodes {
+		node := &sb.in.Nodes[i]
+		if t, ok := sb.in.NodeProblems[node.UID]; ok && !t.General {
 			problems = append(problems, v1alpha1.NodeProblem{
 				Node: node.Name, Reason: t.Reason, Message: outcome.CleanHead(t.Message, maxFailureMessage), Since: metav1.NewTime(t.Since.Truncate(time.Second)),
 			})
@@ -49,19 +49,19 @@ func (s *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
 }
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
-func (s *job) hindrance(node *Node) *NodeProblem {
-	t, ok := s.in.NodeProblems[node.UID]
-	if !ok || !s.in.Now.Before(t.RetryAt) {
+func (j *job) hindrance(node *Node) *NodeProblem {
+	t, ok := j.in.NodeProblems[node.UID]
+	if !ok || !j.in.Now.Before(t.RetryAt) {
 		return nil
 	}
 	return &t
 }
 
 // stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.
-func (s *statusBuilder) stillTroubled() int {
+func (sb *statusBuilder) stillTroubled() int {
 	n := 0
-	for i := range s.nodes {
-		if (s.nodes[i].State == Waiting || s.nodes[i].State == Running) && s.hindrance(s.nodes[i].node) != nil {
+	for i := range sb.nodes {
+		if (sb.nodes[i].State == Waiting || sb.nodes[i].State == Running) && sb.hindrance(sb.nodes[i].node) != nil {
 			n++
 		}
 	}
@@ -70,17 +70,17 @@ func (s *statusBuilder) stillTroubled() int {
 
 // obstacleFor is what prevents the creation of the next pod of a phase on any node; nil if nothing does. The reboot
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
-func (s *job) obstacleFor(phase task.Phase) *Obstacle {
-	o := s.obstacle
+func (j *job) obstacleFor(phase task.Phase) *Obstacle {
+	o := j.obstacle
 	if phase == task.Task {
 		return o
 	}
-	otherPods := s.in.Job.Spec.Task.Template != nil // the API server may accept one kind of pod and refuse the other
+	otherPods := j.in.Job.Spec.Task.Template != nil // the API server may accept one kind of pod and refuse the other
 	switch {
 	case o == nil:
-		return s.in.RunnerRefused
+		return j.in.RunnerRefused
 	case beforeRun(o.Reason), phase == task.Reboot && o.RetryAt.IsZero(), otherPods && !o.RetryAt.IsZero():
-		return s.in.RunnerRefused
+		return j.in.RunnerRefused
 	}
 	return o
 }

@@ -35,12 +35,12 @@ const (
 type cordons struct{ *job }
 
 // countDrains counts the running drains: those of failed nodes, and those before a task.
-func (s *capacity) countDrains() {
-	for i := range s.nodes {
-		w := &s.nodes[i]
-		_, before := s.drainingSince(w.node)
-		if (w.exhausted && drains(w.node.On.Record)) || (before && s.inPreparation(w)) {
-			s.draining++
+func (c *capacity) countDrains() {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		_, before := c.drainingSince(w.node)
+		if (w.exhausted && drains(w.node.On.Record)) || (before && c.inPreparation(w)) {
+			c.draining++
 		}
 	}
 }
@@ -50,56 +50,56 @@ type quarantiner struct{ *pass }
 
 // quarantine applies onFailure.node to failed nodes, and ends the quarantine of the others. The progress is stored on
 // the Node, so a new manager continues from there.
-func (s *quarantiner) quarantine() {
-	for i := range s.nodes {
-		if w := &s.nodes[i]; !w.written {
-			s.reconcileQuarantine(w)
+func (q *quarantiner) quarantine() {
+	for i := range q.nodes {
+		if w := &q.nodes[i]; !w.written {
+			q.reconcileQuarantine(w)
 		}
 	}
 }
 
-func (s *quarantiner) reconcileQuarantine(w *nodePlan) {
-	policy := s.in.Job.Spec.OnFailure.Node
+func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
+	policy := q.in.Job.Spec.OnFailure.Node
 	leave := policy == "" || policy == v1alpha1.FailedNodeNone
 	switch {
 	case w.exhausted && !leave:
-		s.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain)
-	case s.retainsCordon(w):
-	case leave, w.State == Done, w.State == Excluded, s.wasPrepared(w.node):
-		s.endQuarantine(w, false)
-	case s.cordonedForUs(w.node) && !w.node.Unschedulable:
-		s.endQuarantine(w, true)
+		q.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain)
+	case q.retainsCordon(w):
+	case leave, w.State == Done, w.State == Excluded, q.wasPrepared(w.node):
+		q.endQuarantine(w, false)
+	case q.cordonedForUs(w.node) && !w.node.Unschedulable:
+		q.endQuarantine(w, true)
 	}
 	// While the task is retried, the node stays cordoned until it succeeds.
 }
 
 // wasPrepared reports whether a node was cordoned before a task, and not because of a failure. If the task cannot
 // start, for example under spec.suspend, the node is uncordoned.
-func (s *job) wasPrepared(node *Node) bool {
-	return s.cordonedForUs(node) && s.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
+func (j *job) wasPrepared(node *Node) bool {
+	return j.cordonedForUs(node) && j.prepares() && !(node.On.Record != nil && node.On.Record.Cordoned)
 }
 
 // cordon is the change that cordons the node for this NodeJob; nil if it is already cordoned for this NodeJob, or if
 // others have cordoned it: then Everynode must not uncordon it.
-func (s *cordons) cordon(node *Node) *record.Cordon {
+func (co *cordons) cordon(node *Node) *record.Cordon {
 	switch {
 	case !node.Unschedulable:
-		return &record.Cordon{By: []string{s.key}}
-	case len(node.CordonedBy) == 0 || s.cordonedForUs(node):
+		return &record.Cordon{By: []string{co.key}}
+	case len(node.CordonedBy) == 0 || co.cordonedForUs(node):
 		return nil
 	}
-	by := append(slices.Clone(node.CordonedBy), s.key)
+	by := append(slices.Clone(node.CordonedBy), co.key)
 	slices.Sort(by)
 	return &record.Cordon{By: by}
 }
 
 // uncordon is the change that removes the cordon of this NodeJob; nil if there is none. The node stays cordoned while
 // another NodeJob needs it.
-func (s *cordons) uncordon(node *Node) *record.Cordon {
-	if !s.cordonedForUs(node) {
+func (co *cordons) uncordon(node *Node) *record.Cordon {
+	if !co.cordonedForUs(node) {
 		return nil
 	}
-	by := slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == s.key })
+	by := slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == co.key })
 	if !node.Unschedulable {
 		by = nil // a user has uncordoned it for all
 	}
@@ -108,50 +108,50 @@ func (s *cordons) uncordon(node *Node) *record.Cordon {
 
 // cordonAndDrain quarantines a failed node: it is cordoned immediately, so that no new pod is scheduled there, and
 // drained when the rollback has ended.
-func (s *quarantiner) cordonAndDrain(w *nodePlan, drain bool) {
+func (q *quarantiner) cordonAndDrain(w *nodePlan, drain bool) {
 	node := w.node
 	r := *node.On.Record
 	switch {
-	case !node.Unschedulable && (r.Cordoned || s.cordonedForUs(node)):
-		s.endQuarantine(w, true)
+	case !node.Unschedulable && (r.Cordoned || q.cordonedForUs(node)):
+		q.endQuarantine(w, true)
 		return
 	case !drain && drains(&r):
-		mark := s.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
-		mark.Record = s.cordons.cancelled(r)
-		s.mark(w, mark)
+		mark := q.cordons.markOf(node, v1alpha1.ReasonDrainCancelled, "onFailure.node is not Drain any more")
+		mark.Record = q.cordons.cancelled(r)
+		q.mark(w, mark)
 		return
 	}
-	if mark := s.beginning(w, r, drain); mark.Record != nil {
-		s.mark(w, mark)
+	if mark := q.beginning(w, r, drain); mark.Record != nil {
+		q.mark(w, mark)
 	} else if drain && drains(&r) {
-		s.drain(w, r)
+		q.drain(w, r)
 	}
 }
 
 // beginning is the write with which the cordon, the drain, or both start; without a record if neither does.
-func (s *quarantiner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
+func (q *quarantiner) beginning(w *nodePlan, r record.Record, drain bool) PatchNode {
 	node := w.node
-	mark := s.cordons.markOf(node, "", "")
+	mark := q.cordons.markOf(node, "", "")
 	if !r.Cordoned {
-		mark.Cordon = s.cordons.cordon(node)
+		mark.Cordon = q.cordons.cordon(node)
 	}
-	if mark.Cordon != nil || (!r.Cordoned && s.cordonedForUs(node)) { // it may have been cordoned before the task
+	if mark.Cordon != nil || (!r.Cordoned && q.cordonedForUs(node)) { // it may have been cordoned before the task
 		mark.Reason, mark.Message = v1alpha1.ReasonCordoned, "the task has failed on it"
 		r.Cordoned, mark.Record = true, &r
 	}
-	if drain && w.rollbackFinished && s.mayDrain(node, &r) {
-		s.capacity.draining++
+	if drain && w.rollbackFinished && q.mayDrain(node, &r) {
+		q.capacity.draining++
 		mark.Reason, mark.Message = v1alpha1.ReasonDraining, "the task has failed on it, and its pods are evicted"
-		r.Drain, mark.Record = &record.Drain{StartedAt: s.now().Time}, &r
+		r.Drain, mark.Record = &record.Drain{StartedAt: q.now().Time}, &r
 	}
 	return mark
 }
 
 // endQuarantine ends the quarantine of a node that no longer needs it, or that a user has uncordoned. It does not
 // cordon that node a second time.
-func (s *quarantiner) endQuarantine(w *nodePlan, byHand bool) {
-	mark := s.cordons.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
-	mark.Cordon = s.cordons.uncordon(w.node)
+func (q *quarantiner) endQuarantine(w *nodePlan, byHand bool) {
+	mark := q.cordons.markOf(w.node, v1alpha1.ReasonUncordoned, "the cordon is no longer needed")
+	mark.Cordon = q.cordons.uncordon(w.node)
 	if byHand {
 		mark.Message = "it was uncordoned by a user or another tool, and is not cordoned again for this failure"
 	}
@@ -161,29 +161,29 @@ func (s *quarantiner) endQuarantine(w *nodePlan, byHand bool) {
 		r.Cordoned = byHand && w.exhausted
 		mark.Record = &r
 		if drains(rec) {
-			mark.Record = s.cordons.cancelled(r)
+			mark.Record = q.cordons.cancelled(r)
 		}
 	}
 	if mark.Cordon != nil || mark.Record != nil {
-		s.mark(w, mark)
+		q.mark(w, mark)
 	}
 }
 
 // markOf is a mark on the node as it was seen.
-func (s *cordons) markOf(node *Node, reason, message string) PatchNode {
-	c := s.changeOf(node)
+func (co *cordons) markOf(node *Node, reason, message string) PatchNode {
+	c := co.changeOf(node)
 	c.ResourceVersion = node.ResourceVersion
 	return PatchNode{Node: node.Name, Change: c, Reason: reason, Message: message}
 }
 
 // changeOf is a write to the node in the name of this NodeJob.
-func (s *cordons) changeOf(node *Node) record.Change {
-	return record.Change{UID: node.UID, Key: s.key}
+func (co *cordons) changeOf(node *Node) record.Change {
+	return record.Change{UID: node.UID, Key: co.key}
 }
 
 // mark plans the only write to the node in this pass.
-func (s *pass) mark(w *nodePlan, mark PatchNode) {
-	s.do(mark)
+func (p *pass) mark(w *nodePlan, mark PatchNode) {
+	p.do(mark)
 	w.written = true
 }
 
@@ -192,40 +192,40 @@ func drains(r *record.Record) bool { return r.Drain != nil && r.Drain.FinishedAt
 
 // mayDrain reports whether a drain may start. The number of drains is limited, because each of them is checked
 // repeatedly.
-func (s *quarantiner) mayDrain(node *Node, r *record.Record) bool {
-	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && s.cordonedForUs(node)
-	return (r.Drain == nil || again) && s.capacity.draining < maxDrains && s.suspendedReason() == ""
+func (q *quarantiner) mayDrain(node *Node, r *record.Record) bool {
+	again := r.Drain != nil && r.Drain.Outcome == v1alpha1.ReasonDrainCancelled && q.cordonedForUs(node)
+	return (r.Drain == nil || again) && q.capacity.draining < maxDrains && q.suspendedReason() == ""
 }
 
 // cancelled is the record after its drain was cancelled.
-func (s *cordons) cancelled(r record.Record) *record.Record {
-	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: s.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
+func (co *cordons) cancelled(r record.Record) *record.Record {
+	r.Drain = &record.Drain{StartedAt: r.Drain.StartedAt, FinishedAt: co.now().Time, Outcome: v1alpha1.ReasonDrainCancelled}
 	return &r
 }
 
 // drain continues the drain of a node by one check.
-func (s *quarantiner) drain(w *nodePlan, r record.Record) {
+func (q *quarantiner) drain(w *nodePlan, r record.Record) {
 	node, d := w.node, *r.Drain
-	spec := s.in.Job.Spec.OnFailure.Drain
+	spec := q.in.Job.Spec.OnFailure.Drain
 	if spec == nil {
 		spec = &v1alpha1.DrainSpec{}
 	}
-	s.requestDrainPods(node, spec)
-	look := s.cordons.readDrain(node, d.StartedAt, spec)
-	mark := s.cordons.markOf(node, "", "")
-	d.FinishedAt = s.now().Time
+	q.requestDrainPods(node, spec)
+	look := q.cordons.readDrain(node, d.StartedAt, spec)
+	mark := q.cordons.markOf(node, "", "")
+	d.FinishedAt = q.now().Time
 	switch {
 	case look.empty:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
 	case look.late:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
 	default:
-		s.continueDrain(w, look, spec)
+		q.continueDrain(w, look, spec)
 		return
 	}
 	d.Outcome = mark.Reason
 	r.Drain, mark.Record = &d, &r
-	s.mark(w, mark)
+	q.mark(w, mark)
 }
 
 func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
@@ -237,8 +237,8 @@ func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
 }
 
 // evict requests the eviction of the pods that may be evicted and for which it was not requested recently.
-func (s *pass) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
-	if s.suspendedReason() != "" {
+func (p *pass) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
+	if p.suspendedReason() != "" {
 		return
 	}
 	e := Evict{Node: node.Name}
@@ -247,23 +247,23 @@ func (s *pass) evict(node *Node, pods []DrainPod, spec *v1alpha1.DrainSpec) {
 	}
 	for i := range pods {
 		pod := &pods[i]
-		if !pod.Terminating && pod.EvictionRefused == "" && !s.in.Now.Before(pod.TriedAt.Add(EvictionInterval)) {
+		if !pod.Terminating && pod.EvictionRefused == "" && !p.in.Now.Before(pod.TriedAt.Add(EvictionInterval)) {
 			e.Pods = append(e.Pods, *pod)
 		}
 	}
 	// The pods with the oldest try come first, in case there is not enough time for all.
 	slices.SortStableFunc(e.Pods, func(a, b DrainPod) int { return a.TriedAt.Compare(b.TriedAt) })
 	if len(e.Pods) > 0 {
-		s.do(e)
+		p.do(e)
 	}
 }
 
 // blockedPods are the pods that block a drain, and since when, by name. Pods that the status named before come first,
 // so that the status is stable.
-func (s *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
+func (co *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPod {
 	since := map[string]metav1.Time{}
-	for i := range s.in.Job.Status.Drains {
-		if d := &s.in.Job.Status.Drains[i]; d.Node == node {
+	for i := range co.in.Job.Status.Drains {
+		if d := &co.in.Job.Status.Drains[i]; d.Node == node {
 			for _, b := range d.Blocked {
 				since[b.Pod] = b.Since
 			}
@@ -275,7 +275,7 @@ func (s *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPo
 		if message == "" || pods[i].Terminating {
 			continue
 		}
-		b := v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: s.now(), Message: outcome.Clean(message, maxBlockedMessage)}
+		b := v1alpha1.BlockedPod{Pod: pods[i].Namespace + "/" + pods[i].Name, Since: co.now(), Message: outcome.Clean(message, maxBlockedMessage)}
 		if known, ok := since[b.Pod]; ok {
 			b.Since = known
 		}
@@ -289,7 +289,7 @@ func (s *cordons) blockedPods(node string, pods []DrainPod) []v1alpha1.BlockedPo
 
 // quarantineState is the progress of the quarantine of a failed node, as status.failures shows it; "" if the node is
 // not quarantined.
-func (s *cordons) quarantineState(node *Node) string {
+func (co *cordons) quarantineState(node *Node) string {
 	if rec := node.On.Record; rec != nil && rec.Drain != nil {
 		if drains(rec) {
 			return v1alpha1.ReasonDraining
@@ -298,7 +298,7 @@ func (s *cordons) quarantineState(node *Node) string {
 			return rec.Drain.Outcome
 		}
 	}
-	if s.cordonedForUs(node) {
+	if co.cordonedForUs(node) {
 		return v1alpha1.ReasonCordoned
 	}
 	return ""

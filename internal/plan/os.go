@@ -35,13 +35,13 @@ func otherOS(nodes []nodePlan) string {
 }
 
 // unselected is why a node does not match the NodeJob.
-func (s *job) unselected(node *Node) (reason, message string) {
+func (j *job) unselected(node *Node) (reason, message string) {
 	switch {
-	case !s.named.has(node):
+	case !j.named.has(node):
 		return v1alpha1.ReasonNotSelected, "spec.nodeNames does not name it"
-	case !matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record):
+	case !matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record):
 		return v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels"
 	}
 	return v1alpha1.ReasonUnsupportedOS, fmt.Sprintf("its label %s is %q, and the task runs on %s nodes", corev1.LabelOSStable,
-		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&s.in.Job.Spec))
+		outcome.CleanHead(node.Labels[corev1.LabelOSStable], maxOSBytes), task.OS(&j.in.Job.Spec))
 }

@@ -17,19 +17,19 @@ import (
 const defaultProgressDeadlineSeconds = 3600
 
 // progressDeadline is how long a node may delay others; 0 means forever.
-func (s *job) progressDeadline() time.Duration {
-	return time.Duration(valueOr(s.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
+func (j *job) progressDeadline() time.Duration {
+	return time.Duration(valueOr(j.in.Job.Spec.Rollout.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second
 }
 
 // overdue reports whether there was no progress since then for longer than rollout.progressDeadlineSeconds.
-func (s *job) overdue(since time.Time) bool {
-	at := s.overdueAt(since)
-	return !at.IsZero() && !s.in.Now.Before(at)
+func (j *job) overdue(since time.Time) bool {
+	at := j.overdueAt(since)
+	return !at.IsZero() && !j.in.Now.Before(at)
 }
 
 // overdueAt is when that time ends; zero if it does not.
-func (s *job) overdueAt(since time.Time) time.Time {
-	limit := s.progressDeadline()
+func (j *job) overdueAt(since time.Time) time.Time {
+	limit := j.progressDeadline()
 	if limit == 0 || since.IsZero() {
 		return time.Time{}
 	}
@@ -38,46 +38,46 @@ func (s *job) overdueAt(since time.Time) time.Time {
 
 // checkProgress counts a node as failed that has delayed others for too long. An attempt may still start there, so that
 // the node can recover.
-func (s *assessor) checkProgress(w *nodePlan, known recordState) {
+func (as *assessor) checkProgress(w *nodePlan, known recordState) {
 	if w.progressDeadlineExceeded || w.rerun || known.done || (w.State != Waiting && w.State != Running) {
 		return
 	}
-	since, why := s.waitingSince(w, known)
-	if s.overdue(since) {
-		s.failProgress(w, why)
+	since, why := as.waitingSince(w, known)
+	if as.overdue(since) {
+		as.failProgress(w, why)
 	} else {
-		s.plan.wake(s.overdueAt(since))
+		as.plan.wake(as.overdueAt(since))
 	}
 }
 
 // waitingSince is since when a node delays others, and why; zero if it does not, or if its own time limits bound the
 // delay.
-func (s *assessor) waitingSince(w *nodePlan, known recordState) (time.Time, string) {
-	if since, why := s.blockedSince(w); why != "" {
+func (as *assessor) waitingSince(w *nodePlan, known recordState) (time.Time, string) {
+	if since, why := as.blockedSince(w); why != "" {
 		return since, why
 	}
 	rec := w.node.On.Record
 	switch {
-	case !known.ranRevision || rec == nil || s.void(rec):
+	case !known.ranRevision || rec == nil || as.void(rec):
 	case rec.Outcome == record.Disrupted:
-		return s.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
-	case w.cannotRun() && s.rollout.stableAt.IsZero():
+		return as.past(rec.DisruptedSince), fmt.Sprintf("%d attempts in a row were disrupted, the last since %s", rec.Disruptions, lastLine(rec.Message))
+	case w.cannotRun() && as.rollout.stableAt.IsZero():
 		since := rec.EndedAt()
 		if rec.Outcome == record.Succeeded && w.node.DeletingSince.After(since) {
 			since = w.node.DeletingSince // before that the node was done, or could have run
 		}
-		return s.past(since), w.Message
+		return as.past(since), w.Message
 	}
 	return time.Time{}, ""
 }
 
 // blockedSince is since when a problem, or a pod that should have ended, prevents a node from starting; "" if neither
 // does.
-func (s *assessor) blockedSince(w *nodePlan) (time.Time, string) {
+func (as *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 	if w.State != Waiting {
 		return time.Time{}, ""
 	}
-	if t, ok := s.in.NodeProblems[w.node.UID]; ok && !t.General {
+	if t, ok := as.in.NodeProblems[w.node.UID]; ok && !t.General {
 		return t.Since, t.Message
 	}
 	if w.cause == causeTerminatingPod {
@@ -87,8 +87,8 @@ func (s *assessor) blockedSince(w *nodePlan) (time.Time, string) {
 }
 
 // failProgress counts a node as failed for lack of progress.
-func (s *assessor) failProgress(w *nodePlan, why string) {
-	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", s.progressDeadline()/time.Second, why)
+func (as *assessor) failProgress(w *nodePlan, why string) {
+	message := fmt.Sprintf("no progress for %d s (rollout.progressDeadlineSeconds): %s", as.progressDeadline()/time.Second, why)
 	w.failed, w.progressDeadlineExceeded = true, true
 	f := v1alpha1.NodeFailure{Node: w.node.Name, Reason: v1alpha1.ReasonProgressDeadlineExceeded, Message: message}
 	if rec := w.node.On.Record; rec != nil {

@@ -20,10 +20,10 @@ import (
 type publisher struct{ *job }
 
 // factsOf are the facts that a run publishes, by key. A result that the run did not report is not a fact.
-func (s *publisher) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
+func (p *publisher) factsOf(r *record.Record) (labelled, annotated map[string]string, problem string) {
 	labelled, annotated = map[string]string{}, map[string]string{}
-	for i := range s.in.Job.Spec.Publish {
-		fact := &s.in.Job.Spec.Publish[i]
+	for i := range p.in.Job.Spec.Publish {
+		fact := &p.in.Job.Spec.Publish[i]
 		value, reported := r.Results[fact.Result]
 		switch {
 		case r.Truncated && (!reported || len(value) > outcome.MaxValueBytes-4):
@@ -45,15 +45,15 @@ func (s *publisher) factsOf(r *record.Record) (labelled, annotated map[string]st
 
 // publish is the change that updates what is published on a node after a run; nil if it is up to date. It does not
 // overwrite what others have set. Then the reason and the message say so.
-func (s *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
-	if s.isPublished(node, r) {
+func (p *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, reason, message string) {
+	if p.isPublished(node, r) {
 		return nil, "", ""
 	}
-	labelled, annotated, problem := s.factsOf(r)
+	labelled, annotated, problem := p.factsOf(r)
 	if problem != "" {
 		return nil, v1alpha1.ReasonInvalidResult, problem
 	}
-	facts, conflict := s.factsChange(node, labelled, annotated)
+	facts, conflict := p.factsChange(node, labelled, annotated)
 	switch {
 	case conflict != "":
 		return nil, v1alpha1.ReasonPublishConflict, conflict
@@ -65,11 +65,11 @@ func (s *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, 
 
 // factsChange is the change after which the NodeJob has published exactly these labels and annotations on the node; nil
 // if it already has. A key that belongs to others is the conflict.
-func (s *publisher) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
+func (p *publisher) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
 	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
 	conflict = firstOf(
-		s.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
-		s.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+		p.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
+		p.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
 	if conflict != "" || len(f.Labels)+len(f.Annotations) == 0 {
 		return nil, conflict
 	}
@@ -78,8 +78,8 @@ func (s *publisher) factsChange(node *Node, labelled, annotated map[string]strin
 
 // isPublished reports whether everything is published correctly. That is almost always so, and each pass checks it for
 // every node.
-func (s *publisher) isPublished(node *Node, r *record.Record) bool {
-	spec, reported := s.in.Job.Spec.Publish, 0
+func (p *publisher) isPublished(node *Node, r *record.Record) bool {
+	spec, reported := p.in.Job.Spec.Publish, 0
 	for i := range spec {
 		fact := &spec[i]
 		value, ok := r.Results[fact.Result]
@@ -91,38 +91,38 @@ func (s *publisher) isPublished(node *Node, r *record.Record) bool {
 		if fact.Label != "" {
 			key, have, owners = fact.Label, node.Labels, node.Published.Labels
 		}
-		if is, there := have[key]; !there || is != value || owners[key] != s.key {
+		if is, there := have[key]; !there || is != value || owners[key] != p.key {
 			return false
 		}
 	}
-	return reported == s.owned(node) && !r.Truncated
+	return reported == p.owned(node) && !r.Truncated
 }
 
 // publishKind adds the changes of the labels, or of the annotations, to owners and change.
-func (s *publisher) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
+func (p *publisher) publishKind(kind string, want, have, owners map[string]string, change map[string]*string) (conflict string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value := want[key]
 		is, there := have[key]
 		owner := owners[key]
 		switch {
-		case owner != "" && owner != s.key:
+		case owner != "" && owner != p.key:
 			return fmt.Sprintf("%s %s of the node is published by another NodeJob (%s): publish under another key", kind, key, outcome.Clean(owner, 317))
 		case owner == "" && there:
 			return fmt.Sprintf("the node has the %s %s already, which this NodeJob has not put there: publish under another key, or take it off the node", kind, key)
 		case !there || is != value || owner == "":
-			owners[key], change[key] = s.key, &value
+			owners[key], change[key] = p.key, &value
 		}
 	}
-	s.unpublishKind(want, owners, change)
+	p.unpublishKind(want, owners, change)
 	return ""
 }
 
 // unpublishKind adds the removal of what this NodeJob has published and no longer wants.
-func (s *publisher) unpublishKind(want, owners map[string]string, change map[string]*string) {
+func (p *publisher) unpublishKind(want, owners map[string]string, change map[string]*string) {
 	for key, owner := range owners {
 		// The list of owners is on the node, where its kubelet can write too. Keys that a NodeJob could not have published
 		// are never removed because of it.
-		if _, wanted := want[key]; owner == s.key && !wanted && mayPublish(key) {
+		if _, wanted := want[key]; owner == p.key && !wanted && mayPublish(key) {
 			delete(owners, key)
 			change[key] = nil
 		}
@@ -141,17 +141,17 @@ func mayPublish(key string) bool {
 }
 
 // unpublish is the change that removes all facts of the NodeJob from a node; nil if there are none.
-func (s *publisher) unpublish(node *Node) *record.Facts {
-	facts, _ := s.factsChange(node, nil, nil) // no fact is wanted, so there is no conflict
+func (p *publisher) unpublish(node *Node) *record.Facts {
+	facts, _ := p.factsChange(node, nil, nil) // no fact is wanted, so there is no conflict
 	return facts
 }
 
 // owned counts what the NodeJob has published on the node.
-func (s *publisher) owned(node *Node) int {
+func (p *publisher) owned(node *Node) int {
 	n := 0
 	for _, owners := range []map[string]string{node.Published.Labels, node.Published.Annotations} {
 		for _, owner := range owners {
-			if owner == s.key {
+			if owner == p.key {
 				n++
 			}
 		}
@@ -160,17 +160,17 @@ func (s *publisher) owned(node *Node) int {
 }
 
 // unlisted is the change that removes from a node what spec.publish no longer lists; nil if there is nothing to remove.
-func (s *publisher) unlisted(node *Node) *record.Facts {
+func (p *publisher) unlisted(node *Node) *record.Facts {
 	labelled, annotated := map[string]string{}, map[string]string{}
-	for _, fact := range s.in.Job.Spec.Publish {
+	for _, fact := range p.in.Job.Spec.Publish {
 		// A fact that is still listed does not change.
-		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == s.key {
+		if is, there := node.Labels[fact.Label]; there && node.Published.Labels[fact.Label] == p.key {
 			labelled[fact.Label] = is
 		}
-		if is, there := node.Annotations[fact.Annotation]; there && node.Published.Annotations[fact.Annotation] == s.key {
+		if is, there := node.Annotations[fact.Annotation]; there && node.Published.Annotations[fact.Annotation] == p.key {
 			annotated[fact.Annotation] = is
 		}
 	}
-	facts, _ := s.factsChange(node, labelled, annotated) // the wanted facts already belong to this NodeJob
+	facts, _ := p.factsChange(node, labelled, annotated) // the wanted facts already belong to this NodeJob
 	return facts
 }

@@ -39,8 +39,8 @@ func reboots(pod *Pod) bool {
 }
 
 // rebooting turns the record of a success into the record of a run that continues.
-func (s *attemptReader) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
-	if _, reason, message := s.publisher.publish(node, &r); reason != "" {
+func (a *attemptReader) rebooting(pod *Pod, node *Node, r record.Record) record.Record {
+	if _, reason, message := a.publisher.publish(node, &r); reason != "" {
 		// Publishing would fail after the reboot.
 		r.Outcome, r.Reason, r.Message = record.Failed, reason, message
 		return r
@@ -53,8 +53,8 @@ func (s *attemptReader) rebooting(pod *Pod, node *Node, r record.Record) record.
 		r.Message = "the node does not report a boot ID, so a reboot cannot be confirmed"
 		return r
 	}
-	r.Outcome, r.Rerun = record.Rebooting, s.isRerun(node, pod.Revision)
-	r.Reboot = &record.Reboot{StartedAt: s.now().Time, FromBootID: from}
+	r.Outcome, r.Rerun = record.Rebooting, a.isRerun(node, pod.Revision)
+	r.Reboot = &record.Reboot{StartedAt: a.now().Time, FromBootID: from}
 	return r
 }
 
@@ -67,26 +67,26 @@ func belongsToRun(pod *Pod, node *Node) bool {
 // rebooted reports whether the node is in another boot than the one that the run has left.
 func rebooted(node *Node) bool { return differ(node.On.Record.Reboot.FromBootID, node.BootID) }
 
-func (s *attemptReader) rebootDeadline(rec *record.Record) time.Time {
-	return s.past(rec.Reboot.StartedAt).Add(task.Timeout(s.in.Job, task.Reboot))
+func (a *attemptReader) rebootDeadline(rec *record.Record) time.Time {
+	return a.past(rec.Reboot.StartedAt).Add(task.Timeout(a.in.Job, task.Reboot))
 }
 
 // assessRebootPod determines what the pod that reboots the node means for it. How the pod itself ended says little: the
 // boot ID decides.
-func (s *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
+func (a *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
 	if !belongsToRun(pod, node) || rebooted(node) {
 		return podAssessment{disposition: podOrphaned}
 	}
-	deadline := s.rebootDeadline(node.On.Record)
+	deadline := a.rebootDeadline(node.On.Record)
 	switch {
 	case pod.ended():
-		return podAssessment{disposition: podEnded, record: s.rebootEnded(pod, node)}
-	case !s.in.Now.Before(deadline):
-		r := s.givenUp(node.On.Record)
+		return podAssessment{disposition: podEnded, record: a.rebootEnded(pod, node)}
+	case !a.in.Now.Before(deadline):
+		r := a.givenUp(node.On.Record)
 		r.PodUID = pod.UID
 		return podAssessment{disposition: podEnded, record: r}
 	}
-	message, until := s.notStarting(pod)
+	message, until := a.notStarting(pod)
 	if until.IsZero() || deadline.Before(until) {
 		until = deadline
 	}
@@ -96,10 +96,10 @@ func (s *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
 // rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot. Either the
 // pod reports that it cannot reboot the node, or the pod itself was ended, usually by the reboot, which the kubelet
 // reports before it reports the new boot. A repeated reboot pod does nothing on a node that is in another boot.
-func (s *attemptReader) rebootEnded(pod *Pod, node *Node) record.Record {
+func (a *attemptReader) rebootEnded(pod *Pod, node *Node) record.Record {
 	r := *node.On.Record
-	e := s.readEnd(pod, node)
-	r.PodUID, r.FinishedAt = pod.UID, s.in.Now
+	e := a.readEnd(pod, node)
+	r.PodUID, r.FinishedAt = pod.UID, a.in.Now
 	if e.outcome == record.Failed && pod.Exit != nil && pod.Exit.Reported {
 		r.Outcome, r.Reason, r.Message, r.Reboot = record.Failed, v1alpha1.ReasonRebootFailed, e.message, nil
 		return r
@@ -109,20 +109,20 @@ func (s *attemptReader) rebootEnded(pod *Pod, node *Node) record.Record {
 }
 
 // givenUp is the record of a run whose reboot has taken too long.
-func (s *attemptReader) givenUp(rec *record.Record) record.Record {
+func (a *attemptReader) givenUp(rec *record.Record) record.Record {
 	r := *rec
-	r.Outcome, r.Reason, r.FinishedAt = record.Failed, v1alpha1.ReasonRebootTimedOut, s.in.Now
+	r.Outcome, r.Reason, r.FinishedAt = record.Failed, v1alpha1.ReasonRebootTimedOut, a.in.Now
 	what := "the node did not come back in another boot"
 	if !rec.Reboot.BackAt.IsZero() {
 		what = "the node came back in another boot and did not stay Ready, or was not checked,"
 	}
-	r.Message = fmt.Sprintf("%s within %d s of the end of the task (maintenance.rebootTimeoutSeconds)", what, task.Timeout(s.in.Job, task.Reboot)/time.Second)
+	r.Message = fmt.Sprintf("%s within %d s of the end of the task (maintenance.rebootTimeoutSeconds)", what, task.Timeout(a.in.Job, task.Reboot)/time.Second)
 	r.Reboot = nil
 	return r
 }
 
 // verified is the record of a run after its check has ended.
-func (s *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.Record {
+func (a *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
 	if len(e.Results) > 0 {
@@ -140,7 +140,7 @@ func (s *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.R
 	r.Truncated = r.Truncated || e.Truncated
 	switch e.Outcome {
 	case record.Succeeded:
-		return s.completed(r, firstOf(task.BootID(pod.Machine), node.BootID), e.Message)
+		return a.completed(r, firstOf(task.BootID(pod.Machine), node.BootID), e.Message)
 	case record.Disrupted, record.Rebooting:
 		r.Disruptions++
 	case record.Failed:
@@ -153,94 +153,96 @@ func (s *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.R
 }
 
 // completed is the record of a run with a reboot that has succeeded in this boot.
-func (s *attemptReader) completed(r record.Record, boot, message string) record.Record {
+func (a *attemptReader) completed(r record.Record, boot, message string) record.Record {
 	r.Outcome, r.BootID, r.Reboot, r.Disruptions, r.Rerun = record.Succeeded, boot, nil, 0, false
 	r.Message = firstOf(message, r.Message)
 	return r
 }
 
 // assessReboot continues a run whose task has succeeded, on a node on which no pod of the run runs.
-func (s *assessor) assessReboot(terminating bool, w *nodePlan) {
+func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.slot = true
-	deadline := s.attempts.rebootDeadline(rec)
+	deadline := as.attempts.rebootDeadline(rec)
 	w.run(v1alpha1.ReasonRebooting, "the task has succeeded, and the node reboots", time.Time{})
-	if s.replaced(node) {
+	if as.replaced(node) {
 		r := *rec
-		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, s.in.Now, nil, ""
+		r.Outcome, r.Reason, r.FinishedAt, r.Reboot, r.PodUID = record.Failed, v1alpha1.ReasonRebootFailed, as.in.Now, nil, ""
 		r.Message = "the node came back from its reboot with another machine ID, as another machine: see rerun.onReplace"
 		r.BootID, r.MachineID = node.BootID, node.MachineID
-		s.recordEnd(w, r)
+		as.recordEnd(w, r)
 		return
 	}
-	if !s.in.Now.Before(deadline) {
+	if !as.in.Now.Before(deadline) {
 		// The pod that is on record stays there, because its finalizer may not be removed yet.
-		s.recordEnd(w, s.attempts.givenUp(rec))
+		as.recordEnd(w, as.attempts.givenUp(rec))
 		return
 	}
 	w.run(w.Reason, w.Message, deadline)
-	s.plan.wake(deadline)
+	as.plan.wake(deadline)
 	if !rebooted(node) {
-		s.continueRun(w, startRequest{phase: task.Reboot, node: node, terminating: terminating})
+		as.continueRun(w, startRequest{phase: task.Reboot, node: node, terminating: terminating})
 		return
 	}
-	s.assessRebootedNode(terminating, w)
+	as.assessRebootedNode(terminating, w)
 }
 
 // assessRebootedNode continues a run on a node that is in another boot.
-func (s *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
+func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	w.run(v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready", w.Until)
-	backAt := s.past(rec.Reboot.BackAt)
+	backAt := as.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
-	case isReady && (backAt.IsZero() || !sameSecond(node.ReadySince, rec.Reboot.ReadySince) || differ(rec.Reboot.BootID, node.BootID)):
-		s.markBack(w, s.recordedAt(), "it is back")
+	case isReady && (backAt.IsZero() || isBackAgain(node)):
+		as.markBack(w, as.recordedAt(), "it is back")
 		return
 	case !isReady && !backAt.IsZero():
-		s.markBack(w, time.Time{}, "it is back and not Ready")
+		as.markBack(w, time.Time{}, "it is back and not Ready")
 		return
 	case !isReady:
 		return
 	}
-	seconds := valueOr(s.in.Job.Spec.Maintenance.MinReadySeconds, defaultMinReadySeconds)
+	seconds := valueOr(as.in.Job.Spec.Maintenance.MinReadySeconds, defaultMinReadySeconds)
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
-	case s.in.Now.Before(until):
+	case as.in.Now.Before(until):
 		w.run(w.Reason, fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds), until)
-		s.plan.wake(until)
-	case s.in.Job.Spec.Verify == nil:
+		as.plan.wake(until)
+	case as.in.Job.Spec.Verify == nil:
 		r := *rec
-		r.FinishedAt = s.in.Now
-		s.recordEnd(w, s.attempts.completed(r, node.BootID, ""))
+		r.FinishedAt = as.in.Now
+		as.recordEnd(w, as.attempts.completed(r, node.BootID, ""))
 	default:
-		if s.continueRun(w, startRequest{phase: task.Verify, node: node, terminating: terminating}) {
+		if as.continueRun(w, startRequest{phase: task.Verify, node: node, terminating: terminating}) {
 			w.run(v1alpha1.ReasonVerifying, w.Message, w.Until)
 		}
 	}
 }
 
+// isBackAgain reports whether a node has turned Ready again, or rebooted again, since its return was noted.
+func isBackAgain(node *Node) bool {
+	noted := node.On.Record.Reboot
+	return !sameSecond(node.ReadySince, noted.ReadySince) || differ(noted.BootID, node.BootID)
+}
+
 func sameSecond(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
 
 // markBack notes since when the node is Ready in another boot.
-func (s *assessor) markBack(w *nodePlan, at time.Time, message string) {
+func (as *assessor) markBack(w *nodePlan, at time.Time, message string) {
 	r := *w.node.On.Record
 	back := *r.Reboot
 	back.BackAt, back.ReadySince, back.BootID = at, w.node.ReadySince, w.node.BootID
 	r.Reboot = &back
-	mark := s.cordons.markOf(w.node, v1alpha1.ReasonSettling, message)
+	mark := as.cordons.markOf(w.node, v1alpha1.ReasonSettling, message)
 	mark.Record = &r
-	s.mark(w, mark)
+	as.mark(w, mark)
 }
 
 // runBlock is what prevents the next pod of a run from being created now, if anything. probe is true if one start may
 // check whether an obstacle still exists. A run that has begun is not suspended.
-func (s *assessor) runBlock(r startRequest, probe bool) block {
+func (j *job) runBlock(r startRequest, probe bool) block {
 	reason, message := cannotRunReason(r.node)
-	rec, o, t := r.node.On.Record, s.obstacleFor(r.phase), s.hindrance(r.node)
-	notBefore := time.Time{}
-	if rec.Disruptions > 0 {
-		notBefore = s.after(rec.EndedAt(), rec.Disruptions)
-	}
+	o, t := j.obstacleFor(r.phase), j.hindrance(r.node)
 	switch {
 	case reason != "":
 		return block{cause: causeNode, message: message}
@@ -248,43 +250,50 @@ func (s *assessor) runBlock(r startRequest, probe bool) block {
 		return block{cause: causeTerminatingPod}
 	case t != nil:
 		return block{cause: causeNodeProblem, message: t.Message, until: t.RetryAt, problem: t}
-	case o != nil && probe && !o.RetryAt.IsZero() && !s.in.Now.Before(o.RetryAt):
+	case o != nil && probe && !o.RetryAt.IsZero() && !j.in.Now.Before(o.RetryAt):
 		return block{}
 	case o != nil:
 		b := block{cause: causeObstacle, message: o.Message, obstacle: o}
-		if s.in.Now.Before(o.RetryAt) {
+		if j.in.Now.Before(o.RetryAt) {
 			b.until = o.RetryAt
 		}
 		return b
-	case s.in.Now.Before(notBefore):
-		return block{cause: causeBackoff, message: "the pod of the run was disrupted, and is made again", until: notBefore}
 	}
-	return block{}
+	return j.disruptionBackoff(r.node.On.Record)
+}
+
+// disruptionBackoff makes a run wait after its pod was disrupted.
+func (j *job) disruptionBackoff(rec *record.Record) block {
+	notBefore := j.after(rec.EndedAt(), rec.Disruptions)
+	if rec.Disruptions == 0 || !j.in.Now.Before(notBefore) {
+		return block{}
+	}
+	return block{cause: causeBackoff, message: "the pod of the run was disrupted, and is made again", until: notBefore}
 }
 
 // continueRun starts the next pod of the run, unless something prevents that. It reports whether it does.
-func (s *assessor) continueRun(w *nodePlan, r startRequest) bool {
+func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 	rec := w.node.On.Record
-	if b := s.runBlock(r, s.capacity.startsLike(r.phase) == 0); b.blocks() {
+	if b := as.runBlock(r, as.capacity.startsLike(r.phase) == 0); b.blocks() {
 		w.note(b)
-		s.plan.wake(b.until)
+		as.plan.wake(b.until)
 		w.run(w.Reason, firstOf(b.message, w.Message), w.Until)
 		return false
 	}
-	a := s.attempt(w.node, r.phase, rec.Revision, rec.Attempts)
-	a.Gates = s.gate.gateKeys(w.node)
+	a := as.attempt(w.node, r.phase, rec.Revision, rec.Attempts)
+	a.Gates = as.gate.gateKeys(w.node)
 	if r.phase == task.Reboot {
 		a.BootID = rec.Reboot.FromBootID
 	} else {
 		a.Checks = rec
 	}
-	s.capacity.countStart(r.phase)
-	s.do(Start{Attempt: *a})
+	as.capacity.countStart(r.phase)
+	as.do(Start{Attempt: *a})
 	return true
 }
 
 // recordEnd ends a run without a pod that ends it.
-func (s *pass) recordEnd(w *nodePlan, r record.Record) {
-	s.do(s.recorder.recordAction(w.node, &Pod{}, r))
+func (p *pass) recordEnd(w *nodePlan, r record.Record) {
+	p.do(p.recorder.recordAction(w.node, &Pod{}, r))
 	w.written = true
 }

@@ -21,68 +21,68 @@ type recorder struct {
 }
 
 // recordAction is the write of the outcome of an attempt.
-func (s *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record {
-	a := Record{Node: node.Name, Change: s.cordons.changeOf(node), Pod: *pod}
+func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record {
+	a := Record{Node: node.Name, Change: rec.cordons.changeOf(node), Pod: *pod}
 	a.Record = &r
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
 	if pod.Runs == task.Rollback {
-		s.finishRollback(&a, node)
+		rec.finishRollback(&a, node)
 		return a
 	}
-	r.RecordedAt = s.recordedAt()
-	a.Retain = s.attempts.retainedUntil(pod, &r).After(s.in.Now)
+	r.RecordedAt = rec.recordedAt()
+	a.Retain = rec.attempts.retainedUntil(pod, &r).After(rec.in.Now)
 	if r.Outcome == record.Succeeded {
-		s.completes(node, &a.Change)
+		rec.completes(node, &a.Change)
 	}
-	a.DropLabel = node.On.Label != "" && s.dropsLabel(node, &r)
-	a.KeepLabel = r.Outcome == record.Succeeded && s.skipped(node, r.Revision)
-	r.Label = s.labelAfter(node, &a)
-	a.Final = r.Outcome == record.Failed && r.Attempts > s.retryLimit()
-	if a.Shared() || pod.UID == "" || a.DropLabel || s.buildsOn(&r) {
+	a.DropLabel = node.On.Label != "" && rec.dropsLabel(node, &r)
+	a.KeepLabel = r.Outcome == record.Succeeded && rec.skipped(node, r.Revision)
+	r.Label = rec.labelAfter(node, &a)
+	a.Final = r.Outcome == record.Failed && r.Attempts > rec.retryLimit()
+	if a.Shared() || pod.UID == "" || a.DropLabel || rec.buildsOn(&r) {
 		a.ResourceVersion = node.ResourceVersion
 	}
 	return a
 }
 
 // finishRollback completes the record of an attempt of the rollback.
-func (s *recorder) finishRollback(a *Record, node *Node) {
+func (rec *recorder) finishRollback(a *Record, node *Node) {
 	rb := a.Record.Rollback
-	rb.RecordedAt = s.recordedAt()
+	rb.RecordedAt = rec.recordedAt()
 	// If the label is set now, a user has set it to skip the node.
 	a.ResourceVersion = node.ResourceVersion
-	a.Final = rb.Outcome == record.Failed && rb.Attempts > s.retryLimit()
-	a.Retain = s.attempts.retainedUntil(&a.Pod, a.Record).After(s.in.Now)
+	a.Final = rb.Outcome == record.Failed && rb.Attempts > rec.retryLimit()
+	a.Retain = rec.attempts.retainedUntil(&a.Pod, a.Record).After(rec.in.Now)
 }
 
 // buildsOn reports whether the record must not be written if the node has changed since it was read. Otherwise a label
 // that a user has set since to skip the node would be dropped, or the removal of the earlier record would be ignored.
-func (s *recorder) buildsOn(r *record.Record) bool {
+func (rec *recorder) buildsOn(r *record.Record) bool {
 	failedBefore := r.Attempts > 1 || (r.Outcome == record.Disrupted && r.Attempts > 0)
-	return r.Revision != s.in.Revision || failedBefore || r.Disruptions > 1
+	return r.Revision != rec.in.Revision || failedBefore || r.Disruptions > 1
 }
 
 // dropsLabel reports whether the node is not done any more, regardless of what it was before. A disruption says nothing
 // about the node and retains the label of an earlier revision, and so does a drain that did not succeed. But a label
 // from another machine would make this machine look done.
-func (s *recorder) dropsLabel(node *Node, r *record.Record) bool {
+func (rec *recorder) dropsLabel(node *Node, r *record.Record) bool {
 	switch r.Outcome {
 	case record.Succeeded:
 		return false
 	case record.Failed:
-		if s.replaced(node) {
+		if rec.replaced(node) {
 			return true
 		}
-		return !s.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
+		return !rec.skipped(node, r.Revision) && (r.Reason != v1alpha1.ReasonDrainTimedOut || r.Rerun)
 	case record.Disrupted, record.Rebooting:
 	}
-	return s.replaced(node)
+	return rec.replaced(node)
 }
 
 // skipped reports whether a user has set the label of the node to skip it while an attempt of revision ran.
-func (s *recorder) skipped(node *Node, revision string) bool {
+func (rec *recorder) skipped(node *Node, revision string) bool {
 	label := node.On.Label
-	return label != "" && (label == revision || label == s.in.Revision) && label != labelLeft(node)
+	return label != "" && (label == revision || label == rec.in.Revision) && label != labelLeft(node)
 }
 
 // labelLeft is the label that the manager has last set on a node.
@@ -94,7 +94,7 @@ func labelLeft(node *Node) string {
 }
 
 // labelAfter is the label that the manager has last set on a node after the record of an attempt is written.
-func (s *recorder) labelAfter(node *Node, a *Record) string {
+func (rec *recorder) labelAfter(node *Node, a *Record) string {
 	left := labelLeft(node)
 	switch {
 	case a.Record.Outcome == record.Succeeded && !a.KeepLabel:
@@ -107,15 +107,15 @@ func (s *recorder) labelAfter(node *Node, a *Record) string {
 
 // completes adds to the record of a success its changes of the node, or turns it into a failure if its results cannot
 // be published.
-func (s *recorder) completes(node *Node, c *record.Change) {
-	facts, reason, message := s.publisher.publish(node, c.Record)
+func (rec *recorder) completes(node *Node, c *record.Change) {
+	facts, reason, message := rec.publisher.publish(node, c.Record)
 	if reason != "" {
 		c.Record.Outcome, c.Record.Reason, c.Record.Message = record.Failed, reason, message
 		return
 	}
 	c.Facts = facts
 	c.Record.Cordoned = false
-	c.Cordon = s.cordons.uncordon(node)
-	c.Taints = s.gate.opened(node, true)
-	s.publisher.removeLabels(node, c)
+	c.Cordon = rec.cordons.uncordon(node)
+	c.Taints = rec.gate.opened(node, true)
+	rec.publisher.removeLabels(node, c)
 }

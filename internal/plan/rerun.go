@@ -38,47 +38,47 @@ type recordState struct {
 
 // readRecord reads the record of the node. Users control it with the label: to remove it from a node that is done
 // requests another run, and to set it to the revision skips the node.
-func (s *recordReader) readRecord(node *Node) recordState {
+func (r *recordReader) readRecord(node *Node) recordState {
 	rec, label := node.On.Record, node.On.Label
-	if s.replaced(node) {
+	if r.replaced(node) {
 		// A run with a reboot must know that the node did not come back.
-		return recordState{rebooting: s.isRebooting(rec)}
+		return recordState{rebooting: r.isRebooting(rec)}
 	}
-	was := s.touch(rec)
+	was := r.touch(rec)
 	switch {
-	case s.isRebooting(rec):
+	case r.isRebooting(rec):
 		was.rebooting = true
-	case s.doneBy(label, s.in.Revision) && !(was.ranRevision && rerunContinues(rec)), was.ranRevision && s.doneBesideSkip(node):
+	case r.doneBy(label, r.in.Revision) && !(was.ranRevision && rerunContinues(rec)), was.ranRevision && r.doneBesideSkip(node):
 		was.done = true
 		was.succeeded = was.ranRevision && rec.Outcome == record.Succeeded
-		s.readRerun(node, &was)
-	case was.ranRevision && !s.void(rec):
-		was.failures, was.notBefore = s.setbacks(rec)
+		r.readRerun(node, &was)
+	case was.ranRevision && !r.void(rec):
+		was.failures, was.notBefore = r.setbacks(rec)
 	}
 	return was
 }
 
 // isRebooting reports whether this is the record of a run of the revision that continues with a reboot.
-func (s *job) isRebooting(rec *record.Record) bool {
-	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == s.in.Revision
+func (j *job) isRebooting(rec *record.Record) bool {
+	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == j.in.Revision
 }
 
 // touch notes whether the revision has run there.
-func (s *recordReader) touch(rec *record.Record) recordState {
-	if rec == nil || rec.Revision != s.in.Revision {
+func (r *recordReader) touch(rec *record.Record) recordState {
+	if rec == nil || rec.Revision != r.in.Revision {
 		return recordState{}
 	}
 	return recordState{ranRevision: true, since: rec.BeganAt()}
 }
 
 // doneBy reports whether the label says that the node is done with the revision.
-func (s *job) doneBy(label, revision string) bool {
-	return label != "" && (label == revision || !valueOr(s.in.Job.Spec.Rerun.OnChange, true))
+func (j *job) doneBy(label, revision string) bool {
+	return label != "" && (label == revision || !valueOr(j.in.Job.Spec.Rerun.OnChange, true))
 }
 
 // doneBesideSkip reports whether the revision of the record has succeeded while a label that skips another revision was
 // on the node and remained there.
-func (s *recordReader) doneBesideSkip(node *Node) bool {
+func (r *recordReader) doneBesideSkip(node *Node) bool {
 	rec := node.On.Record
 	return rec.Outcome == record.Succeeded && node.On.Label != "" && rec.Label != rec.Revision
 }
@@ -88,20 +88,20 @@ func (s *recordReader) doneBesideSkip(node *Node) bool {
 func rerunContinues(rec *record.Record) bool { return rec.Rerun && rec.Outcome != record.Failed }
 
 // readRerun determines why and when a node that is done reruns the task without a change of the task.
-func (s *recordReader) readRerun(node *Node, was *recordState) {
-	rec, rerun := node.On.Record, &s.in.Job.Spec.Rerun
+func (r *recordReader) readRerun(node *Node, was *recordState) {
+	rec, rerun := node.On.Record, &r.in.Job.Spec.Rerun
 	if rec == nil || rec.Outcome != record.Succeeded || rec.Revision != node.On.Label {
 		return // a user has set the label, and it is not known when and where the task ran
 	}
-	due := s.nextDue(node, s.past(rec.EndedAt()))
-	key := s.relabelled(node)
+	due := r.nextDue(node, r.past(rec.EndedAt()))
+	key := r.relabelled(node)
 	switch {
 	case rerun.OnReboot && differ(rec.BootID, node.BootID):
 		was.rerunReason = "the node has rebooted since it was done"
 	case key != "":
 		was.rerunReason = "the label " + key + ", which the last success removed, was set again"
 	case due.IsZero():
-	case s.in.Now.Before(due):
+	case r.in.Now.Before(due):
 		was.due = due
 	default:
 		was.rerunReason = fmt.Sprintf("it runs every %d s (rerun.everySeconds)", rerun.EverySeconds)
@@ -112,12 +112,12 @@ func (s *recordReader) readRerun(node *Node, was *recordState) {
 // nextDue is when a node that finished at that time reruns the task because of rerun.everySeconds; zero if it does not.
 // Each node has its own fixed time within the interval, so that the nodes do not all run at the same time. The next run
 // is the first such time that is at least half an interval after the end.
-func (s *recordReader) nextDue(node *Node, finished time.Time) time.Time {
-	seconds := int64(s.in.Job.Spec.Rerun.EverySeconds)
+func (r *recordReader) nextDue(node *Node, finished time.Time) time.Time {
+	seconds := int64(r.in.Job.Spec.Rerun.EverySeconds)
 	if seconds <= 0 {
 		return time.Time{}
 	}
-	sum := sha256.Sum256([]byte(s.key + "/" + string(node.UID)))
+	sum := sha256.Sum256([]byte(r.key + "/" + string(node.UID)))
 	offset := int64(binary.BigEndian.Uint32(sum[:4])) % seconds
 	earliest := finished.Unix() + (seconds+1)/2
 	n := (earliest - offset + seconds - 1) / seconds
@@ -126,18 +126,18 @@ func (s *recordReader) nextDue(node *Node, finished time.Time) time.Time {
 
 // isRerun reports whether this is a run on a node that was done with the revision before and still has the label. With
 // rerun.onChange false, the label may be of any revision.
-func (s *job) isRerun(node *Node, revision string) bool {
+func (j *job) isRerun(node *Node, revision string) bool {
 	rec := node.On.Record
-	return s.doneBy(node.On.Label, revision) && !s.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
+	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
 // setbacks are the failures that are on record, and when the next attempt may start after them.
-func (s *recordReader) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
+func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
 	case record.Failed:
-		return rec.Attempts, s.after(rec.EndedAt(), rec.Attempts)
+		return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)
 	case record.Disrupted:
-		return rec.Attempts, s.after(rec.EndedAt(), rec.Disruptions)
+		return rec.Attempts, r.after(rec.EndedAt(), rec.Disruptions)
 	case record.Rebooting:
 	case record.Succeeded:
 		// The node was done, but the label is missing, or differs from the record.
@@ -146,12 +146,12 @@ func (s *recordReader) setbacks(rec *record.Record) (failures int32, notBefore t
 }
 
 // void reports whether a user has requested a retry since the attempt on record.
-func (s *job) void(rec *record.Record) bool { return s.retry != "" && rec.Retry != s.retry }
+func (j *job) void(rec *record.Record) bool { return j.retry != "" && rec.Retry != j.retry }
 
 // replaced reports whether the record was written for another machine with the same node name.
-func (s *job) replaced(node *Node) bool {
+func (j *job) replaced(node *Node) bool {
 	rec := node.On.Record
-	return onReplace(s.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
+	return onReplace(j.in.Job) && rec != nil && differ(rec.MachineID, node.MachineID)
 }
 
 func onReplace(job *v1alpha1.NodeJob) bool { return valueOr(job.Spec.Rerun.OnReplace, true) }

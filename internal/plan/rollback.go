@@ -12,14 +12,14 @@ import (
 )
 
 // assessFailedNode sets the state of a node on which every attempt failed, and starts the rollback of the task there.
-func (s *assessor) assessFailedNode(terminating bool, w *nodePlan) {
+func (as *assessor) assessFailedNode(terminating bool, w *nodePlan) {
 	w.failed, w.exhausted = true, true
-	f := s.cordons.failureOf(w.node, false)
+	f := as.cordons.failureOf(w.node, false)
 	w.fail(v1alpha1.ReasonRetriesExhausted, w.node.On.Record.Message, time.Time{})
-	if s.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
+	if as.in.Job.Spec.Rollback == nil || w.node.On.Record.NeverStarted {
 		w.rollbackFinished = true
 	} else {
-		s.assessRollback(terminating, w)
+		as.assessRollback(terminating, w)
 		f.Rollback = w.Reason
 		if rb := w.node.On.Record.Rollback; rb != nil && rb.Outcome != record.Succeeded {
 			f.RollbackMessage = lastLine(rb.Message)
@@ -35,52 +35,52 @@ type rollbackState struct {
 	notBefore time.Time
 }
 
-func (s *recordReader) readRollback(rec *record.Record) rollbackState {
+func (r *recordReader) readRollback(rec *record.Record) rollbackState {
 	rb := rec.Rollback
-	if rb == nil || (s.retry != "" && rb.Retry != s.retry && rb.Outcome != record.Succeeded) {
+	if rb == nil || (r.retry != "" && rb.Retry != r.retry && rb.Outcome != record.Succeeded) {
 		return rollbackState{}
 	}
 	switch rb.Outcome {
 	case record.Succeeded:
 		return rollbackState{done: true}
 	case record.Disrupted:
-		return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Disruptions)}
+		return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Disruptions)}
 	case record.Failed, record.Rebooting:
 	}
-	return rollbackState{failures: rb.Attempts, notBefore: s.after(rb.EndedAt(), rb.Attempts)}
+	return rollbackState{failures: rb.Attempts, notBefore: r.after(rb.EndedAt(), rb.Attempts)}
 }
 
 // assessRollback determines the progress of the rollback on a node whose task has failed, or is rolled back because the
 // NodeJob is deleted, and starts it if nothing prevents that.
-func (s *assessor) assessRollback(terminating bool, w *nodePlan) {
+func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
-	is := s.records.readRollback(rec)
+	is := as.records.readRollback(rec)
 	switch {
 	case is.done:
 		w.rollbackFinished = true
 		w.explain(v1alpha1.ReasonRolledBack, w.Message)
 		return
-	case is.failures > s.retryLimit():
+	case is.failures > as.retryLimit():
 		w.rollbackFinished = true
 		w.fail(v1alpha1.ReasonRollbackFailed, rec.Rollback.Message, time.Time{})
 		w.unrecovered = rollbackFailure(w.node.Name, rec.Rollback)
 		return
 	}
-	if b := s.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {
+	if b := as.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {
 		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
 		w.rollbackFinished = b.cause == causeNode
-		s.rollbackPending(w, b.message, b.until)
+		as.rollbackPending(w, b.message, b.until)
 		w.note(b)
 		return
 	}
-	s.rollbackPending(w, "the rollback waits for a slot", time.Time{})
-	w.start = s.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
-	w.start.Undoes, w.start.Deleting = rec, !s.in.Job.DeletionTimestamp.IsZero()
+	as.rollbackPending(w, "the rollback waits for a slot", time.Time{})
+	w.start = as.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
+	w.start.Undoes, w.start.Deleting = rec, !as.in.Job.DeletionTimestamp.IsZero()
 }
 
 // rollbackPending : a failed node remains failed until its rollback runs. At deletion, a node waits for its rollback.
-func (s *assessor) rollbackPending(w *nodePlan, message string, until time.Time) {
-	if s.in.Job.DeletionTimestamp.IsZero() {
+func (as *assessor) rollbackPending(w *nodePlan, message string, until time.Time) {
+	if as.in.Job.DeletionTimestamp.IsZero() {
 		w.fail(v1alpha1.ReasonRollbackPending, message, until)
 		return
 	}
@@ -88,22 +88,22 @@ func (s *assessor) rollbackPending(w *nodePlan, message string, until time.Time)
 }
 
 // noteRollback notes what is known about a node on which the rollback runs.
-func (s *assessor) noteRollback(w *nodePlan, v podAssessment) {
+func (as *assessor) noteRollback(w *nodePlan, v podAssessment) {
 	rec := w.node.On.Record
-	if s.records.readRecord(w.node).failures <= s.retryLimit() {
+	if as.records.readRecord(w.node).failures <= as.retryLimit() {
 		// The node was skipped since, or its task will be retried.
 		w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollingBack, message: "the rollback of what ran before has not ended yet", until: v.until})
 		return
 	}
 	w.fail(v1alpha1.ReasonRollingBack, v.message, v.until)
 	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
-	f := s.cordons.failureOf(w.node, false)
+	f := as.cordons.failureOf(w.node, false)
 	f.Rollback = v1alpha1.ReasonRollingBack
 	w.addFailure(f)
 }
 
 // rollbackEnded is the record of a node after an attempt of the rollback has ended.
-func (s *attemptReader) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
+func (a *attemptReader) rollbackEnded(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.Rollback = &record.Rollback{
 		Outcome:    e.Outcome,

@@ -42,101 +42,101 @@ type capacity struct {
 // startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step and name, so
 // that the same cluster always rolls out in the same order. A node that joined after the revision became stable takes
 // no slot.
-func (s *planner) startWithinLimit() {
-	s.capacity.count()
-	for _, i := range s.capacity.candidates() {
-		w := &s.nodes[i]
-		if b := s.capacity.startBlock(w); b.blocks() {
+func (p *planner) startWithinLimit() {
+	p.capacity.count()
+	for _, i := range p.capacity.candidates() {
+		w := &p.nodes[i]
+		if b := p.capacity.startBlock(w); b.blocks() {
 			w.postpone(b)
 			continue
 		}
-		s.capacity.take(w)
-		s.startOrPrepare(w)
+		p.capacity.take(w)
+		p.startOrPrepare(w)
 	}
 }
 
 // startBlock is what prevents a node that is ready to start from starting now: too few slots, or too many unavailable
 // nodes.
-func (s *capacity) startBlock(w *nodePlan) block {
-	free := s.taken < s.slots || s.rollout.joinedAfterStable(w.node)
-	if s.obstacleFor(w.start.Phase) != nil && s.startsLike(w.start.Phase) > 0 {
+func (c *capacity) startBlock(w *nodePlan) block {
+	free := c.taken < c.slots || c.rollout.joinedAfterStable(w.node)
+	if c.obstacleFor(w.start.Phase) != nil && c.startsLike(w.start.Phase) > 0 {
 		free = false // one start shows whether the obstacle still exists
 	}
 	if !free {
-		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", s.slots)}
+		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", c.slots)}
 	}
-	return s.mustNotDisrupt(w)
+	return c.mustNotDisrupt(w)
 }
 
 // count counts the slots, and the unavailable nodes.
-func (s *capacity) count() {
-	matched := s.countSlots()
-	s.slots = maxConcurrent(s.in.Job.Spec.Rollout, matched)
-	s.countUnavailable()
+func (c *capacity) count() {
+	matched := c.countSlots()
+	c.slots = maxConcurrent(c.in.Job.Spec.Rollout, matched)
+	c.countUnavailable()
 }
 
 // take gives a node a slot, and counts it as unavailable.
-func (s *capacity) take(w *nodePlan) {
-	if !s.rollout.joinedAfterStable(w.node) {
-		s.taken++
+func (c *capacity) take(w *nodePlan) {
+	if !c.rollout.joinedAfterStable(w.node) {
+		c.taken++
 	}
-	if s.disrupts() && !w.Unavailable {
+	if c.disrupts() && !w.Unavailable {
 		w.Unavailable = true
-		s.unavailableNodes++
+		c.unavailableNodes++
 	}
 }
 
 // startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
-func (s *capacity) startsLike(phase task.Phase) int32 {
-	if s.isRunner(phase) {
-		return s.runnerStarts
+func (c *capacity) startsLike(phase task.Phase) int32 {
+	if c.isRunner(phase) {
+		return c.runnerStarts
 	}
-	return s.taskStarts
+	return c.taskStarts
 }
 
 // countStart counts a start.
-func (s *capacity) countStart(phase task.Phase) {
-	s.starts++
-	if s.isRunner(phase) {
-		s.runnerStarts++
+func (c *capacity) countStart(phase task.Phase) {
+	c.starts++
+	if c.isRunner(phase) {
+		c.runnerStarts++
 	} else {
-		s.taskStarts++
+		c.taskStarts++
 	}
 }
 
 // isRunner reports whether the pod of a phase is of another kind than the pod of the task.
-func (s *capacity) isRunner(phase task.Phase) bool {
-	return phase != task.Task && s.in.Job.Spec.Task.Template != nil
+func (c *capacity) isRunner(phase task.Phase) bool {
+	return phase != task.Task && c.in.Job.Spec.Task.Template != nil
 }
 
 // countSlots counts the slots that are in use, and returns the number of nodes of the rollout.
-func (s *capacity) countSlots() (matched int) {
-	for i := range s.nodes {
-		w := &s.nodes[i]
+func (c *capacity) countSlots() (matched int) {
+	for i := range c.nodes {
+		w := &c.nodes[i]
 		if w.State != Excluded || w.slot {
 			matched++
 		}
 		if !w.slot {
 			continue
 		}
-		s.busy++
-		if !s.rollout.joinedAfterStable(w.node) {
-			s.taken++
+		c.busy++
+		if !c.rollout.joinedAfterStable(w.node) {
+			c.taken++
 		}
 	}
 	return matched
 }
 
 // candidates are the nodes on which an attempt may start, in start order.
-func (s *capacity) candidates() []int {
+func (c *capacity) candidates() []int {
 	var candidates []int
-	for i := range s.nodes {
-		if s.nodes[i].start != nil {
+	for i := range c.nodes {
+		if c.nodes[i].start != nil {
 			candidates = append(candidates, i)
 		}
 	}
 	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(s.lastTurn(a).Compare(s.lastTurn(b)), cmp.Compare(s.rank(a), s.rank(b)), cmp.Compare(s.nodes[a].step, s.nodes[b].step), cmp.Compare(s.nodes[a].Name, s.nodes[b].Name))
+		return cmp.Or(c.lastTurn(a).Compare(c.lastTurn(b)), cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(c.nodes[a].step, c.nodes[b].step), cmp.Compare(c.nodes[a].Name, c.nodes[b].Name))
 	})
 	return candidates
 }
@@ -144,22 +144,22 @@ func (s *capacity) candidates() []int {
 // lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
 // knows of, and nodes that rerun the task, come after all others and take turns, because there may always be more of
 // them than slots.
-func (s *capacity) lastTurn(i int) time.Time {
-	w := &s.nodes[i]
-	tried, rec := s.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
-	if !tried.IsZero() || !w.rerun || rec == nil || s.inPreparation(w) {
+func (c *capacity) lastTurn(i int) time.Time {
+	w := &c.nodes[i]
+	tried, rec := c.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
+	if !tried.IsZero() || !w.rerun || rec == nil || c.inPreparation(w) {
 		return tried
 	}
 	return rec.EndedAt()
 }
 
 // begin starts the attempt of a node.
-func (s *planner) begin(w *nodePlan) {
-	s.capacity.countStart(w.start.Phase)
-	s.capacity.busy++
+func (p *planner) begin(w *nodePlan) {
+	p.capacity.countStart(w.start.Phase)
+	p.capacity.busy++
 	w.slot = true
-	w.start.Gates = s.gate.gateKeys(w.node)
-	s.do(Start{Attempt: *w.start})
+	w.start.Gates = p.gate.gateKeys(w.node)
+	p.do(Start{Attempt: *w.start})
 	if w.start.Phase == task.Rollback {
 		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
 		return
@@ -170,16 +170,16 @@ func (s *planner) begin(w *nodePlan) {
 
 // rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
 // The node of the manager comes last if its workloads would be disrupted.
-func (s *capacity) rank(i int) int {
-	w := &s.nodes[i]
+func (c *capacity) rank(i int) int {
+	w := &c.nodes[i]
 	switch {
 	case w.start.Phase == task.Rollback:
 		return 0
-	case s.inPreparation(w):
+	case c.inPreparation(w):
 		return 1
 	case w.progressDeadlineExceeded:
 		return 4 // its time has passed
-	case s.disrupts() && w.node.Name == s.in.OwnNode:
+	case c.disrupts() && w.node.Name == c.in.OwnNode:
 		return 3
 	}
 	return 2

@@ -15,8 +15,8 @@ import (
 
 // selects reports whether a node with these labels matches the NodeJob, or would match with the labels that the success
 // of the NodeJob has removed.
-func (s *job) selects(node *Node) bool {
-	return s.named.has(node) && task.FitsOS(s.self.OS, node.Labels) && matchesWith(s.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record)
+func (j *job) selects(node *Node) bool {
+	return j.named.has(node) && task.FitsOS(j.self.OS, node.Labels) && matchesWith(j.selector, j.in.Job.Spec.RemoveLabels, node, node.On.Record)
 }
 
 // names are the names in spec.nodeNames; nil for all nodes.
@@ -56,8 +56,8 @@ func matchesWith(selector labels.Selector, removeLabels []string, node *Node, re
 
 // relabelled is a label that a success removed from the node and that is set again, which requests another run; "" if
 // there is none.
-func (s *job) relabelled(node *Node) string {
-	for _, key := range s.in.Job.Spec.RemoveLabels {
+func (j *job) relabelled(node *Node) string {
+	for _, key := range j.in.Job.Spec.RemoveLabels {
 		_, was := node.On.Record.RemovedLabels[key]
 		if _, is := node.Labels[key]; is && was {
 			return key
@@ -67,9 +67,9 @@ func (s *job) relabelled(node *Node) string {
 }
 
 // removeLabels notes in a change and in its record which labels a success removes from the node.
-func (s *publisher) removeLabels(node *Node, c *record.Change) {
+func (p *publisher) removeLabels(node *Node, c *record.Change) {
 	removed := map[string]string{}
-	for _, key := range s.in.Job.Spec.RemoveLabels {
+	for _, key := range p.in.Job.Spec.RemoveLabels {
 		if value, ok := c.Record.RemovedLabels[key]; ok {
 			removed[key] = value
 		}

@@ -34,9 +34,9 @@ var startChecks = []func(*job, startRequest) block{
 }
 
 // startBlock is what prevents a node from starting an attempt now, if anything.
-func (s *job) startBlock(r startRequest) block {
+func (j *job) startBlock(r startRequest) block {
 	for _, check := range startChecks {
-		if b := check(s, r); b.blocks() {
+		if b := check(j, r); b.blocks() {
 			return b
 		}
 	}

@@ -36,71 +36,71 @@ var defaultSteps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.Fro
 
 // readSteps reads rollout.steps and the ceiling that rollout.promoteTo sets. The API rejects a name that no step has.
 // If such a name is stored anyway, the rollout does not go past the first step.
-func (s *rollout) readSteps() {
-	spec := s.in.Job.Spec.Rollout
+func (ro *rollout) readSteps() {
+	spec := ro.in.Job.Spec.Rollout
 	steps := spec.Steps
 	if len(steps) == 0 {
 		steps = defaultSteps
 	}
 	for i := range steps {
-		s.steps = append(s.steps, step{
+		ro.steps = append(ro.steps, step{
 			name:      steps[i].Name,
-			selector:  s.readSelector(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
+			selector:  ro.readSelector(steps[i].NodeSelector, fmt.Sprintf("spec.rollout.steps[%d].nodeSelector", i)),
 			selective: steps[i].NodeSelector != nil,
 			quota:     steps[i].Nodes,
 			soak:      time.Duration(steps[i].SoakSeconds) * time.Second,
 		})
 	}
-	s.ceiling = len(s.steps) - 1
+	ro.ceiling = len(ro.steps) - 1
 	if spec.PromoteTo != "" {
-		s.ceiling = max(s.indexOf(spec.PromoteTo), 0)
+		ro.ceiling = max(ro.indexOf(spec.PromoteTo), 0)
 	}
 }
 
 // stepNodes are the nodes of each step.
-func (s *rollout) stepNodes() []StepNodes {
+func (ro *rollout) stepNodes() []StepNodes {
 	var steps []StepNodes
-	for i := range s.steps {
-		steps = append(steps, StepNodes{s.steps[i].name, s.steps[i].soak, s.steps[i].nodes})
+	for i := range ro.steps {
+		steps = append(steps, StepNodes{ro.steps[i].name, ro.steps[i].soak, ro.steps[i].nodes})
 	}
 	return steps
 }
 
 // indexOf is the index of a step by its name, or -1.
-func (s *rollout) indexOf(name string) int {
-	return slices.IndexFunc(s.steps, func(st step) bool { return st.name == name })
+func (ro *rollout) indexOf(name string) int {
+	return slices.IndexFunc(ro.steps, func(st step) bool { return st.name == name })
 }
 
 // assignSteps assigns each node to the first step that accepts it.
-func (s *rollout) assignSteps() {
+func (ro *rollout) assignSteps() {
 	var pool []int
-	for i := range s.nodes {
-		if s.nodes[i].State != Excluded {
+	for i := range ro.nodes {
+		if ro.nodes[i].State != Excluded {
 			pool = append(pool, i)
 		}
 	}
 	matched := slices.Clone(pool)
-	for k := range s.steps {
-		st := &s.steps[k]
-		st.nodes = s.matchingStep(st, pool)
+	for k := range ro.steps {
+		st := &ro.steps[k]
+		st.nodes = ro.matchingStep(st, pool)
 		if st.quota != nil {
-			st.nodes = s.choose(k, quota(st.quota, s.base(k, s.matchingStep(st, matched))))
+			st.nodes = ro.choose(k, quota(st.quota, ro.base(k, ro.matchingStep(st, matched))))
 		}
 		for _, i := range st.nodes {
-			s.nodes[i].step = k
+			ro.nodes[i].step = k
 		}
-		pool = slices.DeleteFunc(pool, func(i int) bool { return s.nodes[i].step == k })
+		pool = slices.DeleteFunc(pool, func(i int) bool { return ro.nodes[i].step == k })
 	}
 }
 
 // matchingStep are the nodes that the selector of the step matches.
-func (s *rollout) matchingStep(st *step, nodes []int) []int {
+func (ro *rollout) matchingStep(st *step, nodes []int) []int {
 	if !st.selective {
 		return slices.Clone(nodes)
 	}
 	var fits []int
 	for _, i := range nodes {
-		if node := s.nodes[i].node; matchesWith(st.selector, s.in.Job.Spec.RemoveLabels, node, node.On.Record) {
+		if node := ro.nodes[i].node; matchesWith(st.selector, ro.in.Job.Spec.RemoveLabels, node, node.On.Record) {
 			fits = append(fits, i)
 		}
 	}
@@ -109,13 +109,13 @@ func (s *rollout) matchingStep(st *step, nodes []int) []int {
 
 // base is the number of nodes that a percentage of step k refers to. Nodes that have joined since the step started do
 // not count, so that a step of a growing cluster can pass.
-func (s *rollout) base(k int, matched []int) int {
-	if k > s.current {
+func (ro *rollout) base(k int, matched []int) int {
+	if k > ro.current {
 		return len(matched)
 	}
 	n := 0
 	for _, i := range matched {
-		if !s.joinedSince(i, s.status.StepStartedAt) {
+		if !ro.joinedSince(i, ro.status.StepStartedAt) {
 			n++
 		}
 	}
@@ -123,15 +123,15 @@ func (s *rollout) base(k int, matched []int) int {
 }
 
 // joinedSince reports whether a node was created after t, if t is set.
-func (s *rollout) joinedSince(i int, t metav1.Time) bool {
-	return !t.IsZero() && s.nodes[i].node.Created.After(t.Time)
+func (ro *rollout) joinedSince(i int, t metav1.Time) bool {
+	return !t.IsZero() && ro.nodes[i].node.Created.After(t.Time)
 }
 
 // joinedInSoak reports whether a node was created since the soak started. The start of the soak is stored as the next
 // whole second.
-func (s *rollout) joinedInSoak(i int) bool {
-	since := s.status.SoakingSince
-	return !since.IsZero() && !s.nodes[i].node.Created.Before(since.Add(-time.Second))
+func (ro *rollout) joinedInSoak(i int) bool {
+	since := ro.status.SoakingSince
+	return !since.IsZero() && !ro.nodes[i].node.Created.Before(since.Add(-time.Second))
 }
 
 // quota is how many nodes of base a step is for, at least one.
@@ -150,10 +150,10 @@ func quota(value *intstr.IntOrString, base int) int {
 // zones.
 //
 // While a step soaks, no node is selected that has joined since, because that would restart the soak.
-func (s *rollout) choose(k, want int) []int {
-	ran, fresh := s.choices(k)
+func (ro *rollout) choose(k, want int) []int {
+	ran, fresh := ro.choices(k)
 	slices.SortFunc(ran, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.stickiness(a), s.stickiness(b)), s.nodes[a].since.Compare(s.nodes[b].since), cmp.Compare(s.nodes[a].Name, s.nodes[b].Name))
+		return cmp.Or(cmp.Compare(ro.stickiness(a), ro.stickiness(b)), ro.nodes[a].since.Compare(ro.nodes[b].since), cmp.Compare(ro.nodes[a].Name, ro.nodes[b].Name))
 	})
 	var taken []int
 	inZone := map[string]int{}
@@ -162,23 +162,23 @@ func (s *rollout) choose(k, want int) []int {
 			return taken
 		}
 		taken = append(taken, i)
-		if s.nodes[i].State != Failed && !s.nodes[i].progressDeadlineExceeded {
+		if ro.nodes[i].State != Failed && !ro.nodes[i].progressDeadlineExceeded {
 			want--
-			inZone[zone(s.nodes[i].node)]++
+			inZone[zone(ro.nodes[i].node)]++
 		}
 	}
-	s.spread(fresh, inZone)
+	ro.spread(fresh, inZone)
 	return append(taken, fresh[:min(want, len(fresh))]...)
 }
 
 // choices are the nodes of a step on which the revision has run, and those on which it may run.
-func (s *rollout) choices(k int) (ran, fresh []int) {
-	for _, i := range s.steps[k].nodes {
+func (ro *rollout) choices(k int) (ran, fresh []int) {
+	for _, i := range ro.steps[k].nodes {
 		switch {
-		case s.nodes[i].ranRevision && (s.nodes[i].State != Done || s.nodes[i].succeeded):
+		case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):
 			ran = append(ran, i)
-		case k == s.current && s.joinedInSoak(i):
-		case s.nodes[i].startable():
+		case k == ro.current && ro.joinedInSoak(i):
+		case ro.nodes[i].startable():
 			fresh = append(fresh, i)
 		}
 	}
@@ -187,11 +187,11 @@ func (s *rollout) choices(k int) (ran, fresh []int) {
 
 // stickiness orders the nodes on which the revision has run. A quarantined node comes before a node that would become
 // unavailable in addition: maintenance.maxUnavailable may not allow both, and then the rollout would never continue.
-func (s *rollout) stickiness(i int) int {
+func (ro *rollout) stickiness(i int) int {
 	switch {
-	case s.nodes[i].countsAsDone() || !s.disrupts():
+	case ro.nodes[i].countsAsDone() || !ro.disrupts():
 		return 0
-	case s.cordonedForUs(s.nodes[i].node):
+	case ro.cordonedForUs(ro.nodes[i].node):
 		return 1
 	}
 	return 2
@@ -199,30 +199,30 @@ func (s *rollout) stickiness(i int) int {
 
 // spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
 // from each zone in turn, the oldest first. inZone is how many nodes each zone already has.
-func (s *rollout) spread(nodes []int, inZone map[string]int) {
+func (ro *rollout) spread(nodes []int, inZone map[string]int) {
 	byAge := func(a, b int) int {
-		x, y := s.nodes[a].node, s.nodes[b].node
-		return cmp.Or(cmp.Compare(s.canaryRank(x), s.canaryRank(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
+		x, y := ro.nodes[a].node, ro.nodes[b].node
+		return cmp.Or(cmp.Compare(ro.canaryRank(x), ro.canaryRank(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
 	}
 	slices.SortFunc(nodes, byAge)
 	turn := make(map[int]int, len(nodes))
 	for _, i := range nodes {
-		z := zone(s.nodes[i].node)
+		z := zone(ro.nodes[i].node)
 		turn[i] = inZone[z]
 		inZone[z]++
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.canaryRank(s.nodes[a].node), s.canaryRank(s.nodes[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+		return cmp.Or(cmp.Compare(ro.canaryRank(ro.nodes[a].node), ro.canaryRank(ro.nodes[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
 	})
 }
 
 // canaryRank orders nodes by how suitable they are as a canary, the most suitable first.
-func (s *rollout) canaryRank(node *Node) int {
+func (ro *rollout) canaryRank(node *Node) int {
 	n := 0
-	if s.disrupts() && node.Name == s.in.OwnNode {
+	if ro.disrupts() && node.Name == ro.in.OwnNode {
 		n += 8
 	}
-	if !s.disrupts() || !s.cordonedForUs(node) {
+	if !ro.disrupts() || !ro.cordonedForUs(node) {
 		n++ // a quarantined node is already unavailable
 	}
 	if node.Ready != corev1.ConditionTrue {

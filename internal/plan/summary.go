@@ -27,36 +27,36 @@ const (
 
 // status is bounded, regardless of the size of the cluster, and stable: the same state gives the same text, so that it
 // is only written when something changed.
-func (s *statusBuilder) status() v1alpha1.NodeJobStatus {
+func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	status := v1alpha1.NodeJobStatus{
-		ObservedGeneration: s.in.Job.Generation,
-		Revision:           s.in.Revision,
-		RevisionDigest:     s.in.Digest,
-		Nodes:              s.counts,
-		Failures:           s.boundedFailures(),
-		Drains:             s.boundedDrains(),
-		NodeProblems:       s.nodeProblems(),
-		Gate:               s.gateStatus(),
+		ObservedGeneration: sb.in.Job.Generation,
+		Revision:           sb.in.Revision,
+		RevisionDigest:     sb.in.Digest,
+		Nodes:              sb.counts,
+		Failures:           sb.boundedFailures(),
+		Drains:             sb.boundedDrains(),
+		NodeProblems:       sb.nodeProblems(),
+		Gate:               sb.gateStatus(),
 	}
-	for _, c := range s.in.Job.Status.Conditions {
+	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	s.setConditions(&status, s.summarize(status.Nodes), progress(status.Nodes, s.nodes))
-	if s.in.Revision != "" {
-		s.rollout.noteRisks()
-		s.rollout.status.Steps = s.rollout.stepCounts()
-		status.Rollout = &s.rollout.status
+	sb.setConditions(&status, sb.summarize(status.Nodes), progress(status.Nodes, sb.nodes))
+	if sb.in.Revision != "" {
+		sb.rollout.noteRisks()
+		sb.rollout.status.Steps = sb.rollout.stepCounts()
+		status.Rollout = &sb.rollout.status
 	}
 	return status
 }
 
 // stepCounts is the progress of each step.
-func (s *rollout) stepCounts() []v1alpha1.StepStatus {
-	counts := make([]v1alpha1.StepStatus, 0, len(s.steps))
-	for i := range s.steps {
-		c := v1alpha1.StepStatus{Name: s.steps[i].name, Nodes: int32(len(s.steps[i].nodes))}
-		for _, n := range s.steps[i].nodes {
-			switch s.nodes[n].State {
+func (ro *rollout) stepCounts() []v1alpha1.StepStatus {
+	counts := make([]v1alpha1.StepStatus, 0, len(ro.steps))
+	for i := range ro.steps {
+		c := v1alpha1.StepStatus{Name: ro.steps[i].name, Nodes: int32(len(ro.steps[i].nodes))}
+		for _, n := range ro.steps[i].nodes {
+			switch ro.nodes[n].State {
 			case Done:
 				c.Done++
 			case Failed:
@@ -96,8 +96,8 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 }
 
 // boundedFailures are the nodes that need a user first, then the nodes that are retried, by name.
-func (s *statusBuilder) boundedFailures() []v1alpha1.NodeFailure {
-	slices.SortStableFunc(s.failures, func(a, b v1alpha1.NodeFailure) int {
+func (sb *statusBuilder) boundedFailures() []v1alpha1.NodeFailure {
+	slices.SortStableFunc(sb.failures, func(a, b v1alpha1.NodeFailure) int {
 		if a.Retrying != b.Retrying {
 			if b.Retrying {
 				return -1
@@ -106,18 +106,18 @@ func (s *statusBuilder) boundedFailures() []v1alpha1.NodeFailure {
 		}
 		return cmp.Compare(a.Node, b.Node)
 	})
-	return s.failures[:min(len(s.failures), maxFailures)]
+	return sb.failures[:min(len(sb.failures), maxFailures)]
 }
 
 // boundedDrains are the drains, the oldest first.
-func (s *statusBuilder) boundedDrains() []v1alpha1.NodeDrain {
-	slices.SortFunc(s.drains, func(a, b v1alpha1.NodeDrain) int {
+func (sb *statusBuilder) boundedDrains() []v1alpha1.NodeDrain {
+	slices.SortFunc(sb.drains, func(a, b v1alpha1.NodeDrain) int {
 		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
 	})
-	return s.drains[:min(len(s.drains), maxDrains)]
+	return sb.drains[:min(len(sb.drains), maxDrains)]
 }
 
-func (s *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
+func (co *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 	r := node.On.Record
 	return v1alpha1.NodeFailure{
 		Node:       node.Name,
@@ -127,7 +127,7 @@ func (s *cordons) failureOf(node *Node, retrying bool) v1alpha1.NodeFailure {
 		Reason:     outcome.Clean(r.Reason, 128),
 		Message:    outcome.Clean(r.Message, maxFailureMessage),
 		FinishedAt: metav1.NewTime(r.FinishedAt),
-		Quarantine: s.quarantineState(node),
+		Quarantine: co.quarantineState(node),
 	}
 }
 

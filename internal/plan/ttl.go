@@ -13,45 +13,45 @@ import (
 )
 
 // expire deletes the NodeJob after it has been finished for spec.ttlSecondsAfterFinished.
-func (s *planner) expire() {
-	if closes := s.startingDeadline(); !closes.IsZero() && s.in.Now.Before(closes) {
-		s.plan.wake(closes)
+func (p *planner) expire() {
+	if closes := p.startingDeadline(); !closes.IsZero() && p.in.Now.Before(closes) {
+		p.plan.wake(closes)
 	}
-	ttl := s.in.Job.Spec.TTLSecondsAfterFinished
-	reconciling := meta.FindStatusCondition(s.plan.Status.Conditions, v1alpha1.ConditionReconciling)
-	if ttl == nil || reconciling == nil || reconciling.Status != metav1.ConditionFalse || !s.isFinished() {
+	ttl := p.in.Job.Spec.TTLSecondsAfterFinished
+	reconciling := meta.FindStatusCondition(p.plan.Status.Conditions, v1alpha1.ConditionReconciling)
+	if ttl == nil || reconciling == nil || reconciling.Status != metav1.ConditionFalse || !p.isFinished() {
 		return
 	}
-	since := later(reconciling.LastTransitionTime.Time, s.lastEnd())
-	if at := since.Add(time.Duration(*ttl) * time.Second); s.in.Now.Before(at) {
-		s.plan.wake(at)
+	since := later(reconciling.LastTransitionTime.Time, p.lastEnd())
+	if at := since.Add(time.Duration(*ttl) * time.Second); p.in.Now.Before(at) {
+		p.plan.wake(at)
 		return
 	}
-	s.do(DeleteJob{})
+	p.do(DeleteJob{})
 }
 
 // isFinished reports whether nothing runs, and no failed node still needs a rollback or a drain. A Stalled rollout is
 // not Reconciling, although any of these may continue.
-func (s *planner) isFinished() bool {
-	for i := range s.nodes {
-		if w := &s.nodes[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
+func (p *planner) isFinished() bool {
+	for i := range p.nodes {
+		if w := &p.nodes[i]; w.slot || (w.exhausted && !w.rollbackFinished) {
 			return false
 		}
 	}
-	return s.capacity.draining == 0
+	return p.capacity.draining == 0
 }
 
 // lastEnd is when the last attempt, also of a rollback, ended; zero if none has ended.
-func (s *planner) lastEnd() time.Time {
+func (p *planner) lastEnd() time.Time {
 	var last time.Time
-	for i := range s.nodes {
-		rec := s.nodes[i].node.On.Record
+	for i := range p.nodes {
+		rec := p.nodes[i].node.On.Record
 		if rec == nil {
 			continue
 		}
-		last = later(last, s.past(rec.EndedAt()))
+		last = later(last, p.past(rec.EndedAt()))
 		if rec.Rollback != nil {
-			last = later(last, s.past(rec.Rollback.EndedAt()))
+			last = later(last, p.past(rec.Rollback.EndedAt()))
 		}
 	}
 	return last
