@@ -5,9 +5,9 @@
 // no logger, no clock (a linter enforces that). It returns its actions as data, so a rollout over hundreds of nodes
 // with failures and a manager that is not running is a unit test of milliseconds.
 //
-//	Input ──► survey ──► judge each pod ──► a state for each node ──► steps ──► slots ──────► the rest ────► Plan
-//	          (join)     (attempt, reboot)  (rerun, retry, depend,   (steps,   (rollout,     (quarantine,  (summary)
-//	                                         rollback, reboot)        budget)   disruption)   gate, facts)
+//	Input ──► job ──► assess each node ──────► rollout ──► capacity ──────► quarantine, ──► status ──► Plan
+//	          (read)  (attempt, reboot, rerun, (steps,     (slots,          gate, facts     (fold over
+//	                   retry, depend, rollback) failures)   maintenance)                     the nodes)
 //
 // One pass is linear in nodes and pods.
 package plan
