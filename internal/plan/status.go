@@ -25,6 +25,67 @@ const (
 	maxFailureMessage = 512
 )
 
+// statusBuilder folds the nodes of a pass into the status of the NodeJob.
+type statusBuilder struct {
+	*job
+	gate     *gate
+	rollout  *rollout
+	capacity *capacity
+	nodes    []nodePlan
+	counts   v1alpha1.NodeCounts
+	// failures are status.failures, and drains status.drains, before they are bounded.
+	failures []v1alpha1.NodeFailure
+	drains   []v1alpha1.NodeDrain
+	// troubled are nodes with which the manager cannot continue, and troubleReason is why not.
+	troubled      []string
+	troubleReason string
+	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
+	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
+	notStarted, disrupted, unrecovered, unpublished []string
+	// obstructed counts the nodes that only the obstacle prevents from starting, and runnerObstructed those that only
+	// Input.RunnerRefused does.
+	obstructed, runnerObstructed int32
+}
+
+// newStatus folds the nodes.
+func (p *planner) newStatus() *statusBuilder {
+	b := &statusBuilder{job: p.job, gate: p.gate, rollout: p.rollout, capacity: p.capacity, nodes: p.nodes, counts: count(p.nodes)}
+	for i := range p.nodes {
+		b.add(&p.nodes[i])
+	}
+	return b
+}
+
+// add adds what was found out about a node.
+func (sb *statusBuilder) add(w *nodePlan) {
+	sb.failures = append(sb.failures, w.failures...)
+	if w.drain != nil {
+		sb.drains = append(sb.drains, *w.drain)
+	}
+	if w.problem != nil {
+		sb.troubled, sb.troubleReason = append(sb.troubled, w.node.Name+": "+w.problem.Message), w.problem.Reason
+	}
+	if w.notStarted != "" {
+		sb.notStarted = append(sb.notStarted, w.node.Name+": "+w.notStarted)
+	}
+	if w.disrupted {
+		sb.disrupted = append(sb.disrupted, w.node.Name+": "+lastLine(w.node.On.Record.Message))
+	}
+	if w.unrecovered != "" {
+		sb.unrecovered = append(sb.unrecovered, w.unrecovered)
+	}
+	if w.unpublished != "" {
+		sb.unpublished = append(sb.unpublished, w.node.Name+": "+w.unpublished)
+	}
+	switch w.obstructedBy {
+	case nil:
+	case sb.in.RunnerRefused:
+		sb.runnerObstructed++
+	default:
+		sb.obstructed++
+	}
+}
+
 // status is bounded, regardless of the size of the cluster, and stable: the same state gives the same text, so that it
 // is only written when something changed.
 func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
