@@ -9,7 +9,7 @@ import "maps"
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
 	"a node that has joined and carries workloads takes no slot": {
-		"rollout_steps.go", "&& !doneBefore && ro.gate.withoutWorkloads(node)", "&& !doneBefore",
+		"rollout.go", "&& !doneBefore && ro.gate.withoutWorkloads(node)", "&& !doneBefore",
 	},
 	"a gate that was closed late counts as closed from the beginning": {
 		"gate.go", "return g.holds(&t) && t.TimeAdded == nil })", "return g.holds(&t) })",
@@ -54,13 +54,13 @@ var hardening = map[string]mutant{
 		"nodeplan.go", "return w.State == Done || w.rerun", "return w.State == Done",
 	},
 	"nodes that run again do not take turns": {
-		"rollout.go", "\treturn rec.EndedAt()\n", "\treturn tried\n",
+		"capacity.go", "\treturn rec.EndedAt()\n", "\treturn tried\n",
 	},
 	"the canaries change when they run again": {
 		"attempt.go", "a.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
-		"rollout_steps.go", "corev1.ConditionTrue && !ro.joinedInSoak(i) {", "corev1.ConditionTrue {",
+		"rollout.go", "corev1.ConditionTrue && !ro.joinedInSoak(i) {", "corev1.ConditionTrue {",
 	},
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(noted.BootID, node.BootID)\n", "\n",
@@ -78,7 +78,7 @@ var hardening = map[string]mutant{
 		"progress.go", "\tif as.overdue(since) {", "\tif false && as.overdue(since) {",
 	},
 	"a node on which pods are refused comes first again": {
-		"rollout.go", "\t\treturn tried\n", "\t\treturn time.Time{}\n",
+		"capacity.go", "\t\treturn tried\n", "\t\treturn time.Time{}\n",
 	},
 	"a record that is refused holds its slot for ever": {
 		"planner.go", "\tif !as.overdue(since) {\n", "\tif true || !as.overdue(since) {\n",

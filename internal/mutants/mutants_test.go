@@ -33,10 +33,10 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 
 var mutants = map[string]mutant{
 	"running pods do not count against maxConcurrent": {
-		"rollout.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",
+		"capacity.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",
 	},
 	"every node counts as joined after the proof": {
-		"rollout_steps.go", "!ro.stableAt.IsZero() && node.Created.After(ro.stableAt)", "!ro.stableAt.IsZero()",
+		"rollout.go", "!ro.stableAt.IsZero() && node.Created.After(ro.stableAt)", "!ro.stableAt.IsZero()",
 	},
 	"one more retry than the limit": {
 		"planner.go", "case known.failures > as.retryLimit():", "case known.failures > as.retryLimit()+1:",
@@ -60,19 +60,19 @@ var mutants = map[string]mutant{
 		"steps.go", "case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):", "case false:",
 	},
 	"later steps begin with the first": {
-		"rollout_steps.go", "w.step <= min(ro.current, ro.ceiling)", "w.step <= len(ro.steps)",
+		"rollout.go", "w.step <= min(ro.current, ro.ceiling)", "w.step <= len(ro.steps)",
 	},
 	"promoteTo is no ceiling": {
 		"steps.go", "ro.ceiling = max(ro.indexOf(spec.PromoteTo), 0)", "_ = spec",
 	},
 	"a step passes with no success": {
-		"rollout_steps.go", "return done > 0\n", "return true\n",
+		"rollout.go", "return done > 0\n", "return true\n",
 	},
 	"the soak ends at once": {
-		"rollout_steps.go", "if ro.in.Now.Before(until) {", "if false {",
+		"rollout.go", "if ro.in.Now.Before(until) {", "if false {",
 	},
 	"a soak does not mind a node that is not Ready": {
-		"rollout_steps.go", "case len(sick) == 0:\n", "case true:\n",
+		"rollout.go", "case len(sick) == 0:\n", "case true:\n",
 	},
 	"a node that is lost gets a pod": {
 		"start.go", "case node.unreachable():", "case false:",
@@ -252,7 +252,7 @@ var mutants = map[string]mutant{
 		"onfailure.go", "w.State == Excluded, q.wasPrepared(w.node):", "w.State == Excluded:",
 	},
 	"a cordon before the task stays after the node has failed": {
-		"maintenance.go", "return !w.rollbackFinished // what", "return true // what",
+		"onfailure.go", "return !w.rollbackFinished // what", "return true // what",
 	},
 	"a task that was disrupted counts as never begun": {
 		"maintenance.go", "r.NeverStarted = prev.NeverStarted // ", "// ",

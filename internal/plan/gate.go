@@ -216,6 +216,12 @@ func (g *gate) closes(node *Node) bool {
 	return node.Created.After(g.since.Time) && g.isNewNode(node)
 }
 
+// withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the
+// node was created, or the node is new and not Ready.
+func (g *gate) withoutWorkloads(node *Node) bool {
+	return g.closedSinceCreation(node) || (node.Ready != corev1.ConditionTrue && g.isNewNode(node))
+}
+
 // gateStatus is the gate as the status shows it; nil without a gate.
 func (sb *statusBuilder) gateStatus() *v1alpha1.GateStatus {
 	if sb.gate.spec == nil {

@@ -143,33 +143,6 @@ func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 	return r
 }
 
-// retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
-// runs there, or will run again.
-func (q *quarantiner) retainsCordon(w *nodePlan) bool {
-	switch {
-	case !q.prepares():
-		return false
-	case w.exhausted:
-		return !w.rollbackFinished // what the task did there must still be rolled back
-	case w.slot:
-		return true
-	case w.progressDeadlineExceeded, w.State != Waiting:
-		return false
-	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node):
-		return true // its pods are not evicted a second time when it continues
-	}
-	return w.ranRevision && q.waitsForRetry(w)
-}
-
-// waitsForRetry reports whether an attempt has run on a node, and another one will.
-func (q *quarantiner) waitsForRetry(w *nodePlan) bool {
-	rec := w.node.On.Record
-	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
-		return false
-	}
-	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cannotRun()
-}
-
 // countUnavailable counts the unavailable nodes: those that are not Ready, those that are cordoned, regardless of who
 // cordoned them, and those with a slot of this NodeJob. A joining node does not count, since it was not available
 // before.

@@ -79,7 +79,7 @@ func (ro *rollout) failUnrecorded(w *nodePlan, reason string) {
 	w.fail(reason, ro.noteUnrecordedFailure(w, reason), w.Until)
 }
 
-// noteUnrecordedFailure adds a node with an unrecorded failure to the failures in the status, and returns the reason.
+// noteUnrecordedFailure adds a node with an unrecorded failure to the failures in the status, and returns the message.
 func (ro *rollout) noteUnrecordedFailure(w *nodePlan, reason string) string {
 	message := "the node turned NotReady in the soak after the task"
 	if reason == v1alpha1.ReasonProgressDeadlineExceeded {

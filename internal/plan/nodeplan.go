@@ -25,7 +25,8 @@ type nodePlan struct {
 	progressDeadlineExceeded bool
 	// rerun is true for a node that was done with this revision, and reruns it or will rerun it.
 	rerun bool
-	// failed is true if the node counts against rollout.maxFailures.
+	// failed is true if the node counts against rollout.maxFailures. Such a node may still have another state, for example
+	// while an attempt of an earlier revision ends there.
 	failed bool
 	// exhausted is true if its record says that no attempt is left.
 	exhausted bool
@@ -134,7 +135,8 @@ func (w *nodePlan) run(reason, message string, until time.Time) {
 // done gives the node the state of a node that is done. due is when it reruns the task; zero if it does not.
 func (w *nodePlan) done(due time.Time) { w.set(Done, v1alpha1.ReasonDone, "", due) }
 
-// fail gives the node the state of a node that is not retried by itself. until is when the state may change.
+// fail gives the node the state of a node on which the task has failed. The task is not retried there by itself, unless
+// the reason says so; a rollback may run. until is when the state may change.
 func (w *nodePlan) fail(reason, message string, until time.Time) {
 	w.set(Failed, reason, message, until)
 }

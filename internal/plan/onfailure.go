@@ -34,17 +34,6 @@ const (
 // cordons determines what is written to a node to cordon and uncordon it.
 type cordons struct{ *job }
 
-// countDrains counts the running drains: those of failed nodes, and those before a task.
-func (c *capacity) countDrains() {
-	for i := range c.nodes {
-		w := &c.nodes[i]
-		_, before := c.drainingSince(w.node)
-		if (w.exhausted && drains(w.node.On.Record)) || (before && c.inPreparation(w)) {
-			c.draining++
-		}
-	}
-}
-
 // quarantiner cordons and drains failed nodes, and ends their quarantine.
 type quarantiner struct{ *pass }
 
@@ -72,6 +61,36 @@ func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
 	}
 	// While the task is retried, the node stays cordoned until it succeeds.
 }
+
+// retainsCordon reports whether a node stays cordoned although it has not finally failed: an attempt is being prepared,
+// runs there, or will run again.
+func (q *quarantiner) retainsCordon(w *nodePlan) bool {
+	switch {
+	case !q.prepares():
+		return false
+	case w.exhausted:
+		return !w.rollbackFinished // what the task did there must still be rolled back
+	case w.slot:
+		return true
+	case w.progressDeadlineExceeded, w.State != Waiting:
+		return false
+	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node):
+		return true // its pods are not evicted a second time when it continues
+	}
+	return w.ranRevision && q.waitsForRetry(w)
+}
+
+// waitsForRetry reports whether an attempt has run on a node, and another one will.
+func (q *quarantiner) waitsForRetry(w *nodePlan) bool {
+	rec := w.node.On.Record
+	if rec == nil || rec.Reason == v1alpha1.ReasonDrainTimedOut {
+		return false
+	}
+	return w.cause == causeBackoff || w.cause == causeTerminatingPod || w.cannotRun()
+}
+
+// cordonedForUs reports whether Everynode has cordoned the node for this NodeJob, and maybe for others.
+func (j *job) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, j.key) }
 
 // wasPrepared reports whether a node was cordoned before a task, and not because of a failure. If the task cannot
 // start, for example under spec.suspend, the node is uncordoned.

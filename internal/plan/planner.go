@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -28,7 +27,7 @@ type pass struct {
 	plan  *Plan
 }
 
-// planner is one pass: it assesses each node on its own, then decides what starts, and collects the plan.
+// planner plans a pass: see Next.
 type planner struct {
 	*pass
 	assessor    *assessor
@@ -40,20 +39,20 @@ type assessor struct{ *pass }
 
 func newPlanner(in Input) *planner {
 	j := readJob(in)
-	s := &pass{job: j, nodes: make([]nodePlan, len(in.Nodes)), plan: &Plan{}}
+	p := &pass{job: j, nodes: make([]nodePlan, len(in.Nodes)), plan: &Plan{}}
 	for i := range in.Nodes {
-		s.nodes[i] = nodePlan{NodeState: NodeState{Name: in.Nodes[i].Name}, node: &in.Nodes[i], step: noStep}
+		p.nodes[i] = nodePlan{NodeState: NodeState{Name: in.Nodes[i].Name}, node: &in.Nodes[i], step: noStep}
 	}
-	s.gate, s.records, s.publisher, s.cordons = readGate(j), &recordReader{j}, &publisher{j}, &cordons{j}
-	s.attempts = &attemptReader{j, s.publisher}
-	s.recorder = &recorder{j, s.gate, s.publisher, s.cordons, s.attempts}
-	s.rollout = &rollout{job: j, gate: s.gate, nodes: s.nodes, plan: s.plan}
-	s.capacity = &capacity{job: j, rollout: s.rollout, nodes: s.nodes}
+	p.gate, p.records, p.publisher, p.cordons = readGate(j), &recordReader{j}, &publisher{j}, &cordons{j}
+	p.attempts = &attemptReader{j, p.publisher}
+	p.recorder = &recorder{j, p.gate, p.publisher, p.cordons, p.attempts}
+	p.rollout = &rollout{job: j, gate: p.gate, nodes: p.nodes, plan: p.plan}
+	p.capacity = &capacity{job: j, rollout: p.rollout, nodes: p.nodes}
 	if in.Job.DeletionTimestamp.IsZero() {
-		s.rollout.readSteps()
-		s.rollout.carryOver()
+		p.rollout.readSteps()
+		p.rollout.carryOver()
 	}
-	return &planner{s, &assessor{s}, &quarantiner{s}}
+	return &planner{p, &assessor{p}, &quarantiner{p}}
 }
 
 // do adds an action to the plan.
@@ -247,6 +246,3 @@ func (as *assessor) removeOrphanedPods() {
 		}
 	}
 }
-
-// cordonedForUs reports whether Everynode has cordoned the node for this NodeJob, and maybe for others.
-func (j *job) cordonedForUs(node *Node) bool { return slices.Contains(node.CordonedBy, j.key) }

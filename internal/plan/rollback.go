@@ -78,7 +78,8 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 	w.start.Undoes, w.start.Deleting = rec, !as.in.Job.DeletionTimestamp.IsZero()
 }
 
-// rollbackPending : a failed node remains failed until its rollback runs. At deletion, a node waits for its rollback.
+// rollbackPending gives a node the state of a node whose rollback does not run yet. A failed node remains failed. At
+// deletion, the node waits.
 func (as *assessor) rollbackPending(w *nodePlan, message string, until time.Time) {
 	if as.in.Job.DeletionTimestamp.IsZero() {
 		w.fail(v1alpha1.ReasonRollbackPending, message, until)

@@ -4,197 +4,264 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/record"
 )
 
-// defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
-var defaultMaxConcurrent = intstr.FromString("25%")
-
-// capacity is how much may run and be unavailable at the same time, and how much already is.
-type capacity struct {
+// rollout is the progress of the revision in this pass.
+type rollout struct {
 	*job
-	rollout *rollout
-	nodes   []nodePlan
-	// slots is the number of slots that rollout.maxConcurrent allows, and taken how many are in use.
-	slots, taken int
-	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
-	// next.
-	draining, toDrain int
-	// unavailableNodes counts the unavailable nodes, and maxUnavailableNodes is how many of them maintenance may cause.
-	unavailableNodes, maxUnavailableNodes int
-	// unavailableNames names the first of them, once they are read.
-	unavailableNames string
-	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
-	busy, starts int32
-	// taskStarts and runnerStarts count the starts of this pass, grouped by what the API server refuses together
-	// (startsLike).
-	taskStarts, runnerStarts int32
+	gate  *gate
+	nodes []nodePlan
+	plan  *Plan
+	steps []step
+	// status is the progress as the status stores it.
+	status v1alpha1.RolloutStatus
+	// stableAt is when the revision became stable, according to the status; zero if it is not stable.
+	stableAt time.Time
+	// current and ceiling are indexes into steps.
+	current, ceiling int
+	// notReadyNode is a node that must become Ready before the soak of the current step starts.
+	notReadyNode string
+	// passed is true if the current step has passed, and the rollout is paused only because of the ceiling.
+	passed bool
+	// failed counts the nodes that count against maxFailures, and mayFail is the failure budget.
+	failed, mayFail int
+	// stopped is true if more nodes failed than the failure budget allows.
+	stopped bool
 }
 
-// startWithinLimit starts what may start while slots are free: rollbacks first, then the nodes by step and name, so
-// that the same cluster always rolls out in the same order. A node that joined after the revision became stable takes
-// no slot.
-func (p *planner) startWithinLimit() {
-	p.capacity.count()
-	for _, i := range p.capacity.candidates() {
-		w := &p.nodes[i]
-		if b := p.capacity.startBlock(w); b.blocks() {
-			w.postpone(b)
-			continue
-		}
-		p.capacity.take(w)
-		p.startOrPrepare(w)
+// carryOver reads the progress of the revision from the status. If the status is lost, the progress is rebuilt step by
+// step from the records of the nodes.
+func (ro *rollout) carryOver() {
+	status := &ro.in.Job.Status
+	if status.Rollout != nil && status.Revision == ro.in.Revision {
+		ro.status = *status.Rollout.DeepCopy()
 	}
+	ro.stableAt = ro.status.StableAt.Time
+	ro.current = max(ro.indexOf(ro.status.Step), 0)
+	ro.countUnrecordedFailures()
 }
 
-// startBlock is what prevents a node that is ready to start from starting now: too few slots, or too many unavailable
-// nodes.
-func (c *capacity) startBlock(w *nodePlan) block {
-	free := c.taken < c.slots || c.rollout.joinedAfterStable(w.node)
-	if c.obstacleFor(w.start.Phase) != nil && c.startsLike(w.start.Phase) > 0 {
-		free = false // one start shows whether the obstacle still exists
-	}
-	if !free {
-		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", c.slots)}
-	}
-	return c.mustNotDisrupt(w)
+// joinedAfterStable reports whether a node has joined since the revision became stable, has not been done since, and
+// cannot run workloads yet. Such a node takes no slot and does not use the failure budget. Every other node waits for a
+// slot, also a node that joined while nothing could start, and a node that is selected because a label or the selector
+// changed. For a rollback at deletion, every node waits for a slot.
+func (ro *rollout) joinedAfterStable(node *Node) bool {
+	rec := node.On.Record
+	doneBefore := node.On.Label != "" || (rec != nil && (rec.Outcome == record.Succeeded || rec.Rerun))
+	return ro.in.Job.DeletionTimestamp.IsZero() && !ro.stableAt.IsZero() && node.Created.After(ro.stableAt) && !doneBefore && ro.gate.withoutWorkloads(node)
 }
 
-// count counts the slots, and the unavailable nodes.
-func (c *capacity) count() {
-	matched := c.countSlots()
-	c.slots = maxConcurrent(c.in.Job.Spec.Rollout, matched)
-	c.countUnavailable()
-}
-
-// take gives a node a slot, and counts it as unavailable.
-func (c *capacity) take(w *nodePlan) {
-	if !c.rollout.joinedAfterStable(w.node) {
-		c.taken++
-	}
-	if c.disrupts() && !w.Unavailable {
-		w.Unavailable = true
-		c.unavailableNodes++
-	}
-}
-
-// startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
-func (c *capacity) startsLike(phase task.Phase) int32 {
-	if c.isRunner(phase) {
-		return c.runnerStarts
-	}
-	return c.taskStarts
-}
-
-// countStart counts a start.
-func (c *capacity) countStart(phase task.Phase) {
-	c.starts++
-	if c.isRunner(phase) {
-		c.runnerStarts++
-	} else {
-		c.taskStarts++
-	}
-}
-
-// isRunner reports whether the pod of a phase is of another kind than the pod of the task.
-func (c *capacity) isRunner(phase task.Phase) bool {
-	return phase != task.Task && c.in.Job.Spec.Task.Template != nil
-}
-
-// countSlots counts the slots that are in use, and returns the number of nodes of the rollout.
-func (c *capacity) countSlots() (matched int) {
-	for i := range c.nodes {
-		w := &c.nodes[i]
-		if w.State != Excluded || w.slot {
-			matched++
-		}
-		if !w.slot {
-			continue
-		}
-		c.busy++
-		if !c.rollout.joinedAfterStable(w.node) {
-			c.taken++
-		}
-	}
-	return matched
-}
-
-// candidates are the nodes on which an attempt may start, in start order.
-func (c *capacity) candidates() []int {
-	var candidates []int
-	for i := range c.nodes {
-		if c.nodes[i].start != nil {
-			candidates = append(candidates, i)
-		}
-	}
-	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(c.lastTurn(a).Compare(c.lastTurn(b)), cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(c.nodes[a].step, c.nodes[b].step), cmp.Compare(c.nodes[a].Name, c.nodes[b].Name))
-	})
-	return candidates
-}
-
-// lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
-// knows of, and nodes that rerun the task, come after all others and take turns, because there may always be more of
-// them than slots.
-func (c *capacity) lastTurn(i int) time.Time {
-	w := &c.nodes[i]
-	tried, rec := c.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
-	if !tried.IsZero() || !w.rerun || rec == nil || c.inPreparation(w) {
-		return tried
-	}
-	return rec.EndedAt()
-}
-
-// begin starts the attempt of a node.
-func (p *planner) begin(w *nodePlan) {
-	p.capacity.countStart(w.start.Phase)
-	p.capacity.busy++
-	w.slot = true
-	w.start.Gates = p.gate.gateKeys(w.node)
-	p.do(Start{Attempt: *w.start})
-	if w.start.Phase == task.Rollback {
-		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
+// advance advances the rollout as far as the observed state allows, one step after the other.
+func (ro *rollout) advance() {
+	if ro.in.Revision == "" {
 		return
 	}
-	w.ranRevision = true
-	w.run(v1alpha1.ReasonStarting, "", w.Until)
+	ro.countFailed()
+	ro.assignSteps()
+	if ro.indexOf(ro.status.Step) < 0 {
+		ro.beginStep(0)
+	}
+	for ro.stableAt.IsZero() {
+		if ro.stopped {
+			ro.status.SoakingSince = metav1.Time{} // a Stalled rollout has no soak
+		}
+		if ro.stopped || !ro.checkStep() {
+			return
+		}
+		switch {
+		case ro.current == len(ro.steps)-1:
+			ro.status.StableAt = ro.now()
+			if len(ro.status.UnrecordedFailures) > 0 || ro.ceiling < ro.current {
+				// The unrecorded failures and the ceiling do not block anything any more. The next pass applies that, and no event
+				// triggers it.
+				ro.plan.wake(ro.in.Now.Add(time.Second))
+			}
+			return
+		case ro.current >= ro.ceiling:
+			ro.passed = true
+			return
+		}
+		ro.beginStep(ro.current + 1)
+	}
 }
 
-// rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
-// The node of the manager comes last if its workloads would be disrupted.
-func (c *capacity) rank(i int) int {
-	w := &c.nodes[i]
+// now is the time as the status stores it, in whole seconds.
+func (j *job) now() metav1.Time { return metav1.NewTime(j.in.Now.Truncate(time.Second)) }
+
+func (ro *rollout) beginStep(k int) {
+	ro.current = k
+	ro.status.Step = ro.steps[k].name
+	ro.status.StepStartedAt = ro.now()
+	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, metav1.Time{}
+}
+
+// checkStep advances the current step, and returns true when it has passed. If a node is not Ready in the soak, it
+// becomes an unrecorded failure, and the step is checked once more: if it still passes, the soak continues; otherwise
+// the soak restarts later, for example after another node has taken the place.
+func (ro *rollout) checkStep() bool {
+	st := &ro.steps[ro.current]
+	for ro.stepPassed(st) {
+		if st.soak == 0 || !ro.status.SoakedAt.IsZero() {
+			return true
+		}
+		sick, soaks := ro.notReady(st), !ro.status.SoakingSince.IsZero()
+		switch {
+		case len(sick) == 0:
+			if !soaks {
+				// The next whole second, because otherwise the soak would be shorter than requested.
+				ro.status.SoakingSince = metav1.NewTime(ro.now().Add(time.Second))
+			}
+			ro.status.WaitingForReadySince = metav1.Time{}
+			return ro.continueSoak(st)
+		case soaks:
+			ro.failNotReady(sick, v1alpha1.ReasonNotReadyInSoak)
+		case ro.waitForReady():
+			ro.failNotReady(sick, v1alpha1.ReasonProgressDeadlineExceeded)
+		default:
+			ro.notReadyNode = ro.nodes[sick[0]].Name
+			return false
+		}
+		if ro.stopped {
+			break
+		}
+	}
+	ro.status.SoakingSince, ro.status.WaitingForReadySince = metav1.Time{}, metav1.Time{}
+	return false
+}
+
+// waitForReady notes since when the soak waits for nodes to become Ready. It returns true if it has waited longer than
+// rollout.progressDeadlineSeconds.
+func (ro *rollout) waitForReady() bool {
+	if ro.status.WaitingForReadySince.IsZero() {
+		ro.status.WaitingForReadySince = ro.now()
+	}
+	since := ro.status.WaitingForReadySince.Time
+	if ro.overdue(since) {
+		return true
+	}
+	ro.plan.wake(ro.overdueAt(since))
+	return false
+}
+
+// failNotReady counts the nodes of the step that are not Ready as failed, and lets others take their places.
+func (ro *rollout) failNotReady(sick []int, reason string) {
+	for _, i := range sick {
+		ro.failInSoak(&ro.nodes[i], reason)
+	}
+	ro.countFailed()
+	since := ro.status.SoakingSince
+	ro.status.SoakingSince = metav1.Time{} // any node may replace a node that is not Ready
+	ro.assignSteps()
+	ro.status.SoakingSince = since
+}
+
+// continueSoak ends the soak, or wakes the plan at its end. It returns true if the soak is over.
+func (ro *rollout) continueSoak(st *step) bool {
+	until := ro.status.SoakingSince.Add(st.soak)
+	if ro.in.Now.Before(until) {
+		ro.plan.wake(until)
+		return false
+	}
+	ro.status.SoakingSince, ro.status.SoakedAt = metav1.Time{}, ro.now()
+	return true
+}
+
+// stepPassed reports whether no node of the step is pending and the revision has succeeded there. A step for a number
+// of nodes needs that number of successes, as far as there are enough nodes.
+func (ro *rollout) stepPassed(st *step) bool {
+	done := 0
+	for _, i := range st.nodes {
+		switch {
+		case ro.nodes[i].countsAsDone():
+			done++
+		case ro.nodes[i].State == Failed, ro.nodes[i].progressDeadlineExceeded:
+		case st.quota != nil, ro.stepWaitsFor(&ro.nodes[i]):
+			return false
+		}
+	}
+	if len(st.nodes) == 0 && !st.selective {
+		return ro.anySucceeded() // there are no more nodes
+	}
+	return done > 0
+}
+
+// anySucceeded reports whether the revision has succeeded on any node.
+func (ro *rollout) anySucceeded() bool {
+	for i := range ro.nodes {
+		if ro.nodes[i].succeeded {
+			return true
+		}
+	}
+	return false
+}
+
+// stepWaitsFor reports whether a step waits for an unfinished node: a node that existed when the step started, and that
+// can run the task or has run it.
+func (ro *rollout) stepWaitsFor(w *nodePlan) bool {
+	if w.node.Created.After(ro.status.StepStartedAt.Time) {
+		return false
+	}
+	return w.ranRevision || !w.cannotRun()
+}
+
+// notReady are the nodes of the step that have succeeded and are not Ready, except those on which the task is running
+// again, and those that have joined since the soak started: they may never have been Ready.
+func (ro *rollout) notReady(st *step) []int {
+	var sick []int
+	for _, i := range st.nodes {
+		if ro.nodes[i].countsAsDone() && !ro.nodes[i].slot && ro.nodes[i].node.Ready != corev1.ConditionTrue && !ro.joinedInSoak(i) {
+			sick = append(sick, i)
+		}
+	}
+	return sick
+}
+
+// blockStarts sets the reason of the nodes that may not start yet.
+func (ro *rollout) blockStarts() {
+	for i := range ro.nodes {
+		w := &ro.nodes[i]
+		if w.start == nil || w.State != Waiting {
+			continue
+		}
+		if b := ro.startBlock(w); b.blocks() {
+			w.postpone(b)
+			ro.plan.wake(b.until)
+		}
+	}
+}
+
+// startBlock is why the rollout as a whole blocks the start of a task on a node, if it does.
+func (ro *rollout) startBlock(w *nodePlan) block {
+	if ro.stopped {
+		return block{cause: causeStopped, reason: v1alpha1.ReasonMaxFailuresExceeded, message: "the rollout has stopped: " + ro.failuresMessage()}
+	}
+	if !ro.stableAt.IsZero() || w.step <= min(ro.current, ro.ceiling) {
+		return block{}
+	}
+	current, own := &ro.steps[ro.current], ro.steps[w.step].name
+	b := block{cause: causeStep, reason: v1alpha1.ReasonWaitingForStep}
 	switch {
-	case w.start.Phase == task.Rollback:
-		return 0
-	case c.inPreparation(w):
-		return 1
-	case w.progressDeadlineExceeded:
-		return 4 // its time has passed
-	case c.disrupts() && w.node.Name == c.in.OwnNode:
-		return 3
+	case w.step <= ro.current || ro.passed:
+		b.cause, b.reason = causePromotion, v1alpha1.ReasonAwaitingPromotion
+		b.message = fmt.Sprintf("it is in step %s, and rollout.promoteTo is %s", own, ro.steps[ro.ceiling].name)
+	case current.selective && len(current.nodes) == 0:
+		b.cause, b.reason = causeEmptyStep, v1alpha1.ReasonStepWithoutNodes
+		b.message = fmt.Sprintf("it is in step %s, and no node is in step %s", own, current.name)
+	case !ro.status.SoakingSince.IsZero():
+		b.cause, b.reason, b.until = causeSoak, v1alpha1.ReasonSoaking, ro.status.SoakingSince.Add(current.soak)
+		b.message = fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, b.until.UTC().Format(time.RFC3339))
+	case ro.notReadyNode != "":
+		b.message = fmt.Sprintf("it is in step %s, and the soak of step %s begins when node %s is Ready", own, current.name, ro.notReadyNode)
+	default:
+		b.message = fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name)
 	}
-	return 2
-}
-
-// maxConcurrent is how many of the matching nodes may run at the same time: at least one, or the task would never run.
-func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
-	value := r.MaxConcurrent
-	if value == nil {
-		value = &defaultMaxConcurrent
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
-	if err != nil {
-		// The CRD validation rejects such values.
-		return 1
-	}
-	return max(n, 1)
+	return b
 }

@@ -21,8 +21,9 @@ type startRequest struct {
 }
 
 // startChecks are what may prevent a single node from starting an attempt, in the order in which the status reports it:
-// first what concerns the node itself, then what concerns the NodeJob, then what passes with time. The rollout
-// (rolloutBlock) and the capacity (mustNotDisrupt, the slots) are checked afterwards, because they depend on all nodes.
+// first what concerns the node itself, then what concerns the NodeJob, then what passes with time. What depends on all
+// nodes is checked afterwards: the rollout (rollout.startBlock), then the slots and the unavailable nodes
+// (capacity.startBlock).
 var startChecks = []func(*job, startRequest) block{
 	nodeCannotRun,
 	podIsTerminating,
@@ -43,7 +44,7 @@ func (j *job) startBlock(r startRequest) block {
 	return block{}
 }
 
-// nodeCannotRun : the node cannot run anything now.
+// nodeCannotRun blocks a node that cannot run anything now.
 func nodeCannotRun(_ *job, r startRequest) block {
 	if reason, message := cannotRunReason(r.node); reason != "" {
 		return block{cause: causeNode, reason: reason, message: message}
@@ -64,7 +65,8 @@ func cannotRunReason(node *Node) (reason, message string) {
 	return "", ""
 }
 
-// podIsTerminating : the name of the pod may still be in use, and the attempt before it may still have an effect.
+// podIsTerminating blocks a node while a pod is terminating on it: the name of the pod may still be in use, and the
+// attempt before may still have an effect.
 func podIsTerminating(_ *job, r startRequest) block {
 	if !r.terminating {
 		return block{}
@@ -72,7 +74,7 @@ func podIsTerminating(_ *job, r startRequest) block {
 	return block{cause: causeTerminatingPod, reason: v1alpha1.ReasonPodTerminating, message: "the pod of an earlier attempt is still terminating"}
 }
 
-// suspended : a user does not want anything to start.
+// suspended blocks each node while spec.suspend is true, or after spec.startingDeadlineSeconds.
 func suspended(j *job, _ startRequest) block {
 	why := j.suspendedReason()
 	if why == "" || !j.in.Job.DeletionTimestamp.IsZero() {
@@ -81,7 +83,7 @@ func suspended(j *job, _ startRequest) block {
 	return block{cause: causeSuspended, reason: v1alpha1.ReasonSuspended, message: why}
 }
 
-// obstructed : no pod of the NodeJob can be created.
+// obstructed blocks each node while no pod of the NodeJob can be created.
 func obstructed(j *job, r startRequest) block {
 	o := j.obstacleFor(r.phase)
 	if o == nil || (!o.RetryAt.IsZero() && !j.in.Now.Before(o.RetryAt)) {
@@ -90,7 +92,7 @@ func obstructed(j *job, r startRequest) block {
 	return block{cause: causeObstacle, reason: o.Reason, message: o.Message, until: o.RetryAt, obstacle: o}
 }
 
-// nodeHasProblem : the manager cannot continue with the node.
+// nodeHasProblem blocks a node with a node problem until its retry.
 func nodeHasProblem(j *job, r startRequest) block {
 	t := j.hindrance(r.node)
 	if t == nil {
@@ -99,7 +101,7 @@ func nodeHasProblem(j *job, r startRequest) block {
 	return block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, until: t.RetryAt, problem: t}
 }
 
-// backingOff : spec.retry.
+// backingOff blocks a node until the backoff of spec.retry has passed.
 func backingOff(j *job, r startRequest) block {
 	if !j.in.Now.Before(r.notBefore) {
 		return block{}
@@ -107,7 +109,7 @@ func backingOff(j *job, r startRequest) block {
 	return block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: "the next attempt waits after one that failed or was disrupted", until: r.notBefore}
 }
 
-// dependencyNotDone : spec.dependsOn.
+// dependencyNotDone blocks a node until the NodeJobs of spec.dependsOn are done on it.
 func dependencyNotDone(j *job, r startRequest) block {
 	if r.phase != task.Task {
 		return block{}

@@ -1,0 +1,212 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// defaultMaxConcurrent is rollout.maxConcurrent when omitted, as in the CRD.
+var defaultMaxConcurrent = intstr.FromString("25%")
+
+// capacity is how much may run and be unavailable at the same time, and how much already is.
+type capacity struct {
+	*job
+	rollout *rollout
+	nodes   []nodePlan
+	// slots is the number of slots that rollout.maxConcurrent allows, and taken how many are in use.
+	slots, taken int
+	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
+	// next.
+	draining, toDrain int
+	// unavailableNodes counts the unavailable nodes, and maxUnavailableNodes is how many of them maintenance may cause.
+	unavailableNodes, maxUnavailableNodes int
+	// unavailableNames names the first of them, once they are read.
+	unavailableNames string
+	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
+	busy, starts int32
+	// taskStarts and runnerStarts count the starts of this pass, grouped by what the API server refuses together
+	// (startsLike).
+	taskStarts, runnerStarts int32
+}
+
+// startWithinLimit starts what may start while slots are free, in the order of candidates: rollbacks first, then the
+// nodes by step and name, so that the same cluster always rolls out in the same order. Nodes that have had a turn come
+// last. A node that joined after the revision became stable takes
+// no slot.
+func (p *planner) startWithinLimit() {
+	p.capacity.count()
+	for _, i := range p.capacity.candidates() {
+		w := &p.nodes[i]
+		if b := p.capacity.startBlock(w); b.blocks() {
+			w.postpone(b)
+			continue
+		}
+		p.capacity.take(w)
+		p.startOrPrepare(w)
+	}
+}
+
+// startBlock is what prevents a node that is ready to start from starting now: too few slots, or too many unavailable
+// nodes.
+func (c *capacity) startBlock(w *nodePlan) block {
+	free := c.taken < c.slots || c.rollout.joinedAfterStable(w.node)
+	if c.obstacleFor(w.start.Phase) != nil && c.startsLike(w.start.Phase) > 0 {
+		free = false // one start shows whether the obstacle still exists
+	}
+	if !free {
+		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", c.slots)}
+	}
+	return c.mustNotDisrupt(w)
+}
+
+// count counts the slots, and the unavailable nodes.
+func (c *capacity) count() {
+	matched := c.countSlots()
+	c.slots = maxConcurrent(c.in.Job.Spec.Rollout, matched)
+	c.countUnavailable()
+}
+
+// countDrains counts the running drains: those of failed nodes, and those before a task.
+func (c *capacity) countDrains() {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		_, before := c.drainingSince(w.node)
+		if (w.exhausted && drains(w.node.On.Record)) || (before && c.inPreparation(w)) {
+			c.draining++
+		}
+	}
+}
+
+// take gives a node a slot, and counts it as unavailable.
+func (c *capacity) take(w *nodePlan) {
+	if !c.rollout.joinedAfterStable(w.node) {
+		c.taken++
+	}
+	if c.disrupts() && !w.Unavailable {
+		w.Unavailable = true
+		c.unavailableNodes++
+	}
+}
+
+// startsLike counts the starts of this pass that the API server accepts or refuses together with those of a phase.
+func (c *capacity) startsLike(phase task.Phase) int32 {
+	if c.isRunner(phase) {
+		return c.runnerStarts
+	}
+	return c.taskStarts
+}
+
+// countStart counts a start.
+func (c *capacity) countStart(phase task.Phase) {
+	c.starts++
+	if c.isRunner(phase) {
+		c.runnerStarts++
+	} else {
+		c.taskStarts++
+	}
+}
+
+// isRunner reports whether the pod of a phase is of another kind than the pod of the task.
+func (c *capacity) isRunner(phase task.Phase) bool {
+	return phase != task.Task && c.in.Job.Spec.Task.Template != nil
+}
+
+// countSlots counts the slots that are in use, and returns the number of nodes of the rollout.
+func (c *capacity) countSlots() (matched int) {
+	for i := range c.nodes {
+		w := &c.nodes[i]
+		if w.State != Excluded || w.slot {
+			matched++
+		}
+		if !w.slot {
+			continue
+		}
+		c.busy++
+		if !c.rollout.joinedAfterStable(w.node) {
+			c.taken++
+		}
+	}
+	return matched
+}
+
+// candidates are the nodes on which an attempt may start, in start order.
+func (c *capacity) candidates() []int {
+	var candidates []int
+	for i := range c.nodes {
+		if c.nodes[i].start != nil {
+			candidates = append(candidates, i)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b int) int {
+		return cmp.Or(c.lastTurn(a).Compare(c.lastTurn(b)), cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(c.nodes[a].step, c.nodes[b].step), cmp.Compare(c.nodes[a].Name, c.nodes[b].Name))
+	})
+	return candidates
+}
+
+// lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
+// knows of, and nodes that rerun the task, come after all others and take turns, because there may always be more of
+// them than slots.
+func (c *capacity) lastTurn(i int) time.Time {
+	w := &c.nodes[i]
+	tried, rec := c.in.NodeProblems[w.node.UID].RetryAt, w.node.On.Record
+	if !tried.IsZero() || !w.rerun || rec == nil || c.inPreparation(w) {
+		return tried
+	}
+	return rec.EndedAt()
+}
+
+// begin starts the attempt of a node.
+func (p *planner) begin(w *nodePlan) {
+	p.capacity.countStart(w.start.Phase)
+	p.capacity.busy++
+	w.slot = true
+	w.start.Gates = p.gate.gateKeys(w.node)
+	p.do(Start{Attempt: *w.start})
+	if w.start.Phase == task.Rollback {
+		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
+		return
+	}
+	w.ranRevision = true
+	w.run(v1alpha1.ReasonStarting, "", w.Until)
+}
+
+// rank orders the candidates: what must be fixed comes before what is new, and what has started before what has not.
+// The node of the manager comes last if its workloads would be disrupted.
+func (c *capacity) rank(i int) int {
+	w := &c.nodes[i]
+	switch {
+	case w.start.Phase == task.Rollback:
+		return 0
+	case c.inPreparation(w):
+		return 1
+	case w.progressDeadlineExceeded:
+		return 4 // its time has passed
+	case c.disrupts() && w.node.Name == c.in.OwnNode:
+		return 3
+	}
+	return 2
+}
+
+// maxConcurrent is how many of the matching nodes may run at the same time: at least one, or the task would never run.
+func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
+	value := r.MaxConcurrent
+	if value == nil {
+		value = &defaultMaxConcurrent
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
+	if err != nil {
+		// The CRD validation rejects such values.
+		return 1
+	}
+	return max(n, 1)
+}
