@@ -41,8 +41,7 @@ type capacity struct {
 
 // startWithinLimit starts what may start while slots are free, in the order of candidates: rollbacks first, then the
 // nodes by step and name, so that the same cluster always rolls out in the same order. Nodes that have had a turn come
-// last. A node that joined after the revision became stable takes
-// no slot.
+// last. A node that joined after the revision became stable takes no slot.
 func (p *planner) startWithinLimit() {
 	p.capacity.count()
 	for _, i := range p.capacity.candidates() {

@@ -118,14 +118,7 @@ func (p *planner) removeGateAndCordon(node *Node) {
 // taintsWithoutGate are the taints of a node without the gate of a NodeJob that is being deleted, regardless of who set
 // the gate, since nothing else would remove it.
 func (g *gate) taintsWithoutGate(node *Node) *record.Taints {
-	selector := labels.Everything()
-	if spec := g.in.Job.Spec.NodeSelector; spec != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(spec); err != nil {
-			selector = labels.Nothing()
-		}
-	}
-	return g.opened(node, g.in.Job.Spec.Gate != nil && selector.Matches(labels.Set(node.Labels)))
+	return g.opened(node, g.in.Job.Spec.Gate != nil && g.selector.Matches(labels.Set(node.Labels)))
 }
 
 // rollBackAll rolls the task back on every node where it has run, with the same limit of concurrent nodes, and removes
