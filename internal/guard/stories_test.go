@@ -5,7 +5,6 @@ package guard_test
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,23 +92,7 @@ func TestStories(t *testing.T) {
 			c := newCluster(t, s.spec)
 			s.script(c)
 			got := strings.Join(plantest.Wrap("", s.about), "\n") + "\n\n" + strings.TrimLeft(s.spec, "\n") + c.text.String()
-			path := filepath.Join("testdata", "stories", s.file)
-			if *update {
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := plantest.Diff(string(want), got); diff != "" {
-				t.Errorf("%s differs from what the planner does (- file, + planner).\n"+
-					"If the change is intended: go test ./internal/guard -run TestStories -update\n%s", path, diff)
-			}
+			plantest.CompareStory(t, filepath.Join("testdata", "stories", s.file), got, *update, "internal/guard")
 		})
 	}
 }

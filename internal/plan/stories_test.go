@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func TestStories(t *testing.T) {
 		path := filepath.Join(storyDir, s.file)
 		files[path] = true
 		t.Run(s.file, func(t *testing.T) {
-			compare(t, path, tell(t, s))
+			plantest.CompareStory(t, path, tell(t, s), *update, "internal/plan")
 		})
 	}
 	existing, err := filepath.Glob(filepath.Join(storyDir, "*"))
@@ -63,24 +62,4 @@ func tell(t *testing.T, s story) string {
 	s.script(c)
 	head := strings.Join(plantest.Wrap("", s.about), "\n")
 	return head + "\n\n" + strings.TrimLeft(s.spec, "\n") + c.Text()
-}
-
-func compare(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := plantest.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs from what the planner does (-file +planner).\n"+
-			"If the change is intended: go test ./internal/plan -run TestStories -update\n%s", path, diff)
-	}
 }
