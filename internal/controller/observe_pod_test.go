@@ -68,7 +68,7 @@ func TestViewPod(t *testing.T) {
 		want func(p *plan.Pod)
 	}{
 		"one that runs":                {seenPod{Pod: livePod()}, func(*plan.Pod) {}},
-		"one that we let go already":   {seenPod{Pod: livePod(), finalized: true}, func(p *plan.Pod) { p.Finalized = false }},
+		"its finalizer is removed":     {seenPod{Pod: livePod(), finalized: true}, func(p *plan.Pod) { p.Finalized = false }},
 		"one without our finalizer":    {seenPod{Pod: livePod(func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] })}, func(p *plan.Pod) { p.Finalized = false }},
 		"one that we asked to be gone": {seenPod{Pod: livePod(), stopped: noon.Add(9 * time.Second)}, func(p *plan.Pod) { p.DeleteRequested = noon.Add(9 * time.Second) }},
 		"one that is deleted: its timestamp is when its grace ends": {

@@ -137,10 +137,10 @@ func TestAStrayThatCannotBeTakenOffIsTriedAgain(t *testing.T) {
 		want    ctrl.Result
 		wantErr bool
 	}{
-		"somebody was faster":    {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
-		"the node is gone":       {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
-		"somebody forbids it":    {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
-		"the API server is away": {patch: errors.New("away"), wantErr: true},
+		"another write was first": {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
+		"the node is gone":        {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
+		"somebody forbids it":     {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
+		"the API server is away":  {patch: errors.New("away"), wantErr: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -37,20 +37,20 @@ func TestARunThatCannotBegin(t *testing.T) {
 		code int
 		want string
 	}{
-		"no node":                      {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
-		"two ways to name them":        {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
-		"no command":                   {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
-		"an unknown node":              {[]string{"run", "begin-9", "--", "true"}, cmdutil.ExitNotFound, "there is no node begin-9; there are begin-1"},
-		"labels that no node has":      {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
-		"a selector that is none":      {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
-		"two nodes, and nobody to ask": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cmdutil.ExitDeclined, "To confirm, give --yes"},
-		"an unreachable node":          {[]string{"run", "begin-3", "--", "true"}, cmdutil.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
-		"an argument that is no text":  {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
-		"a script that is no text":     {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
-		"a script that is not there":   {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
-		"half a percent":               {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
-		"a timeout of nothing":         {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
-		"a name that is none":          {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
+		"no node":                       {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
+		"two ways to name them":         {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
+		"no command":                    {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
+		"an unknown node":               {[]string{"run", "begin-9", "--", "true"}, cmdutil.ExitNotFound, "there is no node begin-9; there are begin-1"},
+		"labels that no node has":       {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
+		"a selector that is none":       {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
+		"two nodes, without a terminal": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cmdutil.ExitDeclined, "To confirm, give --yes"},
+		"an unreachable node":           {[]string{"run", "begin-3", "--", "true"}, cmdutil.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
+		"an argument that is no text":   {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
+		"a script that is no text":      {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
+		"a script that is not there":    {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
+		"half a percent":                {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
+		"a timeout of nothing":          {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
+		"a name that is none":           {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
