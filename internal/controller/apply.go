@@ -211,6 +211,7 @@ func sameForPlan(seen []plan.Node, live *corev1.Node) bool {
 	before.ResourceVersion, after.ResourceVersion = "", ""
 	// Labels and annotations are compared instead.
 	before.On, after.On = record.NodeRecord{}, record.NodeRecord{}
+	before.OnPeers, after.OnPeers = nil, nil
 	before.Published, after.Published = record.Published{}, record.Published{}
 	return reflect.DeepEqual(before, after)
 }

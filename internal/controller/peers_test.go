@@ -132,10 +132,12 @@ func TestAPeerIsAsItsStatusSays(t *testing.T) {
 			if tt.want.OS == "" {
 				tt.want.OS = corev1.Linux
 			}
-			tt.want.On = map[string]record.NodeRecord{"n": {Label: "rev", Altered: true, Present: true}}
-			got := observed(t, called("a", needs("other")), tt.other).DependsOn
-			if diff := cmp.Diff([]plan.Peer{tt.want}, got); diff != "" {
+			got := observed(t, called("a", needs("other")), tt.other)
+			if diff := cmp.Diff([]plan.Peer{tt.want}, got.DependsOn); diff != "" {
 				t.Errorf("peer (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]record.NodeRecord{{Label: "rev", Altered: true, Present: true}}, got.Nodes[0].OnPeers); diff != "" {
+				t.Errorf("what the node stores for it (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 			in.GateKeys = append(in.GateKeys, v1alpha1.GateKey(other))
 		}
 		if sharesGate(job, other) {
-			in.GatePeers = append(in.GatePeers, peer(job, other, in.Nodes, read))
+			in.GatePeers = append(in.GatePeers, peer(job, other))
 		}
 	}
 	slices.Sort(in.GateKeys)
@@ -40,8 +40,22 @@ func Peers(in *plan.Input, all []*v1alpha1.NodeJob, read ReadRecord) {
 	}
 	for _, name := range job.Spec.DependsOn {
 		if other := inNamespace[name]; other != nil {
-			in.DependsOn = append(in.DependsOn, peer(job, other, in.Nodes, read))
+			in.DependsOn = append(in.DependsOn, peer(job, other))
 		}
+	}
+	readOnPeers(in, read)
+}
+
+// readOnPeers reads from the nodes what they store for the other NodeJobs.
+func readOnPeers(in *plan.Input, read ReadRecord) {
+	peers := slices.Concat(in.DependsOn, in.GatePeers)
+	records := make([]record.NodeRecord, 0, len(peers)*len(in.Nodes))
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		for p := range peers {
+			records = append(records, read(node.Name, node.Labels, node.Annotations, peers[p].Key))
+		}
+		node.OnPeers = records[len(records)-len(peers) : len(records) : len(records)]
 	}
 }
 
@@ -59,7 +73,7 @@ func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
 }
 
 // peer returns another NodeJob as the plan of this one reads it.
-func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan.Peer {
+func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 	p := plan.Peer{
 		Name:         other.Name,
 		Key:          v1alpha1.RecordKey(other.Namespace, other.Name),
@@ -70,7 +84,6 @@ func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan
 		RemoveLabels: other.Spec.RemoveLabels,
 		OnReboot:     other.Spec.Rerun.OnReboot,
 		OnReplace:    other.Spec.Rerun.OnReplace == nil || *other.Spec.Rerun.OnReplace,
-		On:           make(map[string]record.NodeRecord, len(nodes)),
 	}
 	if other.Namespace != job.Namespace {
 		p.Name = other.Namespace + "/" + other.Name
@@ -79,9 +92,6 @@ func peer(job, other *v1alpha1.NodeJob, nodes []plan.Node, read ReadRecord) plan
 		p.Revision = other.Status.Revision
 	}
 	p.AnyRevision = other.Spec.Rerun.OnChange != nil && !*other.Spec.Rerun.OnChange
-	for i := range nodes {
-		p.On[nodes[i].Name] = read(nodes[i].Name, nodes[i].Labels, nodes[i].Annotations, p.Key)
-	}
 	return p
 }
 

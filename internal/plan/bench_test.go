@@ -123,19 +123,19 @@ func gateAndPublish(j *v1alpha1.NodeJob, in *Input) {
 // on every node.
 func tenPeers(j *v1alpha1.NodeJob, in *Input) {
 	for p := range 10 {
-		peer := Peer{Name: fmt.Sprintf("peer-%d", p), Key: fmt.Sprintf("ns.everynode.dev/peer-%d", p), Revision: rev, OnReplace: true, On: map[string]record.NodeRecord{}}
-		for i := range in.Nodes {
-			node := &in.Nodes[i]
-			node.Labels[peer.Key] = rev
-			peer.On[node.Name] = record.NodeRecord{Label: rev, Present: true, Record: &record.Record{
-				Revision: rev, Outcome: record.Succeeded, Attempts: 1, BootID: node.BootID, MachineID: node.MachineID,
-			}}
-		}
+		peer := Peer{Name: fmt.Sprintf("peer-%d", p), Key: fmt.Sprintf("ns.everynode.dev/peer-%d", p), Revision: rev, OnReplace: true}
 		if p < 5 {
 			j.Spec.DependsOn = append(j.Spec.DependsOn, peer.Name)
 			in.DependsOn = append(in.DependsOn, peer)
 		} else if j.Spec.Gate != nil {
 			in.GatePeers = append(in.GatePeers, peer)
+		}
+		for i := range in.Nodes {
+			node := &in.Nodes[i]
+			node.Labels[peer.Key] = rev
+			node.OnPeers = append(node.OnPeers, record.NodeRecord{Label: rev, Present: true, Record: &record.Record{
+				Revision: rev, Outcome: record.Succeeded, Attempts: 1, BootID: node.BootID, MachineID: node.MachineID,
+			}})
 		}
 	}
 	j.Status = Next(*in).Status

@@ -136,6 +136,19 @@ func see(job *v1alpha1.NodeJob, nodes []Node, pods ...Pod) Input {
 	return Input{Job: job, Revision: rev, Nodes: nodes, Pods: pods, Now: now}
 }
 
+// readOnPeers reads from each node what it stores for the NodeJobs of DependsOn and GatePeers.
+func readOnPeers(in *Input) {
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		node.OnPeers = nil
+		for _, peers := range [][]Peer{in.DependsOn, in.GatePeers} {
+			for p := range peers {
+				node.OnPeers = append(node.OnPeers, record.Read(node.Labels, node.Annotations, peers[p].Key))
+			}
+		}
+	}
+}
+
 // told is what a plan does, in words.
 func told(p Plan) []string {
 	var words []string

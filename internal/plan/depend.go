@@ -34,19 +34,20 @@ type Peer struct {
 	AnyRevision bool
 	// OnReboot and OnReplace are the values from its spec.rerun.
 	OnReboot, OnReplace bool
-	// On is what nodes store for it, by node name.
-	On map[string]record.NodeRecord
 }
 
 // peer is a Peer with a parsed selector.
 type peer struct {
 	*Peer
+	// index is its index in Node.OnPeers.
+	index       int
 	selector    labels.Selector
 	named       names
 	tolerations []corev1.Toleration
 }
 
-func readPeers(peers []Peer) []peer {
+// readPeers parses peers whose records are in Node.OnPeers from the index first on.
+func readPeers(peers []Peer, first int) []peer {
 	read := make([]peer, 0, len(peers))
 	for i := range peers {
 		selector := labels.Everything()
@@ -56,19 +57,19 @@ func readPeers(peers []Peer) []peer {
 				selector = labels.Nothing() // the status of that NodeJob reports it
 			}
 		}
-		read = append(read, peer{&peers[i], selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations)})
+		read = append(read, peer{&peers[i], first + i, selector, namesOf(peers[i].NodeNames), task.Tolerations(peers[i].Tolerations)})
 	}
 	return read
 }
 
 // pending reports whether the node matches the NodeJob, and is not done there.
 func (j *job) pending(p *peer, node *Node) bool {
-	return j.isPending(p, node, record.NodeRecord{Label: node.Labels[p.Key], Record: p.On[node.Name].Record})
+	return j.isPending(p, node, &node.OnPeers[p.index])
 }
 
 // isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
 // match, except while it joins: taints are added and removed then.
-func (j *job) isPending(p *peer, node *Node, on record.NodeRecord) bool {
+func (j *job) isPending(p *peer, node *Node, on *record.NodeRecord) bool {
 	if p.done(node, on) || !p.named.has(node) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
@@ -77,7 +78,7 @@ func (j *job) isPending(p *peer, node *Node, on record.NodeRecord) bool {
 }
 
 // done reports whether the NodeJob is done on the node. It is the short form of readRecord, for other NodeJobs.
-func (p *peer) done(node *Node, on record.NodeRecord) bool {
+func (p *peer) done(node *Node, on *record.NodeRecord) bool {
 	label, rec := on.Label, on.Record
 	if label == "" || (label != p.Revision && !p.AnyRevision) {
 		return false
@@ -100,7 +101,7 @@ func (j *job) selfPeer() peer {
 		Key: j.key, Selector: job.Spec.NodeSelector, NodeNames: job.Spec.NodeNames, Tolerations: job.Spec.Tolerations, OS: task.OS(&job.Spec), RemoveLabels: job.Spec.RemoveLabels,
 		Revision: j.in.Revision, AnyRevision: !valueOr(job.Spec.Rerun.OnChange, true),
 		OnReboot: job.Spec.Rerun.OnReboot, OnReplace: onReplace(job),
-	}})[0]
+	}}, 0)[0]
 }
 
 // unmetDependency names the first NodeJob that must be done on the node before this one starts; "" if there is none.

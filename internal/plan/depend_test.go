@@ -29,38 +29,36 @@ func TestDependsOn(t *testing.T) {
 		}
 		return p
 	}
-	// has gives the dependency a record on the node.
-	carries := func(r record.Record) func(*Peer) {
-		return func(p *Peer) { p.On = map[string]record.NodeRecord{"n": {Record: &r}} }
-	}
 	was := func(machine, boot string) record.Record {
 		return record.Record{Revision: "d2", Outcome: record.Succeeded, MachineID: machine, BootID: boot}
 	}
 	inPoolB := func(p *Peer) { p.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}} }
 	onReboot := func(p *Peer) { p.OnReboot = true }
 	tests := map[string]struct {
-		dep    Peer
-		node   Node
+		dep  Peer
+		node Node
+		// on is the record of the dependency on the node; without an outcome there is none.
+		on     record.Record
 		starts bool
 	}{
-		"it is done there":                         {dep(carries(was("n-machine", "n-boot"))), newNode("n", label("d2")), true},
-		"somebody says that it is":                 {dep(), newNode("n", label("d2")), true},
-		"it has done nothing there yet":            {dep(), newNode("n"), false},
-		"it has done an earlier revision":          {dep(), newNode("n", label("d1")), false},
-		"which is enough for it":                   {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), true},
-		"its revision is not known yet":            {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), false},
-		"it is not for the node":                   {dep(inPoolB), newNode("n"), true},
-		"it cannot be read which nodes it is for":  {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), true},
-		"a taint keeps it off the node":            {dep(), newNode("n", withTaints(busy)), true},
-		"a taint that goes by itself does":         {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), false},
-		"it tolerates that taint":                  {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), false},
-		"it was done on another machine":           {dep(carries(was("gone", "n-boot"))), newNode("n", label("d2")), false},
-		"which does not matter to it":              {dep(carries(was("gone", "n-boot")), func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), true},
-		"it runs again after a reboot":             {dep(carries(was("n-machine", "before")), onReboot), newNode("n", label("d2")), false},
-		"it does not mind a reboot":                {dep(carries(was("n-machine", "before"))), newNode("n", label("d2")), true},
-		"a further run of it goes on":              {dep(carries(record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true})), newNode("n", label("d2")), false},
-		"somebody skipped it after it failed":      {dep(carries(record.Record{Revision: "d2", Outcome: record.Failed})), newNode("n", label("d2")), true},
-		"its record is of another revision by now": {dep(carries(record.Record{Revision: "d3", Outcome: record.Disrupted})), newNode("n", label("d2")), true},
+		"it is done there":                                  {dep(), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
+		"a user has set its label":                          {dep(), newNode("n", label("d2")), record.Record{}, true},
+		"it has not run there":                              {dep(), newNode("n"), record.Record{}, false},
+		"it is done with an earlier revision":               {dep(), newNode("n", label("d1")), record.Record{}, false},
+		"which is enough with rerun.onChange: false":        {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
+		"its revision is not known":                         {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
+		"it does not select the node":                       {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"its selector is invalid":                           {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
+		"it does not tolerate a taint of the node":          {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
+		"it does not tolerate a transient taint":            {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
+		"it tolerates the taint of the node":                {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
+		"it was done on another machine":                    {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
+		"which does not matter with rerun.onReplace: false": {dep(func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
+		"it reruns after a reboot":                          {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
+		"it does not rerun after a reboot":                  {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
+		"its rerun continues":                               {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
+		"it failed and was skipped":                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
+		"its record is of another revision":                 {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
 	}
 	tolerant := func(j *v1alpha1.NodeJob) {
 		j.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -69,6 +67,10 @@ func TestDependsOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(tolerant), []Node{tt.node})
 			in.DependsOn = []Peer{tt.dep}
+			readOnPeers(&in)
+			if tt.on.Outcome != "" {
+				in.Nodes[0].OnPeers[0].Record = &tt.on
+			}
 			p := Next(in)
 			if got := len(p.Actions) == 1; got != tt.starts {
 				t.Errorf("actions %v, %+v; want a start: %v", told(p), p.Nodes[0], tt.starts)
@@ -90,6 +92,7 @@ func TestADependencyIsForStarts(t *testing.T) {
 	runs := newNode("runs")
 	in := see(newJob(undo), []Node{newNode("done", labelled(rev)), newNode("failed", recorded(record.Failed, attempts(2))), runs}, newPod(runs, exited(0)))
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "d"}}
+	readOnPeers(&in)
 	want := []string{"record Succeeded on runs: attempts 1, disruptions 0", "start rollback 1 of rev on failed"}
 	if diff := cmp.Diff(want, told(Next(in))); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)

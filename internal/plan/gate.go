@@ -204,7 +204,7 @@ func (g *gate) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, node.On):
+	case g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
 		return false
 	case g.spec.OnReboot && rebooted, g.replaced(node):
 		return true

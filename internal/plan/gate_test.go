@@ -57,7 +57,7 @@ var (
 
 // sharer is another NodeJob with the same gate.
 func sharer(label string) []Peer {
-	return []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: label, On: map[string]record.NodeRecord{}}}
+	return []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: label}}
 }
 
 func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynode.dev/other": "o1"} }
@@ -129,6 +129,7 @@ func TestGate(t *testing.T) {
 			tt.node.ResourceVersion = "7"
 			in := see(newJob(inPoolA, onHold, tt.job), []Node{tt.node})
 			in.GatePeers, in.GateKeys = tt.sharers, []string{v1alpha1.GateKey(in.Job)}
+			readOnPeers(&in)
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -164,6 +165,7 @@ func TestASuccessOpensTheGate(t *testing.T) {
 			tt.node.ResourceVersion = "7"
 			in := see(newJob(gated(v1alpha1.GateSpec{Key: "example.com/boot"})), []Node{tt.node}, newPod(tt.node, exited(0)))
 			in.GatePeers = tt.sharers
+			readOnPeers(&in)
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

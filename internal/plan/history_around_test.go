@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/record"
 )
 
 // This file defines what a history knows about everything around a task: gates, facts, disruption, dependencies,
@@ -249,8 +248,9 @@ func (h *history) addPeers(in *Input) {
 		}
 	}
 	if h.dep != "" {
-		in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: h.dep, On: map[string]record.NodeRecord{}}}
+		in.DependsOn = []Peer{{Name: "dep", Key: depKey, Selector: stageSelector(), Revision: h.dep}}
 	}
+	readOnPeers(in)
 }
 
 func stageSelector() *metav1.LabelSelector {

@@ -40,8 +40,8 @@ func readJob(in Input) *job {
 		tolerations: task.Tolerations(in.Job.Spec.Tolerations),
 		obstacle:    in.Obstacle,
 		podsOn:      make(map[string][]*Pod, len(in.Pods)),
-		dependsOn:   readPeers(in.DependsOn),
-		sharers:     readPeers(in.GatePeers),
+		dependsOn:   readPeers(in.DependsOn, 0),
+		sharers:     readPeers(in.GatePeers, len(in.DependsOn)),
 		named:       namesOf(in.Job.Spec.NodeNames),
 	}
 	s.self = s.selfPeer()

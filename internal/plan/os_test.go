@@ -94,6 +94,7 @@ func TestOtherNodeJobsDoNotWaitForOneOfAnotherOperatingSystem(t *testing.T) {
 			job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: shared} })
 			in := see(job, []Node{node})
 			in.GatePeers = []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: "d", OS: os}}
+			readOnPeers(&in)
 			opened := len(Next(in).Actions) > 0
 			if opened != want {
 				t.Errorf("opened %v, want %v", opened, want)
@@ -102,6 +103,7 @@ func TestOtherNodeJobsDoNotWaitForOneOfAnotherOperatingSystem(t *testing.T) {
 		t.Run("a dependency for "+string(os), func(t *testing.T) {
 			in := see(newJob(templateFor(corev1.Windows)), []Node{newNode("n", withOS("windows"))})
 			in.DependsOn = []Peer{{Name: "other", Key: "ns.everynode.dev/other", Revision: "d", OS: os}}
+			readOnPeers(&in)
 			starts := len(Next(in).Actions) > 0
 			if starts != want {
 				t.Errorf("starts %v, want %v", starts, want)

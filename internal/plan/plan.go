@@ -94,8 +94,10 @@ type Node struct {
 	// BootID and MachineID are what the kubelet reports; "" if it has not reported yet.
 	BootID    string
 	MachineID string
-	// On is what the node stores for this NodeJob.
-	On record.NodeRecord
+	// On is what the node stores for this NodeJob, and OnPeers what it stores for each of Input.DependsOn, followed by each
+	// of Input.GatePeers.
+	On      record.NodeRecord
+	OnPeers []record.NodeRecord
 }
 
 // unreachable reports whether the Ready condition is Unknown: the control plane gets no status from the kubelet.

@@ -41,6 +41,7 @@ func TestNamedNodes(t *testing.T) {
 	other := newJob(func(j *v1alpha1.NodeJob) { j.Spec.DependsOn = []string{"dep"} })
 	in := see(other, []Node{newNode("a"), newNode("b")})
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "1", NodeNames: []string{"b"}}}
+	readOnPeers(&in)
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on a"}, told(Next(in))); diff != "" {
 		t.Errorf("a dependency that is for b only (-want +got):\n%s", diff)
 	}
