@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -54,7 +55,7 @@ func (m *mutation) rerun(ctx context.Context, names []string, yes bool) error {
 			return m.tellNothing("it is done on no node")
 		}
 		if !yes && len(names) > 1 {
-			if err := m.Confirm(ctx, fmt.Sprintf("Run %s again on %s: %s", m.key, cmdutil.CountNodes(len(names)), cmdutil.JoinNames(names)), "--yes"); err != nil {
+			if err := m.Confirm(ctx, fmt.Sprintf("Run %s again on %s: %s", m.key, plural.Count(len(names), "node"), cmdutil.JoinNames(names)), "--yes"); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -59,7 +60,7 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	job.Annotations[v1alpha1.RetryAnnotation] = value
 	n := max(int(status.Nodes.Failed), len(status.Failures))
 	return decision{
-		did:    fmt.Sprintf("retry requested on %s: annotation %s=%s", cmdutil.CountNodes(n), v1alpha1.RetryAnnotation, value),
+		did:    fmt.Sprintf("retry requested on %s: annotation %s=%s", plural.Count(n, "node"), v1alpha1.RetryAnnotation, value),
 		commit: "metadata.annotations: {" + v1alpha1.RetryAnnotation + ": " + strconv.Quote(value) + "}; any new value requests a retry",
 	}, nil
 }

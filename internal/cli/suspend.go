@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 func newSuspendCommand(f *cmdutil.Factory) *cobra.Command {
@@ -38,7 +39,7 @@ func suspend(job *v1alpha1.NodeJob) (decision, error) {
 	job.Spec.Suspend = true
 	d := decision{did: "suspended: spec.suspend false -> true", commit: "spec.suspend: true"}
 	if n := job.Status.Nodes.Running; n > 0 {
-		d.then = fmt.Sprintf("It is running on %s and may finish there. To end it: kubectl everynode abort %s -n %s", cmdutil.CountNodes(int(n)), job.Name, job.Namespace)
+		d.then = fmt.Sprintf("It is running on %s and may finish there. To end it: kubectl everynode abort %s -n %s", plural.Count(n, "node"), job.Name, job.Namespace)
 	}
 	return d, nil
 }

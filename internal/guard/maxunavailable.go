@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // capacity is how many nodes may be unavailable (maxUnavailable), and which nodes are.
@@ -77,20 +78,13 @@ func (r *releaseRules) maxUnavailableReached(n *nodePlan) *hold {
 	switch unavailable := used.released + used.unhealthy; {
 	case unavailable >= limit:
 		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
-			message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", count(unavailable), limit, r.capacity.unavailableNames(n, used.unhealthy > 0)),
+			message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", plural.CountAre(unavailable, "node"), limit, r.capacity.unavailableNames(n, used.unhealthy > 0)),
 			release: "one of them is available again (its companion and its pod of the target are ready), or its Node is deleted"}
 	case unavailable+used.reserved >= limit:
 		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "release.check runs for another node",
 			release: "that check fails, or that node is released and available again"}
 	}
 	return nil
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 node is"
-	}
-	return fmt.Sprintf("%d nodes are", n)
 }
 
 // unavailableNames lists the unavailable nodes except one, released nodes first.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -25,6 +26,8 @@ type capacity struct {
 	nodes   []nodePlan
 	// slots is the number of slots that rollout.maxConcurrent allows, and taken how many are in use.
 	slots, taken int
+	// noSlotMessage is what nodes that wait for a slot say.
+	noSlotMessage string
 	// draining counts the nodes that are being drained, and toDrain those that this pass cordons in order to drain them
 	// next.
 	draining, toDrain int
@@ -63,7 +66,7 @@ func (c *capacity) startBlock(w *nodePlan) block {
 		free = false // one start shows whether the obstacle still exists
 	}
 	if !free {
-		return block{cause: causeSlot, reason: w.Reason, message: fmt.Sprintf("it waits for one of %d slots (rollout.maxConcurrent)", c.slots)}
+		return block{cause: causeSlot, reason: w.Reason, message: c.noSlotMessage}
 	}
 	return c.mustNotDisrupt(w)
 }
@@ -72,6 +75,7 @@ func (c *capacity) startBlock(w *nodePlan) block {
 func (c *capacity) count() {
 	matched := c.countSlots()
 	c.slots = maxConcurrent(c.in.Job.Spec.Rollout, matched)
+	c.noSlotMessage = fmt.Sprintf("it waits for a slot: rollout.maxConcurrent allows %s at the same time", plural.Count(c.slots, "node"))
 	c.countUnavailable()
 }
 
@@ -140,16 +144,28 @@ func (c *capacity) countSlots() (matched int) {
 
 // candidates are the nodes on which an attempt may start, in start order.
 func (c *capacity) candidates() []int {
-	var candidates []int
+	type candidate struct {
+		lastTurn    time.Time
+		rank, index int
+	}
+	var candidates []candidate
 	for i := range c.nodes {
 		if c.nodes[i].start != nil {
-			candidates = append(candidates, i)
+			candidates = append(candidates, candidate{c.lastTurn(i), c.rank(i), i})
 		}
 	}
-	slices.SortFunc(candidates, func(a, b int) int {
-		return cmp.Or(c.lastTurn(a).Compare(c.lastTurn(b)), cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(c.nodes[a].step, c.nodes[b].step), cmp.Compare(c.nodes[a].Name, c.nodes[b].Name))
+	slices.SortFunc(candidates, func(a, b candidate) int {
+		if order := cmp.Or(a.lastTurn.Compare(b.lastTurn), cmp.Compare(a.rank, b.rank)); order != 0 {
+			return order
+		}
+		x, y := &c.nodes[a.index], &c.nodes[b.index]
+		return cmp.Or(cmp.Compare(x.step, y.step), cmp.Compare(x.Name, y.Name))
 	})
-	return candidates
+	indexes := make([]int, 0, len(candidates))
+	for _, candidate := range candidates {
+		indexes = append(indexes, candidate.index)
+	}
+	return indexes
 }
 
 // lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // manyDisruptions is how many disruptions in a row are reported as a problem, although attempts are still repeated.
@@ -58,7 +59,7 @@ func (sb *statusBuilder) rollbackCondition() metav1.Condition {
 	if n := len(sb.unrecovered); n > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed
 		c.Message = fmt.Sprintf("the rollback also failed on %s (%s). Check the state of these nodes; the last lines of output are in the annotation %s of each node",
-			plural(int32(n)), named(sb.unrecovered), sb.key)
+			plural.Count(n, "node"), named(sb.unrecovered), sb.key)
 	}
 	return c
 }
@@ -144,7 +145,7 @@ func (sb *statusBuilder) quarantinedNodes() []string {
 func (sb *statusBuilder) quarantineMessage() string {
 	nodes := sb.quarantinedNodes()
 	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		sb.capacity.unavailableNodes, sb.capacity.maxUnavailableNodes, plural(int32(len(nodes))), named(nodes))
+		sb.capacity.unavailableNodes, sb.capacity.maxUnavailableNodes, plural.Count(len(nodes), "node"), named(nodes))
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
@@ -232,7 +233,7 @@ func (sb *statusBuilder) waitsFor(c cause) bool {
 
 // progress describes the progress, and what the remaining nodes wait for.
 func progress(n v1alpha1.NodeCounts, nodes []nodePlan) string {
-	text := fmt.Sprintf("%d of %s done", n.Done, areNodes(n.Matched))
+	text := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node"))
 	if n.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", n.Failed)
 	}
@@ -254,15 +255,19 @@ func grouped(nodes []nodePlan, state State, but ...string) []string {
 		count int
 		first string
 	}
-	groups := map[string]group{}
+	groups := map[string]*group{}
 	for i := range nodes {
-		if node := &nodes[i]; node.State == state && !slices.Contains(but, node.Reason) {
-			g := groups[node.Reason]
-			if g.count++; g.first == "" || node.Name < g.first {
-				g.first = node.Name
-			}
+		node := &nodes[i]
+		if node.State != state || slices.Contains(but, node.Reason) {
+			continue
+		}
+		g := groups[node.Reason]
+		if g == nil {
+			g = &group{first: node.Name}
 			groups[node.Reason] = g
 		}
+		g.count++
+		g.first = min(g.first, node.Name)
 	}
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(groups)) {
@@ -292,7 +297,7 @@ func (sb *statusBuilder) noMatchMessage() string {
 	}
 	if tainted > 0 {
 		message = fmt.Sprintf("%s left out for a taint that spec.tolerations does not tolerate (%s: %s)",
-			areNodes(int32(tainted)), sb.nodes[first].Name, sb.nodes[first].Message)
+			plural.CountAre(tainted, "node"), sb.nodes[first].Name, sb.nodes[first].Message)
 	}
 	if other := otherOS(sb.nodes); tainted == 0 && other != "" {
 		return other
@@ -302,7 +307,7 @@ func (sb *statusBuilder) noMatchMessage() string {
 
 // failedMessage says that only failed nodes remain, and what to do.
 func (sb *statusBuilder) failedMessage(n v1alpha1.NodeCounts) string {
-	return fmt.Sprintf("%s failed%s. %s", plural(n.Failed), sb.namedFailures(), sb.remedy())
+	return fmt.Sprintf("%s failed%s. %s", plural.Count(n.Failed, "node"), sb.namedFailures(), sb.remedy())
 }
 
 // stoppedMessage says why the rollout is Stalled, and what to do.
@@ -363,17 +368,17 @@ func (sb *statusBuilder) emptyStepMessage() string {
 
 func (sb *statusBuilder) disruptedMessage() string {
 	return fmt.Sprintf("attempts on %s were disrupted at least %d times in a row (%s). They are repeated and do not count as failures; find out what ends them",
-		plural(int32(len(sb.disrupted))), manyDisruptions, named(sb.disrupted))
+		plural.Count(len(sb.disrupted), "node"), manyDisruptions, named(sb.disrupted))
 }
 
 func (sb *statusBuilder) unpublishedMessage() string {
 	return fmt.Sprintf("every node is done, and on %s not all of spec.publish can be published: %s",
-		plural(int32(len(sb.unpublished))), named(sb.unpublished))
+		plural.Count(len(sb.unpublished), "node"), named(sb.unpublished))
 }
 
 func (sb *statusBuilder) notStartedMessage() string {
 	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
-		plural(int32(len(sb.notStarted))), named(sb.notStarted))
+		plural.Count(len(sb.notStarted), "node"), named(sb.notStarted))
 }
 
 // named lists up to three of the texts, in their order.
@@ -381,18 +386,4 @@ func named(texts []string) string {
 	slices.Sort(texts)
 	list := strings.Join(texts[:min(len(texts), maxNamed)], "; ")
 	return outcome.Clean(list, maxFailureMessage)
-}
-
-func plural(n int32) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
-}
-
-func areNodes(n int32) string {
-	if n == 1 {
-		return "1 node is"
-	}
-	return plural(n) + " are"
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -48,7 +49,7 @@ func (p *planner) cleanUp() {
 	for i := range p.in.Nodes {
 		node := &p.in.Nodes[i]
 		if t := p.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
-			p.nodes[i].problem = t
+			p.nodes[i].findings().problem = t
 			p.plan.wake(t.RetryAt)
 		} else if p.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 			p.removeGateAndCordon(node)
@@ -60,7 +61,7 @@ func (p *planner) cleanUp() {
 	p.plan.Status.NodeProblems = status.nodeProblems()
 	switch {
 	case len(status.troubled) > 0:
-		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural(int32(len(status.troubled))), named(status.troubled))
+		text := fmt.Sprintf("the NodeJob is being deleted; what it has put on %s cannot be removed: %s", plural.Count(len(status.troubled), "node"), named(status.troubled))
 		status.setConditions(&p.plan.Status, summary{v1alpha1.ConditionStalled, status.troubleReason, text}, text)
 	case !p.waitsForWrites():
 		p.do(RemoveFinalizer{})
@@ -191,7 +192,7 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status.Failures = sb.boundedFailures()
 	status.Drains, status.NodeProblems, status.Gate = nil, sb.nodeProblems(), nil
 	n := status.Nodes
-	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural(n.Matched))
+	text := fmt.Sprintf("the NodeJob is being deleted; on %s the task is still to be rolled back", plural.Count(n.Matched, "node"))
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
 	held := sb.deletionBlockers()
 	switch {

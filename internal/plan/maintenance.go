@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -182,7 +183,7 @@ func (c *capacity) unavailableMessage() string {
 			c.unavailableNames += ", …"
 		}
 	}
-	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", areNodes(int32(c.unavailableNodes)), c.unavailableNames, c.maxUnavailableNodes)
+	return fmt.Sprintf("%s not Ready, cordoned or at work (%s), and maintenance.maxUnavailable allows %d", plural.CountAre(c.unavailableNodes, "node"), c.unavailableNames, c.maxUnavailableNodes)
 }
 
 // maxUnavailable is how many of the matching nodes may be unavailable at the same time.
@@ -309,5 +310,5 @@ func (p *pass) continueDrain(w *nodePlan, l drainProgress, spec *v1alpha1.DrainS
 	p.plan.wake(l.status.Deadline.Time)
 	p.plan.wake(p.in.Now.Add(EvictionInterval))
 	p.evict(w.node, l.pods, spec)
-	w.drain = &l.status
+	w.findings().drain = &l.status
 }

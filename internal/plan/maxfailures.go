@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // maxUnrecordedFailures bounds status.rollout.unrecordedFailures and atRisk. If a revision causes this many, its
@@ -164,7 +165,7 @@ func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 }
 
 func (ro *rollout) failuresMessage() string {
-	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural(int32(ro.failed)), ro.mayFail)
+	return fmt.Sprintf("%s failed, and rollout.maxFailures allows %d", plural.Count(ro.failed, "node"), ro.mayFail)
 }
 
 // noteRisks lists the nodes that become unrecorded failures if they are deleted in their current state. A node whose

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -31,7 +32,7 @@ func otherOS(nodes []nodePlan) string {
 		return ""
 	}
 	return fmt.Sprintf("%s left out for the operating system (such as %s): scripts and commands run on Linux only. For others use spec.task.template with spec.os",
-		areNodes(count), first)
+		plural.CountAre(count, "node"), first)
 }
 
 // unselected is why a node does not match the NodeJob.

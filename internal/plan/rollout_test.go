@@ -66,43 +66,43 @@ func TestStartWithinLimit(t *testing.T) {
 	}{
 		"nodes start in the order of their names": {
 			in: see(two, []Node{d, b, a, c}), want: start("a", "b"),
-			wantWaiting: map[string]string{"c": "it waits for one of 2 slots (rollout.maxConcurrent)", "d": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"what runs holds its slot": {
 			in: see(two, []Node{a, b, c}, newPod(c)), want: start("a"),
-			wantWaiting: map[string]string{"b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"what ended holds it until that is recorded": {
 			in:          see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
 			want:        []string{"record Succeeded on c: attempts 1, disruptions 0"},
-			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)", "b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"a node that is lost while it runs holds its slot": {
 			in:          see(two, []Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}, newPod(b), newPod(newNode("c"))),
-			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"a pod of an earlier revision holds its slot": {
 			in:          see(two, []Node{a, b, c}, newPod(a, func(p *Pod) { p.Revision = "old" }), newPod(b, func(p *Pod) { p.Revision = "old" })),
-			wantWaiting: map[string]string{"c": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"more run than may, since the limit was lowered": {
 			in:          see(two, []Node{a, b, c, d}, newPod(a), newPod(b), newPod(c)),
-			wantWaiting: map[string]string{"d": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"done and failed nodes hold none": {
 			in: see(two, []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d}), want: start("c", "d"),
 		},
 		"a percentage is one of the nodes that it is for": {
 			in: see(third, []Node{a, b, c, tainted, tainted, tainted}), want: start("a"),
-			wantWaiting: map[string]string{"b": "it waits for one of 1 slots (rollout.maxConcurrent)", "c": "it waits for one of 1 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
 		"a node that is not selected any more holds its slot while it runs": {
 			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
-			wantWaiting: map[string]string{"a": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 		"nodes that run again take turns": {
 			in: see(newJob(oneAtOnce, everySeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
-			wantWaiting: map[string]string{"a": "it waits for one of 1 slots (rollout.maxConcurrent)", "c": "it waits for one of 1 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
 		"and with those on which something fails that only the manager knows of": {
 			in: func() Input {
@@ -110,7 +110,7 @@ func TestStartWithinLimit(t *testing.T) {
 				in.NodeProblems = map[types.UID]NodeProblem{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
 				return in
 			}(), want: start("b"),
-			wantWaiting: map[string]string{"a": "it waits for one of 1 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
 		"one try shows whether the API server still refuses": {
 			in: func() Input {
@@ -118,7 +118,7 @@ func TestStartWithinLimit(t *testing.T) {
 				in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
 				return in
 			}(), want: start("a"),
-			wantWaiting: map[string]string{"b": "it waits for one of 2 slots (rollout.maxConcurrent)"},
+			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
 	}
 	for name, tt := range tests {

@@ -253,7 +253,7 @@ func TestAdvance(t *testing.T) {
 		"a node that joined after the step had begun does not": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest), oneAtOnce}, was: at("b"),
 			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", inPool("b"), made(5)), z},
-			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)",
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
 		},
 		"a failed canary is followed by another, where one may fail": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), mayFailNodes(1)}, was: at("first"), nodes: []Node{newNode("a", failed), z},
@@ -289,17 +289,17 @@ func TestAdvance(t *testing.T) {
 		"one whose gate was closed later may carry workloads, and takes one": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce, gated(v1alpha1.GateSpec{})}, was: at("rest", provenSince(3600)),
 			nodes:    []Node{newNode("a", made(9000)), newNode("b", made(9000)), newNode("z", made(900), withTaints(closedLater))},
-			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
 		"and so does one that is Ready": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), z},
-			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
 		"one that joined long ago, while nothing could start, does, too": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(90000)),
 			nodes:    []Node{newNode("a", made(99000)), newNode("b", made(99000)), newNode("z", made(80000), sick)},
-			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
 		"a canary that is due again keeps nothing waiting": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), everySeconds(60)}, was: at("first"), nodes: []Node{newNode("a", done, due), z},
@@ -338,7 +338,7 @@ func TestAdvance(t *testing.T) {
 		"one that is only selected since does": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("z", made(90))},
-			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for one of 1 slots (rollout.maxConcurrent)", wantProof: true,
+			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
 	}
 	for name, tt := range tests {

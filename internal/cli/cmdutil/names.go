@@ -21,14 +21,6 @@ func JoinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// CountNodes returns "1 node" or "2 nodes".
-func CountNodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
-}
-
 // Nearest sorts the names in place, those that are most similar to the given one first.
 func Nearest(name string, names []string) []string {
 	slices.SortFunc(names, func(a, b string) int {

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -86,7 +87,7 @@ func (o *options) checkRecorded(ctx context.Context, nodes []string) error {
 	}
 	key := v1alpha1.RecordKey(o.namespace, o.name)
 	return cmdutil.Failf(cmdutil.ExitUsage, "%s still %s the record of an earlier NodeJob %s/%s, as deletionPolicy Retain leaves it (label and annotation %s): %s. It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all %[5]s- %[7]s- && kubectl annotate nodes --all %[5]s-",
-		cmdutil.CountNodes(len(nodes)), carries(len(nodes)), o.namespace, o.name, key, cmdutil.JoinNames(nodes), record.SealKey(key))
+		plural.Count(len(nodes), "node"), carries(len(nodes)), o.namespace, o.name, key, cmdutil.JoinNames(nodes), record.SealKey(key))
 }
 
 func carries(n int) string {
@@ -135,7 +136,7 @@ func (t targets) describeOtherOS() string {
 	if len(t.otherOS) > 1 {
 		is = "are"
 	}
-	return fmt.Sprintf("%s %s not on Linux (label %s): %s", cmdutil.CountNodes(len(t.otherOS)), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
+	return fmt.Sprintf("%s %s not on Linux (label %s): %s", plural.Count(len(t.otherOS), "node"), is, corev1.LabelOSStable, cmdutil.JoinNames(sortedKeys(t.otherOS)))
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -153,7 +154,7 @@ func (o *options) confirm(ctx context.Context, found targets) error {
 	if err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
 	}
-	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), cmdutil.CountNodes(len(found.names)), min(max(atOnce, 1), len(found.names)), cmdutil.JoinNames(found.names))
+	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), plural.Count(len(found.names), "node"), min(max(atOnce, 1), len(found.names)), cmdutil.JoinNames(found.names))
 	if len(found.otherOS) > 0 {
 		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -233,7 +234,7 @@ func (e Explain) after() string {
 	if rec == nil {
 		return ""
 	}
-	return fmt.Sprintf(" after %s, the last %s ago", plural(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
+	return fmt.Sprintf(" after %s, the last %s ago", plural.Count(max(rec.Attempts, 1), "attempt"), ago(e.Now, rec.FinishedAt))
 }
 
 // doneSince describes why the node is done: because of a recorded success, or only because of its label.
@@ -282,7 +283,7 @@ func (e Explain) history() [][]text.Line {
 	told = append(told, e.attempt("Last", attemptSentence(e.Now, rec)+e.ofRevision(rec.Revision), rec.Message))
 	if b := rec.Rollback; b != nil {
 		told = append(told, e.attempt("Rollback", fmt.Sprintf("%s after %s, %s ago%s",
-			strings.ToLower(string(b.Outcome)), plural(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
+			strings.ToLower(string(b.Outcome)), plural.Count(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
 	}
 	if results := pairs(rec.Results); len(results) > 0 {
 		told = append(told, text.Wrap(label("Results"), text.Plain, strings.Join(results, ", "), e.Width))
@@ -343,7 +344,7 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 func attemptSentence(now time.Time, rec *record.Record) string {
 	s := fmt.Sprintf("attempt %d %s at %s (%s ago)", max(rec.Attempts, 1), strings.ToLower(string(rec.Outcome)), clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
 	if rec.Outcome == record.Disrupted {
-		return fmt.Sprintf("an attempt was disrupted at %s (%s ago), which counts as none; %s in a row", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt), plural(rec.Disruptions, "disruption"))
+		return fmt.Sprintf("an attempt was disrupted at %s (%s ago), which counts as none; %s in a row", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt), plural.Count(rec.Disruptions, "disruption"))
 	}
 	if !rec.StartedAt.IsZero() && !rec.FinishedAt.IsZero() {
 		s += " after " + rec.FinishedAt.Sub(rec.StartedAt).Round(time.Second).String()

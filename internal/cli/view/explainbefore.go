@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -19,7 +20,7 @@ func (e Explain) before(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	name := "Before"
 	if missing := unlisted(rec); missing > 0 {
-		sentence := plural(missing, "earlier failed attempt") + ", no longer on record"
+		sentence := plural.Count(missing, "earlier failed attempt") + ", no longer on record"
 		told, name = append(told, text.Wrap(label(name), text.Plain, sentence, e.Width)), ""
 	}
 	for _, attempt := range e.earlier(rec) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Output is the output of a node.
@@ -81,7 +82,7 @@ func grouped(outputs []Output) []*group {
 }
 
 func (g *group) head() text.Line {
-	line := text.Toned(text.Strong, nodes(int32(len(g.nodes))))
+	line := text.Toned(text.Strong, plural.Count(len(g.nodes), "node"))
 	most := maxFolded
 	if o := g.first; o.State != RunSucceeded {
 		n := RunNode{ExitCode: o.ExitCode, Said: o.Why}

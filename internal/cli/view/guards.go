@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Guards describes what each NodeGuard that holds or has released a node waits for, and which NodeGuards may hold the
@@ -54,7 +55,7 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 	case g.Status.ObservedGeneration == 0:
 		return "NodeGuard " + name + " may hold the node: the manager has not observed the NodeGuard yet; check that it is running: " + CheckManager
 	case int(g.Status.Nodes.Held) > len(g.Status.Held):
-		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, nodes(g.Status.Nodes.Held), len(g.Status.Held))
+		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, plural.Count(g.Status.Nodes.Held, "node"), len(g.Status.Held))
 	}
 	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Plan is what a NodeJob would do in the current cluster.
@@ -117,7 +118,7 @@ func (p Plan) summary() string {
 	matched := p.count(func(s *plan.NodeState) bool { return s.State != plan.Excluded })
 	done := p.count(func(s *plan.NodeState) bool { return s.State == plan.Done })
 	failed := p.count(func(s *plan.NodeState) bool { return s.State == plan.Failed })
-	line := fmt.Sprintf("%s of %d match", nodes(int32(matched)), len(p.Plan.Nodes))
+	line := fmt.Sprintf("%s of %d match", plural.Count(matched, "node"), len(p.Plan.Nodes))
 	if done > 0 {
 		line += fmt.Sprintf(", of which %d done already", done)
 	}
@@ -139,7 +140,7 @@ func (p Plan) steps() []text.Line {
 	ceiling := p.ceiling()
 	for k, step := range p.Plan.Steps {
 		head := fmt.Sprintf("  %d %s", k+1, step.Name)
-		lines = append(lines, text.Of("").Tone(text.Strong, head).With("  "+nodes(int32(len(step.Nodes)))).Tone(text.Dim, "  "+p.stepWords(k, ceiling)))
+		lines = append(lines, text.Of("").Tone(text.Strong, head).With("  "+plural.Count(len(step.Nodes), "node")).Tone(text.Dim, "  "+p.stepWords(k, ceiling)))
 		names := make([]string, 0, len(step.Nodes))
 		for _, i := range step.Nodes {
 			names = append(names, p.nodeWord(&p.Plan.Nodes[i]))
@@ -225,7 +226,7 @@ func (p Plan) excluded() []text.Line {
 	slices.SortFunc(order, func(a, b string) int { return len(byReason[b]) - len(byReason[a]) })
 	lines := []text.Line{label("Not for")}
 	for _, why := range order {
-		lines = append(lines, text.Wrap(text.Of("  "+nodes(int32(len(byReason[why])))+": "), text.Dim, why, p.Width)...)
+		lines = append(lines, text.Wrap(text.Of("  "+plural.Count(len(byReason[why]), "node")+": "), text.Dim, why, p.Width)...)
 		lines = append(lines, p.names(byReason[why])...)
 	}
 	return lines
@@ -259,7 +260,7 @@ func (p Plan) disruption() []text.Line {
 		lines = append(lines, p.drained(d)...)
 	}
 	if p.NotLooked > 0 {
-		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not read (-o wide)", nodes(int32(p.NotLooked)))))
+		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not read (-o wide)", plural.Count(p.NotLooked, "node"))))
 	}
 	return lines
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // Status is the status of a NodeJob.
@@ -96,7 +97,7 @@ func (s Status) head() []text.Line {
 		lines = append(lines, label("Nodes").With(counts(n)))
 	}
 	if gate := job.Status.Gate; gate != nil {
-		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, nodes(gate.Closed))))
+		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, plural.Count(gate.Closed, "node"))))
 		if c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionGateEnforced); c != nil && c.Status != metav1.ConditionTrue {
 			lines = append(lines, s.wrapped("", text.Warn, c.Message)...)
 		}
@@ -167,13 +168,6 @@ func counts(n v1alpha1.NodeCounts) string {
 		line += " (" + strings.Join(undone, ", ") + ")"
 	}
 	return line
-}
-
-func nodes(n int32) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }
 
 // drains lists the nodes that are being drained, and what blocks the drains.
@@ -263,7 +257,7 @@ func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 	if f.ExitCode != nil {
 		said = append(said, fmt.Sprintf("exit code %d", *f.ExitCode))
 	}
-	said = append(said, plural(f.Attempts, "attempt"), ago(s.Now, f.FinishedAt.Time)+" ago", next)
+	said = append(said, plural.Count(f.Attempts, "attempt"), ago(s.Now, f.FinishedAt.Time)+" ago", next)
 	for _, more := range []string{f.Rollback, f.Quarantine} {
 		if more != "" {
 			said = append(said, more)
@@ -302,11 +296,4 @@ func (s Status) casualties() []text.Line {
 		lines = append(lines, text.Of("  ").Tone(text.Bad, c.Node).With(fmt.Sprintf("  counts as failed: %s, %s ago", c.Reason, ago(s.Now, c.At.Time))))
 	}
 	return lines
-}
-
-func plural(n int32, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
