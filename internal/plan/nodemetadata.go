@@ -48,7 +48,7 @@ func (p *planner) reconcileFacts(w *nodePlan, mark *PatchNode) {
 		return // the record had no room for what was published when it was reported
 	}
 	if reason != "" {
-		w.unpublished = message
+		w.findings().unpublished = message
 	} else if mark.Facts = facts; facts != nil {
 		mark.because(v1alpha1.ReasonPublished, "")
 	}

@@ -46,20 +46,21 @@ type nodePlan struct {
 	step int
 	// start is the attempt that may start now; nil if none may.
 	start *task.Attempt
-	findings
+	// gated is true if the node is not done and has the taint of the gate.
+	gated bool
+	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
+	obstructedBy *Obstacle
+	// found is nil for most nodes: see findings.
+	found *findings
 }
 
-// findings are what a pass finds out about a node for the status. Most nodes have none.
+// findings are what else a pass finds out about a node for the status.
 type findings struct {
 	failures []v1alpha1.NodeFailure
 	// problem is what prevents the manager from continuing with the node; nil if nothing does.
 	problem *NodeProblem
-	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
-	obstructedBy *Obstacle
 	// drain is a drain that continues; nil if there is none.
 	drain *v1alpha1.NodeDrain
-	// gated is true if the node is not done and has the taint of the gate.
-	gated bool
 	// disrupted is true if its attempts were disrupted many times in a row.
 	disrupted bool
 	// notStarted says why its pod does not start, unrecovered how the rollback failed, and unpublished what cannot be
@@ -123,7 +124,7 @@ func (w *nodePlan) note(b block) {
 		w.obstructedBy = b.obstacle
 	}
 	if b.problem != nil {
-		w.problem = b.problem
+		w.findings().problem = b.problem
 	}
 }
 
@@ -165,7 +166,17 @@ func (w *nodePlan) set(state State, reason, message string, until time.Time) {
 }
 
 // addFailure notes a failure for the status.
-func (w *nodePlan) addFailure(f v1alpha1.NodeFailure) { w.failures = append(w.failures, f) }
+func (w *nodePlan) addFailure(f v1alpha1.NodeFailure) {
+	w.findings().failures = append(w.findings().failures, f)
+}
+
+// findings returns the findings of the node, to add one.
+func (w *nodePlan) findings() *findings {
+	if w.found == nil {
+		w.found = &findings{}
+	}
+	return w.found
+}
 
 // cannotRun reports whether the node cannot run a task, and may never run one again.
 func (w *nodePlan) cannotRun() bool { return w.cause == causeNode }

@@ -148,7 +148,7 @@ func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 // unrecorded handles a pod whose outcome cannot be recorded because the API server refuses the write. The pod has its
 // slot, but not forever.
 func (as *assessor) unrecorded(w *nodePlan, pod *Pod, t *NodeProblem) {
-	w.problem = t
+	w.findings().problem = t
 	since := as.attempts.deadline(pod)
 	if !as.overdue(since) {
 		as.plan.wake(as.overdueAt(since))
@@ -166,7 +166,7 @@ func (as *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, 
 		w.ranRevision, w.since = true, pod.Created
 	}
 	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
-		w.notStarted = v.message
+		w.findings().notStarted = v.message
 	}
 	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && (prev.Outcome == record.Failed || prev.Outcome == record.Disrupted) {
 		as.noteRetry(w)
@@ -177,7 +177,7 @@ func (as *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, 
 func (as *assessor) noteRetry(w *nodePlan) {
 	w.addFailure(as.cordons.failureOf(w.node, true))
 	if rec := w.node.On.Record; rec.Disruptions >= manyDisruptions {
-		w.disrupted = true
+		w.findings().disrupted = true
 	}
 }
 
@@ -235,6 +235,9 @@ func (j *job) attempt(node *Node, phase task.Phase, revision string, number int3
 // removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
 // outcome on.
 func (as *assessor) removeOrphanedPods() {
+	if len(as.in.Pods) == 0 {
+		return
+	}
 	known := make(map[string]bool, len(as.in.Nodes))
 	for i := range as.in.Nodes {
 		known[as.in.Nodes[i].Name] = true

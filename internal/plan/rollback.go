@@ -63,7 +63,7 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 	case is.failures > as.retryLimit():
 		w.rollbackFinished = true
 		w.fail(v1alpha1.ReasonRollbackFailed, rec.Rollback.Message, time.Time{})
-		w.unrecovered = rollbackFailure(w.node.Name, rec.Rollback)
+		w.findings().unrecovered = rollbackFailure(w.node.Name, rec.Rollback)
 		return
 	}
 	if b := as.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {

@@ -58,24 +58,8 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
-	sb.failures = append(sb.failures, w.failures...)
-	if w.drain != nil {
-		sb.drains = append(sb.drains, *w.drain)
-	}
-	if w.problem != nil {
-		sb.troubled, sb.troubleReason = append(sb.troubled, w.node.Name+": "+w.problem.Message), w.problem.Reason
-	}
-	if w.notStarted != "" {
-		sb.notStarted = append(sb.notStarted, w.node.Name+": "+w.notStarted)
-	}
-	if w.disrupted {
-		sb.disrupted = append(sb.disrupted, w.node.Name+": "+lastLine(w.node.On.Record.Message))
-	}
-	if w.unrecovered != "" {
-		sb.unrecovered = append(sb.unrecovered, w.unrecovered)
-	}
-	if w.unpublished != "" {
-		sb.unpublished = append(sb.unpublished, w.node.Name+": "+w.unpublished)
+	if w.found != nil {
+		sb.addFindings(w.node, w.found)
 	}
 	switch w.obstructedBy {
 	case nil:
@@ -83,6 +67,28 @@ func (sb *statusBuilder) add(w *nodePlan) {
 		sb.runnerObstructed++
 	default:
 		sb.obstructed++
+	}
+}
+
+func (sb *statusBuilder) addFindings(node *Node, found *findings) {
+	sb.failures = append(sb.failures, found.failures...)
+	if found.drain != nil {
+		sb.drains = append(sb.drains, *found.drain)
+	}
+	if found.problem != nil {
+		sb.troubled, sb.troubleReason = append(sb.troubled, node.Name+": "+found.problem.Message), found.problem.Reason
+	}
+	if found.notStarted != "" {
+		sb.notStarted = append(sb.notStarted, node.Name+": "+found.notStarted)
+	}
+	if found.disrupted {
+		sb.disrupted = append(sb.disrupted, node.Name+": "+lastLine(node.On.Record.Message))
+	}
+	if found.unrecovered != "" {
+		sb.unrecovered = append(sb.unrecovered, found.unrecovered)
+	}
+	if found.unpublished != "" {
+		sb.unpublished = append(sb.unpublished, node.Name+": "+found.unpublished)
 	}
 }
 

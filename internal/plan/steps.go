@@ -200,20 +200,36 @@ func (ro *rollout) stickiness(i int) int {
 // spread sorts nodes by the order in which a step selects them: Ready nodes first and control plane nodes last, one
 // from each zone in turn, the oldest first. inZone is how many nodes each zone already has.
 func (ro *rollout) spread(nodes []int, inZone map[string]int) {
-	byAge := func(a, b int) int {
-		x, y := ro.nodes[a].node, ro.nodes[b].node
-		return cmp.Or(cmp.Compare(ro.canaryRank(x), ro.canaryRank(y)), x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name))
-	}
-	slices.SortFunc(nodes, byAge)
-	turn := make(map[int]int, len(nodes))
+	type place struct{ index, rank, turn int }
+	places := make([]place, 0, len(nodes))
 	for _, i := range nodes {
-		z := zone(ro.nodes[i].node)
-		turn[i] = inZone[z]
+		places = append(places, place{index: i, rank: ro.canaryRank(ro.nodes[i].node)})
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if a.rank != b.rank {
+			return cmp.Compare(a.rank, b.rank)
+		}
+		return compareAge(ro.nodes[a.index].node, ro.nodes[b.index].node)
+	})
+	for k := range places {
+		z := zone(ro.nodes[places[k].index].node)
+		places[k].turn = inZone[z]
 		inZone[z]++
 	}
-	slices.SortStableFunc(nodes, func(a, b int) int {
-		return cmp.Or(cmp.Compare(ro.canaryRank(ro.nodes[a].node), ro.canaryRank(ro.nodes[b].node)), cmp.Compare(turn[a], turn[b]), byAge(a, b))
+	slices.SortStableFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.turn, b.turn))
 	})
+	for k := range places {
+		nodes[k] = places[k].index
+	}
+}
+
+// compareAge orders nodes by age, the oldest first, and nodes of the same age by name.
+func compareAge(a, b *Node) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Name, b.Name)
 }
 
 // canaryRank orders nodes by how suitable they are as a canary, the most suitable first.

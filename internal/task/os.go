@@ -27,6 +27,9 @@ func OS(spec *v1alpha1.NodeJobSpec) corev1.OSName {
 // FitsOS reports whether a node with these labels has the operating system os. A node without the label
 // kubernetes.io/os matches any.
 func FitsOS(os corev1.OSName, labels map[string]string) bool {
+	if os == "" {
+		return true
+	}
 	is, labelled := labels[corev1.LabelOSStable]
-	return os == "" || !labelled || is == string(os)
+	return !labelled || is == string(os)
 }
