@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -96,7 +95,7 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 	for i := range pods {
 		pod := &pods[i]
 		phase := task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel])
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		ended := task.PodEnded(pod.Status.Phase)
 		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Verify) {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
+	"github.com/everynode/everynode/internal/task"
 )
 
 const (
@@ -181,7 +182,7 @@ func hasEnded(pod *corev1.Pod) bool {
 			return true
 		}
 	}
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return task.PodEnded(pod.Status.Phase)
 }
 
 func (f *follower) print(piece string, _ bool) {

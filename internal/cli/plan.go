@@ -238,13 +238,13 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			script, ok := configMap.Data[ref.Key]
 			return script, ok, nil
 		},
-		Contents: func() ([]string, *plan.Obstacle, error) { return o.contents(ctx, file, v) },
+		Contents: func() ([]string, *task.Obstacle, error) { return o.contents(ctx, file, v) },
 	}
 }
 
 // contents returns hashes of the objects in rerun.onChangeOf. If the user may not read a Secret, or a Secret does not
 // exist yet, the revision is only a guess.
-func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *plan.Obstacle, error) {
+func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan) ([]string, *task.Obstacle, error) {
 	guess := func(as string, ref v1alpha1.ContentRef, why any) {
 		v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", ref.Kind, ref.Name, as, why))
 	}
@@ -256,7 +256,7 @@ func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan
 			guess("had changed", ref, cmdutil.Explain(err))
 			hash = "not known"
 		case apierrors.IsNotFound(err):
-			return nil, &plan.Obstacle{Reason: map[v1alpha1.ContentKind]string{
+			return nil, &task.Obstacle{Reason: map[v1alpha1.ContentKind]string{
 				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
 			}[ref.Kind], Message: fmt.Sprintf("spec.rerun.onChangeOf: %s %s/%s does not exist. Create it first", ref.Kind, v.Job.Namespace, ref.Name)}, nil
 		case err != nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
 )
 
 type statusOptions struct {
@@ -149,7 +150,7 @@ func attemptsOf(pods []corev1.Pod) []view.Attempt {
 	var attempts []view.Attempt
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if task.PodEnded(pod.Status.Phase) {
 			continue
 		}
 		attempts = append(attempts, cmdutil.AttemptOf(pod))

@@ -22,7 +22,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -49,13 +48,13 @@ type content struct {
 	resourceVersion string
 	hash            string
 	// obstacle is why there is no hash; nil if there is one.
-	obstacle *plan.Obstacle
+	obstacle *task.Obstacle
 }
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
 // of returns the hashes of the objects that a NodeJob lists in rerun.onChangeOf, or why one of them cannot be read.
-func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *plan.Obstacle, error) {
+func (c *contents) of(ctx context.Context, r *Reconciler, job *v1alpha1.NodeJob) ([]string, *task.Obstacle, error) {
 	c.keep(job)
 	var hashes []string
 	for _, ref := range job.Spec.Rerun.OnChangeOf {
@@ -149,27 +148,27 @@ func wrapGet(kind, name string, err error) error {
 
 // unnamed returns the obstacle for a name that no object can have. The object is not requested, and the name is not
 // part of a command that a user may copy.
-func unnamed(key contentKey) *plan.Obstacle {
+func unnamed(key contentKey) *task.Obstacle {
 	reason := v1alpha1.ReasonConfigMapNotFound
 	if key.kind == v1alpha1.ContentSecret {
 		reason = v1alpha1.ReasonSecretNotFound
 	}
-	return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
+	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.rerun.onChangeOf: no %s can have the name %s. Correct it", key.kind, strconv.Quote(outcome.CleanHead(key.name, 80)))}
 }
 
 // missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
 // manager's ServiceAccount.
-func missing(key contentKey, err error, manager string) *plan.Obstacle {
+func missing(key contentKey, err error, manager string) *task.Obstacle {
 	where := fmt.Sprintf("%s %s/%s", key.kind, key.job.Namespace, key.name)
 	switch {
 	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
-		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
+		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
-		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob then continues automatically", where)}
 	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
-		return &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
+		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob goes on within %[5]d s",
 				where, key.job.Namespace, key.name, manager, pollSeconds)}
 	}
@@ -204,7 +203,7 @@ func (c *contents) set(key contentKey, is content) bool {
 	return was.hash != is.hash || reasonOf(was.obstacle) != reasonOf(is.obstacle)
 }
 
-func reasonOf(o *plan.Obstacle) string {
+func reasonOf(o *task.Obstacle) string {
 	if o == nil {
 		return ""
 	}

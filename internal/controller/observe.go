@@ -54,7 +54,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		return seen, err
 	}
 	if obstacle == nil {
-		seen.input.Obstacle = (*plan.Obstacle)(r.refusals.Of(job))
+		seen.input.Obstacle = r.refusals.Of(job)
 		if job.DeletionTimestamp.IsZero() {
 			seen.input.Revision, seen.input.Digest = observe.Revision(job, source, seen.input.Nodes)
 		}
@@ -75,7 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	if job.Spec.Task.Template != nil {
-		seen.input.RunnerRefused = (*plan.Obstacle)(r.runnerRefusals.Of(job))
+		seen.input.RunnerRefused = r.runnerRefusals.Of(job)
 	}
 	seen.input.NodeProblems = r.problems.on(client.ObjectKeyFromObject(job), task.RetryToken(job), seen.input.Nodes)
 	seen.foreignPods = foreignPods

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // TestWhoSeesFromOutsideSeesWhatTheManagerSees : the command line plans from lists, and must come to the same.
@@ -85,9 +86,9 @@ func TestTheManagersWordIsTakenForWhatItAloneKnows(t *testing.T) {
 	}
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
-		want *plan.Obstacle
+		want *task.Obstacle
 	}{
-		"a pod that is forbidden":    {told(1, v1alpha1.ReasonPodForbidden), &plan.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
+		"a pod that is forbidden":    {told(1, v1alpha1.ReasonPodForbidden), &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
 		"what the plan itself knows": {told(1, v1alpha1.ReasonNodesFailed), nil},
 		"of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},
 		"nothing yet":                {liveJob(), nil},

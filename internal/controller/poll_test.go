@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/task"
 )
 
 func TestThePollGoesOnAfterErrorsAndEndsWithTheManager(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 			readable := contentKey{client.ObjectKey{Namespace: "ns", Name: job}, v1alpha1.ContentSecret, fmt.Sprint("readable-", i)}
 			forbidden := contentKey{readable.job, readable.kind, fmt.Sprint("forbidden-", i)}
 			r.contents.seen[readable] = content{hash: "old"}
-			r.contents.seen[forbidden] = content{obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
+			r.contents.seen[forbidden] = content{obstacle: &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
 		}
 	}
 	seen := map[string]int{}

@@ -17,13 +17,12 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
 
 // source resolves the NodeJob's scripts. A problem that the user has to fix is returned as an obstacle. It needs no
 // retry, because the change of the ConfigMap triggers a pass.
-func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *plan.Obstacle, error) {
+func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *task.Obstacle, error) {
 	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
 		return task.Source{}, obstacle, err
 	}
@@ -31,13 +30,13 @@ func (r *Reconciler) source(ctx context.Context, job *v1alpha1.NodeJob) (task.So
 		Script: func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 			return r.scripts.get(ctx, r, scriptField{client.ObjectKeyFromObject(job), field}, ref)
 		},
-		Contents: func() ([]string, *plan.Obstacle, error) { return r.contents.of(ctx, r, job) },
+		Contents: func() ([]string, *task.Obstacle, error) { return r.contents.of(ctx, r, job) },
 	})
 }
 
 // namespaceGoes returns the obstacle of a NodeJob that must be rolled back in a namespace that is terminating: no pod
 // can be created there, and the ConfigMap of the rollback script may be deleted.
-func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*plan.Obstacle, error) {
+func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
 	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack {
 		return nil, nil
 	}
@@ -49,7 +48,7 @@ func (r *Reconciler) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (
 	case err == nil && namespace.DeletionTimestamp.IsZero():
 		return nil, nil
 	}
-	return &plan.Obstacle{
+	return &task.Obstacle{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
 		Message: fmt.Sprintf("namespace %s is being deleted, and no pod can be made in it", job.Namespace),
 	}, nil

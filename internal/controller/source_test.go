@@ -13,7 +13,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
-	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -22,16 +21,16 @@ import (
 func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
 	tests := map[string]struct {
 		script, verify, rollback string
-		want                     *plan.Obstacle
+		want                     *task.Obstacle
 	}{
 		"the longest that fits": {script: strings.Repeat("#", 65536), verify: strings.Repeat("#", 65536), rollback: strings.Repeat("#", 65536)},
-		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-		"a zero byte": {script: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a zero byte": {script: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script contains a zero byte, which no environment can hold. Take it out"}},
-		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-		"and to rollback": {script: "true", rollback: "echo \x00", want: &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"and to rollback": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script contains a zero byte, which no environment can hold. Take it out"}},
 	}
 	for name, tt := range tests {
@@ -70,8 +69,8 @@ func TestSource(t *testing.T) {
 			job.DeletionTimestamp, job.Spec.DeletionPolicy = &now, policy
 		}
 	}
-	missing := func(name string) *plan.Obstacle {
-		return &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+	missing := func(name string) *task.Obstacle {
+		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically"}
 	}
 	all := task.Source{Script: "echo task", Verify: "echo verify", Rollback: "echo rollback"}
@@ -80,7 +79,7 @@ func TestSource(t *testing.T) {
 		gone []string
 		want task.Source
 		// wantObstacle is why nothing may start.
-		wantObstacle *plan.Obstacle
+		wantObstacle *task.Obstacle
 	}{
 		"all are there":                           {job: job(), want: all},
 		"there is no rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
@@ -91,7 +90,7 @@ func TestSource(t *testing.T) {
 		"and needs it":                            {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
 		"a namespace that goes leaves nothing to undo": {
 			job:          job(deleted(v1alpha1.DeletionRollBack), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
-			wantObstacle: &plan.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
+			wantObstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
 		},
 		"a deletion that undoes nothing needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
 	}

@@ -127,7 +127,7 @@ func (r *Reconciler) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, e
 }
 
 // refusalOf returns why pods of that kind are rejected.
-func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) loop.Obstacle {
+func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) task.Obstacle {
 	refusals := r.refusals
 	if isRunner(job, start) {
 		refusals = r.runnerRefusals
@@ -135,7 +135,7 @@ func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) loop.Obs
 	if o := refusals.Of(job); o != nil {
 		return *o
 	}
-	return loop.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
+	return task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
 }
 
 // start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
 )
 
 const (
@@ -183,7 +184,7 @@ func (r *releaseRules) checkNotStarted(n *nodePlan) *hold {
 
 // checkNotStarting holds a node if the API server rejects the pod of its check. When one more may be tried, the node
 // reserves a place: no event shows that the API server accepts the pod now.
-func (o observed) checkNotStarting(obstacle *Obstacle) *hold {
+func (o observed) checkNotStarting(obstacle *task.Obstacle) *hold {
 	h := &hold{
 		reason:   v1alpha1.ReasonCheckNotStarting,
 		message:  "release.check cannot be started: " + obstacle.Message,

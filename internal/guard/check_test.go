@@ -12,13 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Nothing tells when what the API server has refused would be taken.
 func TestARefusedCheckIsTriedAgain(t *testing.T) {
 	refused := func(retryIn time.Duration) func(*Input) {
 		return func(in *Input) {
-			in.CheckObstacles = map[string]*Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}}
+			in.CheckObstacles = map[string]*task.Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}}
 		}
 	}
 	for name, tt := range map[string]struct {

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Input is everything that Next reads. Next does not modify it.
@@ -63,11 +64,11 @@ type Input struct {
 	// other node is released.
 	PeersUnknown bool
 	// Obstacle is why companions cannot be created; nil if there is none.
-	Obstacle *Obstacle
+	Obstacle *task.Obstacle
 	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
 	// CheckObstacles are why the checks of nodes cannot be created, by node.
-	CheckObstacles map[string]*Obstacle
+	CheckObstacles map[string]*task.Obstacle
 	// BudgetRefused is why the API server rejects PodDisruptionBudgets; "" if it does not.
 	BudgetRefused string
 	// Live is true if all this was read from the API server, not from a cache. Decisions that must not be based on a
@@ -136,7 +137,7 @@ type Pod struct {
 	Message  string
 }
 
-func (p *Pod) ended() bool { return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed }
+func (p *Pod) ended() bool { return task.PodEnded(p.Phase) }
 
 // Budget is a PodDisruptionBudget that the NodeGuard has created.
 type Budget struct {
@@ -191,14 +192,6 @@ type Peer struct {
 	Released   []v1alpha1.ReleasedNode
 	// Stances are its decisions on the nodes with a release request, where they matter (Asking).
 	Stances map[string]PeerView
-}
-
-// Obstacle is why no pod can be created, as the Stalled condition shows it.
-type Obstacle struct {
-	Reason  string
-	Message string
-	// RetryAt is when the creation of one pod may be retried.
-	RetryAt time.Time
 }
 
 // Plan is what to do, what to report, and when to check again.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -335,13 +336,13 @@ func TestCompanions(t *testing.T) {
 		"on a node that returns":            {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }), []string{"make n1"}},
 		"on a node that is not Ready":       {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
 		"on a node that would throw it off": {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
-		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"one, some time after a refusal":    {scene(without(0), without(0), func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
+		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"one, some time after a refusal":    {scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
 		"one, of those never refused first": {scene(without(0), without(0), func(in *Input) {
-			in.Obstacle, in.RefusedAt = &Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
+			in.Obstacle, in.RefusedAt = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
 		"one, of all that were refused the first": {scene(without(0), without(0), func(in *Input) {
-			in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0}
+			in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}
 			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute), "n2": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
 		"while only other pods are refused": {scene(without(0), without(0), func(in *Input) {
@@ -366,8 +367,8 @@ func TestCompanions(t *testing.T) {
 			in.Companions[1].Revision = "r2"
 			in.Companions[2].Revision = "r2"
 		}), nil},
-		"out of date, after a refusal":           {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"out of date, some time after a refusal": {scene(outdated, func(in *Input) { in.Obstacle = &Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
+		"out of date, after a refusal":           {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"out of date, some time after a refusal": {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
 		"of an earlier NodeGuard":                {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
 		"where the target is not":                {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
 		"the target is missing":                  {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},

@@ -13,23 +13,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // A compromised node, an API server that refuses pods of some nodes, node clocks, and NodeGuards that come and go.
 
 // memory is what the manager remembers for a guard. It dies with the manager.
 type memory struct {
-	obstacle  *Obstacle
+	obstacle  *task.Obstacle
 	wait      time.Duration
 	refusedAt map[string]time.Time
-	checks    map[string]*Obstacle
+	checks    map[string]*task.Obstacle
 	taken     map[string]NameHolder
 	takenAt   map[string]time.Time
 }
 
 func (h *history) of(guard string) *memory {
 	if h.memory[guard] == nil {
-		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*Obstacle{}, taken: map[string]NameHolder{}, takenAt: map[string]time.Time{}}
+		h.memory[guard] = &memory{refusedAt: map[string]time.Time{}, checks: map[string]*task.Obstacle{}, taken: map[string]NameHolder{}, takenAt: map[string]time.Time{}}
 	}
 	return h.memory[guard]
 }
@@ -53,7 +54,7 @@ func (h *history) remembered(in *Input) {
 func (h *history) refused(p *simPod) {
 	m := h.of(p.guard)
 	m.wait = max(min(2*m.wait, 15*time.Second), time.Second)
-	o := &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, RetryAt: h.now.Add(m.wait)}
+	o := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, RetryAt: h.now.Add(m.wait)}
 	if p.role == "check" {
 		h.met["check refused"]++
 		m.checks[p.Node] = o

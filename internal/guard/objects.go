@@ -167,10 +167,7 @@ func Check(g *v1alpha1.NodeGuard, node, name, requestedAt string, opts task.Opti
 	}
 	pod := &corev1.Pod{Spec: containerCheck(spec, node)}
 	if spec.Script != "" {
-		// It runs like the script of a NodeJob.
-		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID}}
-		job.Spec.Task = v1alpha1.TaskSpec{Script: spec.Script, TimeoutSeconds: &seconds}
-		pod = task.Pod(job, task.Source{Script: spec.Script}, task.Attempt{Phase: task.Task, Revision: "check", Number: 1, NodeName: node}, opts)
+		pod.Spec = task.ScriptPodSpec(spec.Script, g.Namespace+"/"+g.Name, node, time.Duration(seconds)*time.Second, opts)
 	}
 	deadline := int64(seconds)
 	pod.ObjectMeta = made(g, name)

@@ -28,7 +28,7 @@ func ViewNode(n *corev1.Node) Node {
 // ViewTarget returns what the plan reads of a pod of the target. It returns false if the pod has ended or is
 // terminating.
 func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if task.PodEnded(p.Status.Phase) {
 		return TargetPod{}, false
 	}
 	pod := TargetPod{Node: p.Spec.NodeName, Ready: podReady(p) && p.DeletionTimestamp.IsZero()}

@@ -97,7 +97,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
-	in.Obstacle = (*guard.Obstacle)(r.refusals.Of(g))
+	in.Obstacle = r.refusals.Of(g)
 	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
 	in.TakenNames = r.taken.takers(name)
 	if g.Status.NameSalt == "" {

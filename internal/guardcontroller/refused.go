@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // refusedOn remembers for which nodes of a NodeGuard the API server rejected pods, because policies can reject the pods
@@ -67,7 +68,7 @@ func (r *refusedOn) check(g *v1alpha1.NodeGuard, node string, err error, now tim
 }
 
 // of returns what the plan reads of both. It forgets nodes that no longer exist.
-func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions map[string]time.Time, checks map[string]*guard.Obstacle) {
+func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions map[string]time.Time, checks map[string]*task.Obstacle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := client.ObjectKeyFromObject(g)
@@ -80,10 +81,10 @@ func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions ma
 	}
 	maps.DeleteFunc(r.companions[name], func(node string, _ time.Time) bool { return !there[node] })
 	maps.DeleteFunc(r.checks[name], func(node string, _ *loop.Refusals) bool { return !there[node] })
-	checks = map[string]*guard.Obstacle{}
+	checks = map[string]*task.Obstacle{}
 	for node, known := range r.checks[name] {
 		if o := known.Of(g); o != nil {
-			checks[node] = (*guard.Obstacle)(o)
+			checks[node] = o
 		}
 	}
 	return maps.Clone(r.companions[name]), checks

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/task"
 )
 
 const (
@@ -49,7 +50,7 @@ type refusal struct {
 	uid        types.UID
 	generation int64
 	wait       time.Duration
-	is         Obstacle
+	is         task.Obstacle
 }
 
 // isOf reports whether the rejection is for the current generation of the object: a change of its spec may have fixed
@@ -58,22 +59,13 @@ func (r *refusal) isOf(o client.Object) bool {
 	return r.uid == o.GetUID() && r.generation == o.GetGeneration()
 }
 
-// Obstacle is a rejection as the plan reads it.
-type Obstacle struct {
-	// Reason and Message say what is wrong and what to do, as the Stalled condition shows it.
-	Reason  string
-	Message string
-	// RetryAt is when one creation may be retried. No event shows that the cause is fixed.
-	RetryAt time.Time
-}
-
 // NewRefusals returns Refusals for one kind of objects.
 func NewRefusals(words Words) *Refusals {
 	return &Refusals{words: words, of: map[client.ObjectKey]refusal{}}
 }
 
 // Of returns what was last rejected for an object; nil if nothing was, or the object has changed since.
-func (r *Refusals) Of(o client.Object) *Obstacle {
+func (r *Refusals) Of(o client.Object) *task.Obstacle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.of[client.ObjectKeyFromObject(o)]
@@ -147,7 +139,7 @@ func (r *Refusals) note(o client.Object, err error, now time.Time) {
 		uid:        o.GetUID(),
 		generation: o.GetGeneration(),
 		wait:       wait,
-		is:         Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
+		is:         task.Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -43,38 +44,38 @@ func terminating(why string) error {
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		err  error
-		want *Obstacle
+		want *task.Obstacle
 	}{
 		"Pod Security": {
 			forbidden(`violates PodSecurity "restricted:latest": privileged (container "task" must not set securityContext.privileged=true)`),
-			&Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
+			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
 				`(container "task" must not set securityContext.privileged=true). A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: ` +
 				`kubectl label namespace ns pod-security.kubernetes.io/enforce=privileged --overwrite`},
 		},
 		"a quota": {
 			forbidden("exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10"),
-			&Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
+			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
 				"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does"},
 		},
 		"a namespace that is being deleted": {
 			terminating("unable to create new content in namespace ns because it is being terminated"),
-			&Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
+			&task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
 				"Namespace ns is being deleted, and the NodeJob with it: nothing more can run"},
 		},
 		"a template that makes no pod": {
 			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-0123456789", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}),
-			&Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns"},
+			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns"},
 		},
 		"a request that nobody understands": {
 			apierrors.NewBadRequest("strict decoding error"),
-			&Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns"},
+			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns"},
 		},
 		"too many requests pass by themselves":    {apierrors.NewTooManyRequests("slow down", 1), nil},
 		"a time-out says nothing of the pod":      {apierrors.NewTimeoutError("etcd", 1), nil},
 		"an API server that is away says nothing": {errors.New("connection refused"), nil},
 		"a webhook that is away": {
 			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
-			&Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
+			&task.Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
 				"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically"},
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Cluster is the view of a client that has no caches and writes nothing: lists, a moment old.
@@ -60,14 +61,14 @@ var told = []string{
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains
 // nothing of that kind, or is older than the spec.
-func ToldObstacle(job *v1alpha1.NodeJob) *plan.Obstacle {
+func ToldObstacle(job *v1alpha1.NodeJob) *task.Obstacle {
 	if job.Status.ObservedGeneration != job.Generation {
 		return nil
 	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
 		c := meta.FindStatusCondition(job.Status.Conditions, kind)
 		if c != nil && c.Status == metav1.ConditionTrue && slices.Contains(told, c.Reason) {
-			return &plan.Obstacle{Reason: c.Reason, Message: c.Message}
+			return &task.Obstacle{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return nil

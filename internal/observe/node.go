@@ -50,7 +50,7 @@ func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]bool {
 	nodes := map[string]bool{}
 	for _, pod := range strangers {
 		owner := metav1.GetControllerOf(pod)
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		ended := task.PodEnded(pod.Status.Phase)
 		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
 			nodes[pod.Spec.NodeName] = true
 		}

@@ -96,7 +96,7 @@ func peer(job, other *v1alpha1.NodeJob) plan.Peer {
 }
 
 // dependencyObstacle returns a dependency that can never be met; nil if there is none.
-func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *plan.Obstacle {
+func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *task.Obstacle {
 	if len(job.Spec.DependsOn) == 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	}
 	needs[job.Name] = job.Spec.DependsOn
 	if circle := plan.FindCycle(job.Name, needs); circle != nil {
-		return &plan.Obstacle{
+		return &task.Obstacle{
 			Reason: v1alpha1.ReasonDependencyCycle,
 			Message: fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",
 				outcome.CleanHead(strings.Join(circle, " -> "), maxCircleBytes)),
@@ -114,7 +114,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	}
 	for _, name := range job.Spec.DependsOn {
 		if jobs[name] == nil {
-			return &plan.Obstacle{
+			return &task.Obstacle{
 				Reason:  v1alpha1.ReasonDependencyNotFound,
 				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically", job.Namespace, outcome.CleanHead(name, 80)),
 			}

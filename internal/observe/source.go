@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -22,12 +21,12 @@ type Fetch struct {
 	// the ConfigMap does not exist, it returns the API server's NotFound error.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
 	// Contents returns hashes of the objects in rerun.onChangeOf, or why one of them cannot be read.
-	Contents func() ([]string, *plan.Obstacle, error)
+	Contents func() ([]string, *task.Obstacle, error)
 }
 
 // Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem
 // of the rollback counts from the start, so that nothing is done that cannot be rolled back.
-func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *plan.Obstacle, error) {
+func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, error) {
 	var src task.Source
 	into := map[string]*string{fieldTask: &src.Script, fieldVerify: &src.Verify, fieldRollback: &src.Rollback}
 	for _, s := range scriptsOf(job) {
@@ -85,13 +84,13 @@ func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 }
 
 // resolve returns the script itself.
-func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.Obstacle, error) {
+func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.Obstacle, error) {
 	if s.from == nil {
 		return s.inline, unusable(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
 	}
 	ref := s.from.ConfigMapKeyRef
-	obstacle := func(reason, format string, args ...any) *plan.Obstacle {
-		return &plan.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
+	obstacle := func(reason, format string, args ...any) *task.Obstacle {
+		return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
 	}
 	script, ok, err := fetch.Script(s.field, ref)
 	switch {
@@ -112,8 +111,8 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *plan.
 
 // unusable returns why a script cannot be passed to a container, or nil. The API limits an inline script in characters,
 // not in bytes, and allows a zero byte.
-func unusable(script, where string) *plan.Obstacle {
-	obstacle := &plan.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
+func unusable(script, where string) *task.Obstacle {
+	obstacle := &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
 	switch {
 	case len(script) > task.MaxScriptBytes:
 		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
@@ -127,7 +126,7 @@ func unusable(script, where string) *plan.Obstacle {
 }
 
 // unusableCommand is the same for a command, which is passed as JSON.
-func unusableCommand(command []string) *plan.Obstacle {
+func unusableCommand(command []string) *task.Obstacle {
 	if len(command) == 0 {
 		return nil
 	}

@@ -218,10 +218,20 @@ func maxConcurrent(r v1alpha1.RolloutSpec, matched int) int {
 	if value == nil {
 		value = &defaultMaxConcurrent
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
+	return scaled(value, matched, 1, roundDown)
+}
+
+const (
+	roundDown = false
+	roundUp   = true
+)
+
+// scaled is a number, or a percentage of the nodes, and at least least. The CRD validation rejects other values; for
+// them it is least.
+func scaled(value *intstr.IntOrString, nodes, least int, rounded bool) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, rounded)
 	if err != nil {
-		// The CRD validation rejects such values.
-		return 1
+		return least
 	}
-	return max(n, 1)
+	return max(n, least)
 }

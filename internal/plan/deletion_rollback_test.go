@@ -32,7 +32,7 @@ func TestUndo(t *testing.T) {
 		job      []func(*v1alpha1.NodeJob)
 		nodes    []Node
 		pods     []Pod
-		obstacle *Obstacle
+		obstacle *task.Obstacle
 		troubles map[types.UID]NodeProblem
 		want     []string
 		// wantStalled is the beginning of what the Stalled condition says; "" when it is not.
@@ -98,11 +98,11 @@ func TestUndo(t *testing.T) {
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node is unreachable (Ready=Unknown). Fix the cause and",
 		},
 		"a rollback that cannot be read holds it": {
-			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
 		"in a namespace that goes nothing can be rolled back": {
-			nodes: []Node{done("a")}, obstacle: &Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
+			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
 		"a pod that never ends and cannot be recorded holds it beside a rollback that has failed": {
 			nodes:       []Node{newNode("a"), newNode("b", failed)},

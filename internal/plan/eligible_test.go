@@ -27,9 +27,9 @@ func TestNodeStates(t *testing.T) {
 		onPoolB = func(j *v1alpha1.NodeJob) {
 			j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 		}
-		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
-		refused = func(retry time.Time) *Obstacle {
-			return &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: retry}
+		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
+		refused = func(retry time.Time) *task.Obstacle {
+			return &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: retry}
 		}
 	)
 	state := func(s State, reason, message string, until time.Time) NodeState {
@@ -38,7 +38,7 @@ func TestNodeStates(t *testing.T) {
 	tests := map[string]struct {
 		job      *v1alpha1.NodeJob
 		node     Node
-		obstacle *Obstacle
+		obstacle *task.Obstacle
 		want     NodeState
 	}{
 		"it runs where nothing speaks against it": {node: newNode("n"), want: starts},

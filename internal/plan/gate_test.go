@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // gated gives a NodeJob a gate, that it has had for an hour.
@@ -66,7 +67,7 @@ func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynod
 // every node would look unfinished.
 func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})), []Node{newNode("n", made(7200), labelled("old"))})
-	in.Revision, in.Obstacle = "", &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := told(Next(in)); len(got) > 0 {
 		t.Errorf("actions %v, want none", got)
 	}

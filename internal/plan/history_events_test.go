@@ -152,7 +152,7 @@ func (h *history) userEvent(what int) {
 		h.say("suspend is %v", h.job.Spec.Suspend)
 	case 2:
 		if h.obstacle == nil {
-			h.obstacle = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
+			h.obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
 		} else {
 			h.obstacle = nil
 		}

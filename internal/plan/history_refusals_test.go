@@ -43,7 +43,7 @@ type shell struct {
 }
 
 type refusal struct {
-	Obstacle
+	task.Obstacle
 	wait time.Duration
 }
 
@@ -141,7 +141,7 @@ func (h *history) judgeStarts() {
 			if known == nil && h.refusedSince.IsZero() {
 				h.refusedSince = h.told
 			}
-			h.refusals[sort] = &refusal{wait: wait, Obstacle: Obstacle{
+			h.refusals[sort] = &refusal{wait: wait, Obstacle: task.Obstacle{
 				Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses " + h.refused, RetryAt: h.told.Add(wait),
 			}}
 		case known != nil:

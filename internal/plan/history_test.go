@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var (
@@ -169,7 +170,7 @@ type history struct {
 	lines  []string
 	broken string
 	// obstacle of the moment.
-	obstacle *Obstacle
+	obstacle *task.Obstacle
 	// workloads are the pods of others, by the UID of their node.
 	workloads map[types.UID][]DrainPod
 	// cordonedBy is who cordoned a node by hand, by its UID.

@@ -23,7 +23,7 @@ type job struct {
 	named       names
 	tolerations []corev1.Toleration
 	// obstacle is Input.Obstacle, or what is wrong in the spec.
-	obstacle  *Obstacle
+	obstacle  *task.Obstacle
 	dependsOn []peer
 	sharers   []peer
 	// self is the NodeJob as a Peer of other NodeJobs.
@@ -72,7 +72,7 @@ func (j *job) readSelector(spec *metav1.LabelSelector, field string) labels.Sele
 		return selector
 	}
 	if j.in.Job.DeletionTimestamp.IsZero() {
-		j.obstacle = &Obstacle{
+		j.obstacle = &task.Obstacle{
 			Reason:  v1alpha1.ReasonInvalidSelector,
 			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
 		}

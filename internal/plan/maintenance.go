@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plural"
@@ -192,12 +191,7 @@ func (c *capacity) maxUnavailable(matched int) int {
 	if value == nil {
 		return maxConcurrent(c.in.Job.Spec.Rollout, matched)
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, matched, false)
-	if err != nil {
-		// The CRD validation rejects such values.
-		return 1
-	}
-	return max(n, 1)
+	return scaled(value, matched, 1, roundDown)
 }
 
 // mustNotDisrupt says why the maintenance of a node must not start now although there is a slot. The task does not make

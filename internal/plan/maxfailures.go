@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plural"
@@ -156,12 +155,7 @@ func mayFail(r v1alpha1.RolloutSpec, matched int) int {
 	if r.MaxFailures == nil {
 		return 0
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(r.MaxFailures, matched, false)
-	if err != nil {
-		// The CRD validation rejects such values.
-		return 0
-	}
-	return max(n, 0)
+	return scaled(r.MaxFailures, matched, 0, roundDown)
 }
 
 func (ro *rollout) failuresMessage() string {

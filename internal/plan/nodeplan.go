@@ -49,7 +49,7 @@ type nodePlan struct {
 	// gated is true if the node is not done and has the taint of the gate.
 	gated bool
 	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
-	obstructedBy *Obstacle
+	obstructedBy *task.Obstacle
 	// found is nil for most nodes: see findings.
 	found *findings
 }
@@ -104,7 +104,7 @@ type block struct {
 	// until is when it no longer waits for that; zero if that is not known.
 	until time.Time
 	// obstacle and problem are what causeObstacle and causeNodeProblem mean.
-	obstacle *Obstacle
+	obstacle *task.Obstacle
 	problem  *NodeProblem
 }
 

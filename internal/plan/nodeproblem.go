@@ -70,7 +70,7 @@ func (sb *statusBuilder) stillTroubled() int {
 
 // obstacleFor is what prevents the creation of the next pod of a phase on any node; nil if nothing does. The reboot
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
-func (j *job) obstacleFor(phase task.Phase) *Obstacle {
+func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 	o := j.obstacle
 	if phase == task.Task {
 		return o

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 func nameTaken(since, retryIn int) map[types.UID]NodeProblem {
@@ -43,7 +44,7 @@ func deletingSince(seconds int) func(*Node) {
 // TestTroubleOnANode tests what else starts while something does not work on node a.
 func TestTroubleOnANode(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
-	refused := &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-5)}
+	refused := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-5)}
 	tests := map[string]struct {
 		change  []func(*v1alpha1.NodeJob)
 		nodes   []Node

@@ -32,7 +32,7 @@ type Input struct {
 	// Digest is task.Digest of the revision; "" if it is not known.
 	Digest string
 	// Obstacle prevents pods from being started; nil if there is none.
-	Obstacle *Obstacle
+	Obstacle *task.Obstacle
 	Nodes    []Node
 	Pods     []Pod
 	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
@@ -50,21 +50,12 @@ type Input struct {
 	GateWarning string
 	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks if the task itself is a pod
 	// template, so that Obstacle does not apply to them; nil if it does not refuse them.
-	RunnerRefused *Obstacle
+	RunnerRefused *task.Obstacle
 	// NodeProblems are problems on single nodes that only the manager knows, by the UID of the node.
 	NodeProblems map[types.UID]NodeProblem
 	// OwnNode is the node that the manager itself runs on; "" if there is none.
 	OwnNode string
 	Now     time.Time
-}
-
-// Obstacle is why no pod of this NodeJob can be started.
-type Obstacle struct {
-	// Reason and Message say what is wrong and what to do, as the Stalled condition shows it.
-	Reason  string
-	Message string
-	// RetryAt is when one more start may be tried. Zero: not before the obstacle is known to be removed.
-	RetryAt time.Time
 }
 
 // Node is what the plan reads of a node.
@@ -148,7 +139,7 @@ type Pod struct {
 
 // ended reports whether no container of the pod runs or will run.
 func (p *Pod) ended() bool {
-	return p.Phase == corev1.PodSucceeded || p.Phase == corev1.PodFailed
+	return task.PodEnded(p.Phase)
 }
 
 // Exit is how the container of a task ended.

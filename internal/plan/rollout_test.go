@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 func TestMaxConcurrent(t *testing.T) {
@@ -115,7 +116,7 @@ func TestStartWithinLimit(t *testing.T) {
 		"one try shows whether the API server still refuses": {
 			in: func() Input {
 				in := see(two, []Node{a, b})
-				in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+				in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
 				return in
 			}(), want: start("a"),
 			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},

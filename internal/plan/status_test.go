@@ -18,11 +18,12 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // refused is an input in which the API server has just refused a pod.
 func refused(in Input) Input {
-	in.Obstacle = &Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: in.Now.Add(time.Second)}
+	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: in.Now.Add(time.Second)}
 	return in
 }
 
@@ -53,7 +54,7 @@ func TestConditions(t *testing.T) {
 		}
 		canary  = first(intstr.FromInt32(1))
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
-		missing = &Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
+		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
 	const promote = "step first is the last that spec.rollout.promoteTo allows; the next, rest, waits for: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`

@@ -84,7 +84,7 @@ func (ro *rollout) assignSteps() {
 		st := &ro.steps[k]
 		st.nodes = ro.matchingStep(st, pool)
 		if st.quota != nil {
-			st.nodes = ro.choose(k, quota(st.quota, ro.base(k, ro.matchingStep(st, matched))))
+			st.nodes = ro.choose(k, scaled(st.quota, ro.base(k, ro.matchingStep(st, matched)), 1, roundUp))
 		}
 		for _, i := range st.nodes {
 			ro.nodes[i].step = k
@@ -132,16 +132,6 @@ func (ro *rollout) joinedSince(i int, t metav1.Time) bool {
 func (ro *rollout) joinedInSoak(i int) bool {
 	since := ro.status.SoakingSince
 	return !since.IsZero() && !ro.nodes[i].node.Created.Before(since.Add(-time.Second))
-}
-
-// quota is how many nodes of base a step is for, at least one.
-func quota(value *intstr.IntOrString, base int) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, base, true)
-	if err != nil {
-		// The CRD validation rejects such values.
-		return 1
-	}
-	return max(n, 1)
 }
 
 // choose selects the nodes of a step that is for a number of nodes. Nodes on which the revision has run come first, in

@@ -134,6 +134,11 @@ func RetryToken(job *v1alpha1.NodeJob) string {
 	return ShortHash(value)
 }
 
+// PodEnded reports whether no container of a pod in this phase runs or will run.
+func PodEnded(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
 // PodName is the only name that the pod of this attempt can have. Node names may have up to 253 characters and the same
 // first label, so the name contains a hash of the node's UID.
 func PodName(job *v1alpha1.NodeJob, a Attempt) string {
@@ -242,9 +247,27 @@ func WithoutToken(spec *corev1.PodSpec) {
 	}
 }
 
-// scriptSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,
-// and the host's network so that it needs no CNI plugin: it may run before there is one.
+// ScriptPodSpec returns the pod that runs a script on a node, as the script of a NodeJob runs. owner is the namespace
+// and the name of the object that the script belongs to.
+func ScriptPodSpec(text, owner, node string, timeout time.Duration, opts Options) corev1.PodSpec {
+	env := append(script("", text, nil), runEnv(owner, timeout, Attempt{NodeName: node, Revision: "check", Number: 1}, opts)...)
+	spec := runnerSpec(escaped(env), resources(nil, opts.MemoryLimit), messagePolicy(v1alpha1.OutputTail), opts)
+	spec.PriorityClassName = opts.PriorityClassName
+	return spec
+}
+
+// scriptSpec returns the pod of the runner for a phase of a NodeJob.
 func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) corev1.PodSpec {
+	own := job.Spec.Task.Resources
+	if a.Phase == Reboot {
+		own = nil
+	}
+	return runnerSpec(scriptEnv(job, src, a, opts), resources(own, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output), opts)
+}
+
+// runnerSpec returns the pod of the runner. It uses the host's PID namespace to find the other namespaces of the host,
+// and the host's network so that it needs no CNI plugin: it may run before there is one.
+func runnerSpec(env []corev1.EnvVar, resources corev1.ResourceRequirements, policy corev1.TerminationMessagePolicy, opts Options) corev1.PodSpec {
 	yes, no := true, false
 	root, grace := int64(0), int64(graceSeconds)
 	return corev1.PodSpec{
@@ -261,9 +284,9 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 			Image:                    opts.RunnerImage,
 			Args:                     []string{"--run-dir=" + runDir},
 			ImagePullPolicy:          corev1.PullIfNotPresent,
-			Env:                      scriptEnv(job, src, a, opts),
-			Resources:                resources(job, a.Phase, opts.MemoryLimit),
-			TerminationMessagePolicy: messagePolicy(job.Spec.Task.Output),
+			Env:                      env,
+			Resources:                resources,
+			TerminationMessagePolicy: policy,
 			SecurityContext: &corev1.SecurityContext{
 				Privileged: &yes,
 				RunAsUser:  &root,
@@ -286,14 +309,25 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []cor
 	if a.Phase != Reboot { // a reboot needs nothing that may be missing
 		env = append(env, job.Spec.Task.Env...)
 	}
-	for _, v := range slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), []corev1.EnvVar{
-		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(Timeout(job, a.Phase) / time.Second))},
-		{Name: "EVERYNODE_NODEJOB", Value: job.Namespace + "/" + job.Name},
+	return append(env, escaped(slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase),
+		runEnv(job.Namespace+"/"+job.Name, Timeout(job, a.Phase), a, opts)))...)
+}
+
+// runEnv tells the runner which run it is. owner is the namespace and the name of the object that the run belongs to.
+func runEnv(owner string, timeout time.Duration, a Attempt, opts Options) []corev1.EnvVar {
+	return append([]corev1.EnvVar{
+		{Name: "EVERYNODE_TIMEOUT", Value: strconv.Itoa(int(timeout / time.Second))},
+		{Name: "EVERYNODE_NODEJOB", Value: owner},
 		{Name: "EVERYNODE_NODE_NAME", Value: a.NodeName},
 		{Name: "EVERYNODE_REVISION", Value: a.Revision},
 		{Name: "EVERYNODE_ATTEMPT", Value: strconv.Itoa(int(a.Number))},
-	}, versionEnv(opts)) {
-		env = append(env, corev1.EnvVar{Name: v.Name, Value: literal(v.Value)})
+	}, versionEnv(opts)...)
+}
+
+// escaped returns the variables so that the kubelet does not expand their values.
+func escaped(env []corev1.EnvVar) []corev1.EnvVar {
+	for i := range env {
+		env[i].Value = literal(env[i].Value)
 	}
 	return env
 }

@@ -17,9 +17,9 @@ import (
 //
 // If there is a limit and no request, the request is 0. Otherwise the API server sets the request to the limit, and a
 // kubelet without enough resources evicts other pods for a pod with the priority system-node-critical.
-func resources(job *v1alpha1.NodeJob, phase Phase, memoryLimit resource.Quantity) corev1.ResourceRequirements {
+func resources(own *v1alpha1.TaskResources, memoryLimit resource.Quantity) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
-	if own := job.Spec.Task.Resources; own != nil && phase != Reboot {
+	if own != nil {
 		maps.Copy(r.Requests, own.Requests)
 		maps.Copy(r.Limits, own.Limits)
 	}

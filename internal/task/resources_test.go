@@ -67,10 +67,11 @@ func TestResources(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := scriptJob()
+			job := withRollback(scriptJob())
 			job.Spec.Task.Resources = tt.own
 			before := job.DeepCopy()
-			if diff := cmp.Diff(tt.want, resources(job, tt.phase, resource.MustParse(tt.installation))); diff != "" {
+			spec := scriptSpec(job, Source{}, Attempt{Phase: tt.phase}, Options{MemoryLimit: resource.MustParse(tt.installation)})
+			if diff := cmp.Diff(tt.want, spec.Containers[0].Resources); diff != "" {
 				t.Errorf("resources (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, job); diff != "" {

@@ -117,7 +117,7 @@ func containerStarted(pod *corev1.Pod) (started, ended bool) {
 			started = status.State.Running != nil || status.State.Terminated != nil
 		}
 	}
-	return started, pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return started, task.PodEnded(pod.Status.Phase)
 }
 
 // take acquires a semaphore: that of running pods, or that of ended pods, also if a pod ends while it waits. The result

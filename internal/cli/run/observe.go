@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // The observations that a run handles: pods, the records of nodes, pieces of logs.
@@ -47,7 +48,7 @@ func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool)
 		return
 	}
 	n := &r.view.Nodes[i]
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	ended := task.PodEnded(pod.Status.Phase)
 	if n.State.Final() || ended {
 		return
 	}

@@ -105,7 +105,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"a-later-step":        {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Created = before(time.Minute) })},
 		"lost":                {Job: fresh(same), Nodes: first(func(n *plan.Node) { n.Ready = corev1.ConditionUnknown })},
 		"suspended":           {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: nodesOf(3, plain)},
-		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
+		"a-missing-configmap": {Job: fresh(same), Nodes: nodesOf(3, plain), Obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
 		"backs-off": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
 		})},

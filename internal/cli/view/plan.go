@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // Plan is what a NodeJob would do in the current cluster.
@@ -29,7 +30,7 @@ type Plan struct {
 	// Notes are what could not be determined, and what the reader should know about it.
 	Notes []string
 	// Obstacle is the reason why nothing would run; nil if there is none.
-	Obstacle *plan.Obstacle
+	Obstacle *task.Obstacle
 	Plan     plan.Plan
 	// Drained are the nodes that would be drained and whose pods were read. NotLooked is the number of the other nodes.
 	Drained   []DrainedNode
@@ -82,12 +83,12 @@ func (p Plan) Lines() []text.Line {
 }
 
 // stalled returns what prevents the NodeJob from running anywhere; nil if nothing does.
-func (p Plan) stalled() *plan.Obstacle {
+func (p Plan) stalled() *task.Obstacle {
 	if p.Obstacle != nil {
 		return p.Obstacle
 	}
 	if c := meta.FindStatusCondition(p.Plan.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
-		return &plan.Obstacle{Reason: c.Reason, Message: c.Message}
+		return &task.Obstacle{Reason: c.Reason, Message: c.Message}
 	}
 	return nil
 }

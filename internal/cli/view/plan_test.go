@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // withReboots is the plan of a NodeJob that reboots nodes, of which one has a taint, one other labels, and one is lost.
@@ -66,7 +67,7 @@ func TestThePlanOfAFile(t *testing.T) {
 			return Plan{Job: stopped, Plan: plan.Next(plan.Input{Job: stopped, Revision: revision, Nodes: nodes, Now: now}), Exists: true, Was: revision, Revision: revision}
 		}(),
 		"that-cannot-work": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
-			Obstacle: &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
+			Obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically"}},
 	}
 	for name, p := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestThePlanOfAFile(t *testing.T) {
 func TestThePlanForPrograms(t *testing.T) {
 	stalled := withReboots()
 	stalled.Exists, stalled.Was, stalled.Notes = true, "0ldc0de", []string{"a note"}
-	stalled.Obstacle = &plan.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "there is none"}
+	stalled.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "there is none"}
 	stalled.Plan, stalled.Drained = plan.Plan{}, nil
 	for name, tt := range map[string]struct {
 		plan Plan

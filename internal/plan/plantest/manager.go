@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // This file is the manager: it observes, plans and applies.
@@ -27,7 +28,7 @@ import (
 // input returns what the manager observes.
 func (c *Cluster) input() plan.Input {
 	c.t.Helper()
-	noContents := func() ([]string, *plan.Obstacle, error) { return nil, nil, nil }
+	noContents := func() ([]string, *task.Obstacle, error) { return nil, nil, nil }
 	source, obstacle, err := observe.Source(c.Job, observe.Fetch{Contents: noContents})
 	if err != nil {
 		c.t.Fatal(err)
