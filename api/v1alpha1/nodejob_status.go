@@ -215,7 +215,7 @@ type NodeDrain struct {
 	// deadline is when it is given up.
 	// +optional
 	Deadline metav1.Time `json:"deadline,omitzero"`
-	// pods that are still to leave.
+	// pods that are not evicted yet.
 	// +optional
 	Pods int32 `json:"pods,omitempty"`
 	// blocked are at most 3 of the pods that cannot be evicted now.

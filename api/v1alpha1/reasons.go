@@ -38,7 +38,7 @@ const (
 	ReasonAwaitingPromotion = "AwaitingPromotion"
 	// ReasonStepWithoutNodes : no node is in the current step, so nothing proves the revision.
 	ReasonStepWithoutNodes = "StepWithoutNodes"
-	// ReasonSoaking : the current step is done, and its nodes are watched for rollout.steps[].soakSeconds.
+	// ReasonSoaking : the current step is done, and its nodes must stay Ready for rollout.steps[].soakSeconds.
 	ReasonSoaking = "Soaking"
 	// ReasonRollingBack : the rollback runs, or waits to be repeated.
 	ReasonRollingBack = "RollingBack"
@@ -92,6 +92,8 @@ const (
 	ReasonPodTerminating = "PodTerminating"
 	// ReasonUntoleratedTaint : the node has a taint that the NodeJob does not tolerate.
 	ReasonUntoleratedTaint = "UntoleratedTaint"
+	// ReasonNothingToRollBack : the NodeJob is being deleted, and the rollback does not run on this node.
+	ReasonNothingToRollBack = "NothingToRollBack"
 	// ReasonNotSelected : spec.nodeSelector does not match the node.
 	ReasonNotSelected = "NotSelected"
 	// ReasonUnsupportedOS : the task does not run on the operating system of the node (label kubernetes.io/os).
@@ -160,11 +162,11 @@ const (
 	ReasonUncordoned = "Uncordoned"
 	// ReasonDraining : the pods of the node are being evicted.
 	ReasonDraining = "Draining"
-	// ReasonDrained : the pods of the node have left it.
+	// ReasonDrained : all pods that the drain evicts have ended.
 	ReasonDrained = "Drained"
 	// ReasonDrainCancelled : the drain of the node was cancelled, because the node was uncordoned or onFailure.node has changed.
 	ReasonDrainCancelled = "DrainCancelled"
-	// ReasonDrainTimedOut : the pods of the node have not left it in time.
+	// ReasonDrainTimedOut : not all pods were evicted in time.
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating : the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"

@@ -346,10 +346,15 @@ func (sb *statusBuilder) namedFailures() string {
 	return " (" + strings.Join(named, "; ") + ")"
 }
 
-// remedy is what a user can do about failed nodes.
+// remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
+// done.
 func (sb *statusBuilder) remedy() string {
-	return fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[4]s=%s --overwrite",
-		sb.in.Job.Namespace, sb.in.Job.Name, v1alpha1.RetryAnnotation, sb.key, sb.in.Revision)
+	text := fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
+		sb.in.Job.Namespace, sb.in.Job.Name, v1alpha1.RetryAnnotation)
+	if unrecorded := len(sb.rollout.status.UnrecordedFailures); unrecorded > 0 && unrecorded >= sb.rollout.failed {
+		return text
+	}
+	return text + fmt.Sprintf("; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite", sb.key, sb.in.Revision)
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.

@@ -172,7 +172,7 @@ func (as *assessor) assessRollbackOnDeletion(terminating bool, w *nodePlan) {
 	rec := w.node.On.Record
 	if rec == nil || rec.NeverStarted || as.replaced(w.node) || as.records.readRollback(rec).done {
 		// The task never ran on this machine, or it is rolled back.
-		w.exclude(v1alpha1.ReasonNotSelected, "there is nothing to roll back on it")
+		w.exclude(v1alpha1.ReasonNothingToRollBack, "there is nothing to roll back on it")
 		as.removeMetadata(w.node)
 		return
 	}

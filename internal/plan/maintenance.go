@@ -114,7 +114,7 @@ func (p *planner) drainBefore(w *nodePlan) {
 		p.preparing(w, look.message())
 		p.recordEnd(w, p.attempts.notDrained(w, since, look.message()))
 	default:
-		p.preparing(w, fmt.Sprintf("it is drained before the task; pods that are still to leave: %d", look.status.Pods))
+		p.preparing(w, fmt.Sprintf("it is drained before the task; %s not evicted yet", plural.CountAre(look.status.Pods, "pod")))
 		p.continueDrain(w, look, spec)
 	}
 }

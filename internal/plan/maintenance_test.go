@@ -42,7 +42,7 @@ func TestBeforeTheTask(t *testing.T) {
 	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", EvictionRefused: "nothing would make it again"}}
 	ours := cordonedBy(jobKey)
 	const prepared, start = "Preparing n, cordoned by ns.everynode.dev/job", "start attempt 1 of rev on n"
-	const inVain = "record Failed on n: attempts 1, disruptions 0, DrainTimedOut: 2 pods have not left it in 60 s, and stay; web/b: nothing would make it again"
+	const inVain = "record Failed on n: attempts 1, disruptions 0, DrainTimedOut: 2 pods not evicted within 60 s; web/b: nothing would make it again"
 	tests := map[string]struct {
 		job    []func(*v1alpha1.NodeJob)
 		node   []func(*Node)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -235,7 +236,7 @@ func (q *quarantiner) drain(w *nodePlan, r record.Record) {
 	d.FinishedAt = q.now().Time
 	switch {
 	case look.empty:
-		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "its pods have left it"
+		mark.Reason, mark.Message = v1alpha1.ReasonDrained, "all its pods are evicted"
 	case look.late:
 		mark.Reason, mark.Message = v1alpha1.ReasonDrainTimedOut, look.message()+"; the node stays cordoned"
 	default:
@@ -248,7 +249,7 @@ func (q *quarantiner) drain(w *nodePlan, r record.Record) {
 }
 
 func drainTimeout(timeout time.Duration, status v1alpha1.NodeDrain) string {
-	parts := []string{fmt.Sprintf("%d pods have not left it in %d s, and stay", status.Pods, timeout/time.Second)}
+	parts := []string{fmt.Sprintf("%s not evicted within %d s", plural.Count(status.Pods, "pod"), timeout/time.Second)}
 	for _, b := range status.Blocked {
 		parts = append(parts, b.Pod+": "+b.Message)
 	}

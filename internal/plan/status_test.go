@@ -58,7 +58,8 @@ func TestConditions(t *testing.T) {
 	)
 	const promote = "step first is the last that spec.rollout.promoteTo allows; the next, rest, waits for: " +
 		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`
-	const remedy = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite; ` +
+	const retryAll = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite`
+	const remedy = retryAll + "; " +
 		"one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
 	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
 	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
@@ -114,7 +115,7 @@ func TestConditions(t *testing.T) {
 		}(), []string{
 			"Complete=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
 			"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
-			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + remedy,
+			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
 		}},
 		"a node that failed is said also when others run again": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
@@ -134,7 +135,7 @@ func TestConditions(t *testing.T) {
 			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}), []string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
-				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + remedy,
+				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + retryAll,
 			},
 		},
 		"none has failed to be rolled back": {see(newJob(withRollback), []Node{done("a")}), []string{

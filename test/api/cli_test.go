@@ -319,22 +319,22 @@ func TestAPlanChangesNothing(t *testing.T) {
 Nodes     3 nodes of 4 match; at most 1 at once
 
 Steps
-  1 canary  1 node  first, then watched for SPAN
-      plan-1 (first)
+  1 canary  1 node  first, then soaks for SPAN
+      plan-1 (starts first)
   2 all  2 nodes  after promotion (promoteTo: canary)
       plan-2, plan-3
 
-Not for
+Excluded
   1 node: it has the taint gpu=true:NoSchedule
       plan-4
 
-Around it
+Actions
   each node is cordoned and drained before the task
   each node is rebooted after the task
   plan-1
     evicts NAMESPACE/web
-    held by NAMESPACE/db: PodDisruptionBudget db allows no disruption now: 0 pods are healthy, and 0 must be
-    held by NAMESPACE/single: it has no controller that would recreate it: delete it if it is not needed
+    blocked by NAMESPACE/db: PodDisruptionBudget db allows no disruption now: 0 pods are healthy, and 0 must be
+    blocked by NAMESPACE/single: it has no controller that would recreate it: delete it if it is not needed
   plan-2  nothing to evict
   plan-3  nothing to evict
 `

@@ -100,9 +100,9 @@ func (p Plan) revision() string {
 	case !p.Exists:
 		return "revision " + p.Revision + ", new"
 	case p.Was == p.Revision:
-		return "revision " + p.Revision + ", as it is there: nodes that are done stay done"
+		return "revision " + p.Revision + ", unchanged: nodes that are done stay done"
 	}
-	return "revision " + p.Revision + ", instead of " + p.Was
+	return "revision " + p.Revision + ", replaces " + p.Was
 }
 
 func (p Plan) count(is func(*plan.NodeState) bool) int {
@@ -121,7 +121,7 @@ func (p Plan) summary() string {
 	failed := p.count(func(s *plan.NodeState) bool { return s.State == plan.Failed })
 	line := fmt.Sprintf("%s of %d match", plural.Count(matched, "node"), len(p.Plan.Nodes))
 	if done > 0 {
-		line += fmt.Sprintf(", of which %d done already", done)
+		line += fmt.Sprintf(", of which %d already done", done)
 	}
 	if failed > 0 {
 		line += fmt.Sprintf(", %d failed before", failed)
@@ -135,7 +135,7 @@ func (p Plan) summary() string {
 // steps returns the nodes of each step, in order.
 func (p Plan) steps() []text.Line {
 	if p.Revision == "" {
-		return []text.Line{label("Steps").Tone(text.Dim, "not known as long as the revision is not")}
+		return []text.Line{label("Steps").Tone(text.Dim, "unknown until the revision is known")}
 	}
 	lines := []text.Line{label("Steps")}
 	ceiling := p.ceiling()
@@ -158,9 +158,9 @@ func (p Plan) nodeWord(s *plan.NodeState) string {
 		return s.Name + " (" + strings.ToLower(string(s.State)) + ")"
 	case plan.Running:
 		if s.Reason == v1alpha1.ReasonRunning {
-			return s.Name + " (runs)"
+			return s.Name + " (running)"
 		}
-		return s.Name + " (first)"
+		return s.Name + " (starts first)"
 	case plan.Waiting, plan.Excluded:
 	}
 	switch s.Reason {
@@ -204,7 +204,7 @@ func (p Plan) stepWords(k, ceiling int) string {
 		said = "after " + p.Plan.Steps[k-1].Name
 	}
 	if soak := p.Plan.Steps[k].Soak; soak > 0 {
-		said += ", then watched for " + duration.HumanDuration(soak)
+		said += ", then soaks for " + duration.HumanDuration(soak)
 	}
 	return said
 }
@@ -225,7 +225,7 @@ func (p Plan) excluded() []text.Line {
 		return nil
 	}
 	slices.SortFunc(order, func(a, b string) int { return len(byReason[b]) - len(byReason[a]) })
-	lines := []text.Line{label("Not for")}
+	lines := []text.Line{label("Excluded")}
 	for _, why := range order {
 		lines = append(lines, text.Wrap(text.Of("  "+plural.Count(len(byReason[why]), "node")+": "), text.Dim, why, p.Width)...)
 		lines = append(lines, p.names(byReason[why])...)
@@ -256,7 +256,7 @@ func (p Plan) disruption() []text.Line {
 	if len(lines) == 0 {
 		return nil
 	}
-	lines = append([]text.Line{label("Around it")}, lines...)
+	lines = append([]text.Line{label("Actions")}, lines...)
 	for _, d := range p.Drained {
 		lines = append(lines, p.drained(d)...)
 	}
@@ -276,7 +276,7 @@ func (p Plan) drained(d DrainedNode) []text.Line {
 		lines = append(lines, text.Wrap(text.Of("    evicts "), text.Plain, strings.Join(d.Evicted, ", "), p.Width)...)
 	}
 	for _, b := range d.Blocked {
-		lines = append(lines, text.Wrap(text.Of("    held by ").Tone(text.Warn, b.Pod+": "), text.Plain, b.Why, p.Width)...)
+		lines = append(lines, text.Wrap(text.Of("    blocked by ").Tone(text.Warn, b.Pod+": "), text.Plain, b.Why, p.Width)...)
 	}
 	return lines
 }

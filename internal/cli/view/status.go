@@ -56,7 +56,7 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	sections := [][]text.Line{s.head(), s.steps(), s.drains(), s.running(), s.failures()}
+	sections := [][]text.Line{s.head(), s.steps(), s.problems(), s.drains(), s.running(), s.failures()}
 	var lines []text.Line
 	for _, section := range sections {
 		if len(section) == 0 {
@@ -94,7 +94,7 @@ func (s Status) head() []text.Line {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
 	if n := job.Status.Nodes; n.Matched > 0 {
-		lines = append(lines, label("Nodes").With(counts(n)))
+		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(n))...)
 	}
 	if gate := job.Status.Gate; gate != nil {
 		lines = append(lines, label("Gate").With(fmt.Sprintf("%s:%s, closed on %s", gate.Key, gate.Effect, plural.Count(gate.Closed, "node"))))
@@ -175,13 +175,27 @@ func (s Status) drains() []text.Line {
 	var lines []text.Line
 	for i := range s.Job.Status.Drains {
 		d := &s.Job.Status.Drains[i]
-		lines = append(lines, label("Draining").With(d.Node).Tone(text.Dim,
-			fmt.Sprintf("  since %s, pods still to leave: %d, %s", ago(s.Now, d.Since.Time), d.Pods, until(s.Now, d.Deadline.Time))))
+		lines = append(lines, text.Wrap(label("Draining").With(d.Node+"  "), text.Dim,
+			fmt.Sprintf("since %s, %s not evicted yet, %s", ago(s.Now, d.Since.Time), plural.CountAre(d.Pods, "pod"), until(s.Now, d.Deadline.Time)), s.Width)...)
 		for _, b := range d.Blocked {
 			lines = append(lines, text.Wrap(label("").Tone(text.Warn, b.Pod+": "), text.Plain, b.Message, s.Width)...)
 		}
 	}
 	return lines
+}
+
+// problems lists nodes with which the manager cannot continue.
+func (s Status) problems() []text.Line {
+	var lines []text.Line
+	for i := range s.Job.Status.NodeProblems {
+		problem := &s.Job.Status.NodeProblems[i]
+		lines = append(lines, text.Of("  ").Tone(text.Bad, problem.Node).With("  "+problem.Reason).Tone(text.Dim, ", since "+ago(s.Now, problem.Since.Time)))
+		lines = append(lines, text.Wrap(text.Of("    "), text.Plain, problem.Message, s.Width)...)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]text.Line{label("Problems")}, lines...)
 }
 
 // running lists the running attempts.
@@ -241,7 +255,7 @@ func (s Status) failures() []text.Line {
 	if more := s.Job.Status.Nodes.Failed - final; more > 0 && final > 0 {
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %d more: -o wide shows all", more)))
 	}
-	lines = append(lines, s.casualties()...)
+	lines = append(lines, s.unrecordedFailures()...)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -286,8 +300,8 @@ func (s Status) said(message string) []text.Line {
 	return lines
 }
 
-// casualties lists the unrecorded failures: nodes that count as failed although no record says so.
-func (s Status) casualties() []text.Line {
+// unrecordedFailures lists nodes that count as failed although no record says so.
+func (s Status) unrecordedFailures() []text.Line {
 	if s.Job.Status.Rollout == nil {
 		return nil
 	}

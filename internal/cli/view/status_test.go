@@ -75,6 +75,12 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			j.Status.Drains = []v1alpha1.NodeDrain{{Node: "node-3", Since: at(time.Minute), Deadline: metav1.NewTime(now.Add(9 * time.Minute)), Pods: 2,
 				Blocked: []v1alpha1.BlockedPod{{Pod: "shop/db-0", Message: "The disruption budget db needs 2 healthy pods and has 2 currently"}}}}
 		})},
+		"a-name-that-is-taken": {Job: job(func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonPodNameTaken, "1 of 2 nodes are done; the manager cannot continue on 1 node (node-2)")
+			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1}
+			j.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "node-2", Reason: v1alpha1.ReasonPodNameTaken, Since: at(5 * time.Minute),
+				Message: "pod somaxconn-7d9f2c41-x belongs to another owner\x1b[2J: delete it, and the manager continues automatically"}}
+		})},
 		"no-manager": {Job: job(func(j *v1alpha1.NodeJob) { j.Status = v1alpha1.NodeJobStatus{} })},
 		"gate-and-a-pod-that-does-not-start": {
 			Job: job(func(j *v1alpha1.NodeJob) {
