@@ -60,14 +60,15 @@ var told = []string{
 }
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains
-// nothing of that kind, or is older than the spec.
+// nothing of that kind, or is older than the spec. A problem of single nodes is not an obstacle (ToldNodeProblems).
 func ToldObstacle(job *v1alpha1.NodeJob) *task.Obstacle {
 	if job.Status.ObservedGeneration != job.Generation {
 		return nil
 	}
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
 		c := meta.FindStatusCondition(job.Status.Conditions, kind)
-		if c != nil && c.Status == metav1.ConditionTrue && slices.Contains(told, c.Reason) {
+		ofNodes := c != nil && slices.ContainsFunc(job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return p.Reason == c.Reason })
+		if c != nil && c.Status == metav1.ConditionTrue && slices.Contains(told, c.Reason) && !ofNodes {
 			return &task.Obstacle{Reason: c.Reason, Message: c.Message}
 		}
 	}

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +54,29 @@ func TestNodeProblemsThatTheStatusTells(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// A pod that the API server refuses on one node prevents no other node from starting.
+func TestAProblemOfOneNodeIsNoObstacle(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", CreationTimestamp: metav1.NewTime(now)}}
+	in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
+	in.NodeProblems = map[types.UID]plan.NodeProblem{
+		"uid-a": {Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod on this node", Since: now, RetryAt: now.Add(problemFor)},
+	}
+	job.Status = plan.Next(in).Status
+	if !slices.ContainsFunc(job.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonPodForbidden
+	}) {
+		t.Fatalf("no condition says it: %+v", job.Status.Conditions)
+	}
+	if got := ToldObstacle(job); got != nil {
+		t.Errorf("obstacle %+v, want none", got)
+	}
+	job.Status.NodeProblems = nil
+	if got := ToldObstacle(job); got == nil || got.Reason != v1alpha1.ReasonPodForbidden {
+		t.Errorf("obstacle %+v without node problems, want %s", got, v1alpha1.ReasonPodForbidden)
 	}
 }
 
