@@ -328,7 +328,9 @@ func TestManifestsAreAccepted(t *testing.T) {
 	script := filepath.Join(dir, "script")
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho '---'\n---\n"), 0o600))
 	tests := map[string][]string{
-		"a kernel setting":                {"sysctl", "vm.max_map_count", "262144"},
+		"a kernel parameter":              {"sysctl", "vm.swappiness=10"},
+		"a kernel parameter with words":   {"sysctl", "net.ipv4.tcp_rmem=4096 131072 6291456"},
+		"a kernel parameter at least":     {"sysctl", "vm.max_map_count=262144", "--at-least"},
 		"one for some nodes, one first":   {"sysctl", "net.core.somaxconn", "16384", "-l", "pool in (web,db),!old", "--promote-to", "canary", "--max-concurrent", "5%", "--name", "some"},
 		"a certificate of a registry":     {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
 		"a certificate of all":            {"ca-certificate", "all-ca", "--cert", certificate},
@@ -353,9 +355,12 @@ func TestManifestsAreAccepted(t *testing.T) {
 		})
 	}
 	for name, args := range map[string][]string{
-		"no setting":                  {"sysctl", "vm max", "1"},
-		"a setting with a path":       {"sysctl", "vm.max/../x", "1"},
-		"no number":                   {"sysctl", "vm.max_map_count", "many"},
+		"an invalid parameter":        {"sysctl", "vm max=1"},
+		"a parameter with a path":     {"sysctl", "vm.max/../x=1"},
+		"a parameter without a value": {"sysctl", "vm.max_map_count"},
+		"a parameter and two values":  {"sysctl", "vm.max_map_count=1", "2"},
+		"a value of two lines":        {"sysctl", "vm.max_map_count=1\nkind: Pod"},
+		"at least a word":             {"sysctl", "vm.max_map_count=many", "--at-least"},
 		"no certificate":              {"ca-certificate", "x", "--cert", file},
 		"a registry that is an image": {"ca-certificate", "x", "--cert", certificate, "--registry", "registry.example/app"},
 		"half a path":                 {"file", "etc/x", "--from", file},

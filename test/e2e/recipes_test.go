@@ -31,7 +31,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { w.sh("node-2", fmt.Sprintf("echo %d > %s; rm -f %s", was, proc, conf)) })
 
-	r := w.recipe("kernel-setting.yaml", onNode2, w.with("AT_LEAST", strconv.Itoa(was+1)))
+	r := w.recipe("kernel-setting.yaml", onNode2, w.with("VALUE", strconv.Itoa(was+1)))
 	if rec := w.done(r.job, "node-2"); rec.Results["found"] != strconv.Itoa(was) {
 		t.Errorf("the record is %+v", rec)
 	}
@@ -52,7 +52,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	want(was + 1)
 	// A higher number is a new revision, and the value from before is not forgotten.
 	first := w.done(r.job, "node-2")
-	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.max_map_count"},{"name":"AT_LEAST","value":"%d"}]}}}`, was+2)
+	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.max_map_count"},{"name":"VALUE","value":"%d"},{"name":"ONLY_RAISE","value":"yes"}]}}}`, was+2)
 	r.another("node-2", first)
 	want(was + 2)
 	r.takenBack("node-2")
@@ -69,18 +69,37 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	const proc = "/proc/sys/net/core/somaxconn"
 	was := w.sh(node, "cat "+proc)
-	r := w.recipe("kernel-setting.yaml", onNodes(node), w.with("SETTING", "net.core.somaxconn"), w.with("AT_LEAST", "100"))
+	r := w.recipe("kernel-setting.yaml", onNodes(node), w.with("SETTING", "net.core.somaxconn"), w.with("VALUE", "100"))
 	wantText(t, w.done(r.job, node).Message, "which is enough")
 	w.wantMissing(node, "/etc/sysctl.d/zz-everynode*")
 	r.takenBack(node)
 
+	// To exactly a lower value, and to several numbers.
+	for setting, value := range map[string]string{"net.core.somaxconn": "101", "net.ipv4.ip_local_port_range": "30000 40000"} {
+		proc := "/proc/sys/" + strings.ReplaceAll(setting, ".", "/")
+		was := w.sh(node, "cat "+proc)
+		r = w.recipe("kernel-setting.yaml", onNodes(node), w.with("SETTING", setting), w.with("VALUE", value), w.with("ONLY_RAISE", "no"))
+		w.done(r.job, node)
+		if got := strings.Join(strings.Fields(w.sh(node, "cat "+proc)), " "); got != value {
+			t.Errorf("%s is %s, want %s", setting, got, value)
+		}
+		if got := w.sh(node, "tail -n1 /etc/sysctl.d/zz-everynode-"+setting+".conf"); got != setting+" = "+value {
+			t.Errorf("the file says %q, want %s = %s", got, setting, value)
+		}
+		r.takenBack(node)
+		if got := w.sh(node, "cat "+proc); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(was), " ") {
+			t.Errorf("%s is %s, want %s again", setting, got, was)
+		}
+		w.wantMissing(node, "/etc/sysctl.d/zz-everynode*")
+	}
+
 	w.sh(node, "mkdir -p /etc/sysctl.d && mount -t tmpfs -o ro none /etc/sysctl.d")
-	r = w.recipe("kernel-setting.yaml", onNodes(node), onceOnly, w.with("SETTING", "net.core.somaxconn"), w.with("AT_LEAST", "65000"))
+	r = w.recipe("kernel-setting.yaml", onNodes(node), onceOnly, w.with("SETTING", "net.core.somaxconn"), w.with("VALUE", "65000"))
 	wantText(t, w.failed(r.job, node).Message, "/etc/sysctl.d cannot be written on this node")
 	if got := w.sh(node, "cat "+proc); got != was {
 		t.Errorf("net.core.somaxconn is %s, want %s still", got, was)
 	}
-	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"AT_LEAST","value":"1"}]}}}`)
+	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"VALUE","value":"1"},{"name":"ONLY_RAISE","value":"yes"}]}}}`)
 	w.eventually("the wrong name is told", func() error {
 		if rec := w.on(r.job, node).Record; rec == nil || !strings.Contains(rec.Message, "no vm.no_such_thing") {
 			return fmt.Errorf("the record is %+v", rec)
