@@ -35,8 +35,10 @@ type NodeGuard struct {
 	// +required
 	Spec NodeGuardSpec `json:"spec,omitzero"`
 
-	// status says what is held and why. It is bounded, whatever the size of the cluster.
+	// status is the observed state. Its size does not depend on the size of the cluster. The observed generation -1 is that
+	// of an object that the manager has not observed yet.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeGuardStatus `json:"status,omitzero"`
 }
 
@@ -238,7 +240,7 @@ const (
 
 // NodeGuardStatus is what has been seen. Counts are written at most once a second.
 type NodeGuardStatus struct {
-	// observedGeneration is the metadata.generation that this status speaks of.
+	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

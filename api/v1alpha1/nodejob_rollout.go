@@ -82,8 +82,9 @@ type RolloutStep struct {
 	// +kubebuilder:validation:MaxLength=4
 	Nodes *intstr.IntOrString `json:"nodes,omitempty"`
 
-	// nodeSelector selects the nodes of the step, among those that spec.nodeSelector selects.
+	// nodeSelector selects the nodes of the step, among those that spec.nodeSelector selects. It must not be empty.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all remaining nodes"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// soakSeconds is how long the nodes of the step must stay Ready after all have succeeded, before
@@ -209,7 +210,8 @@ type DrainSpec struct {
 	// +optional
 	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
 
-	// podSelector selects the pods that are evicted, by their labels; the others stay. Omitted: all.
+	// podSelector selects the pods that are evicted, by their labels; the others stay. Omitted: all. It must not be empty.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write podSelector.matchLabels.KEY: VALUE, or omit podSelector for all pods"
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }

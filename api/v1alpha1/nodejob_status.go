@@ -12,7 +12,7 @@ import (
 
 // NodeJobStatus is what has been seen. It is written at most once a second.
 type NodeJobStatus struct {
-	// observedGeneration is the metadata.generation that this status speaks of.
+	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

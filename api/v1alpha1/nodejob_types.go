@@ -35,8 +35,10 @@ type NodeJob struct {
 	// +required
 	Spec NodeJobSpec `json:"spec,omitzero"`
 
-	// status says how far it is. It is bounded, whatever the size of the cluster.
+	// status is the observed state. Its size does not depend on the size of the cluster. The observed generation -1 is that
+	// of an object that the manager has not observed yet.
 	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
 	Status NodeJobStatus `json:"status,omitzero"`
 }
 
@@ -62,8 +64,10 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.task.template) || !has(self.task.template.spec) || !has(self.task.template.spec.os) || self.task.template.spec.os.name == 'linux' || (!has(self.rollback) && (!has(self.maintenance) || !has(self.maintenance.reboot) || self.maintenance.reboot == 'Never'))",message="rollback and maintenance.reboot work on Linux nodes only: with another task.template.spec.os, leave them out"
 // +kubebuilder:validation:XValidation:rule="!has(self.deletionPolicy) || self.deletionPolicy != 'RollBack' || has(self.rollback)",message="deletionPolicy RollBack needs spec.rollback: write the script that undoes the task, or use Forget or Retain"
 type NodeJobSpec struct {
-	// nodeSelector selects nodes by their labels. Omitted or empty: every node.
+	// nodeSelector selects nodes by their labels. Omitted: every node. An empty selector is rejected: it may be what
+	// remains of a misspelled field.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodeSelector.matchLabels.KEY: VALUE, or omit nodeSelector for all nodes"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// nodeNames are names of nodes: of those that nodeSelector selects, only these. For a run on nodes that are

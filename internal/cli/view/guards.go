@@ -52,7 +52,7 @@ func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string 
 func guardUnknown(g *v1alpha1.NodeGuard) string {
 	name := g.Namespace + "/" + g.Name
 	switch {
-	case g.Status.ObservedGeneration == 0:
+	case g.Status.ObservedGeneration <= 0:
 		return "NodeGuard " + name + " may hold the node: the manager has not observed the NodeGuard yet; check that it is running: " + CheckManager
 	case int(g.Status.Nodes.Held) > len(g.Status.Held):
 		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, plural.Count(g.Status.Nodes.Held, "node"), len(g.Status.Held))
