@@ -154,11 +154,11 @@ func TestR22_AtATerminal(t *testing.T) {
 		t.Errorf("exit code %d", got.code)
 	}
 	same(t, "the terminal after a no", `
-Run true as root on 2 nodes, 1 at once: node-1, node-2.
+Run true as root on 2 nodes, 2 at once: node-1, node-2.
 Continue? [y/N]
 error: nothing was done`, got.out)
 
-	yes := w.terminal("run", "node-1", "node-2", "--", "sh", "-c", "printf 'begun\\n\\033[2J\\033[5A\\rnode-2: forged\\n'; sleep 8; echo over")
+	yes := w.terminal("run", "node-1", "node-2", "--max-concurrent", "1", "--", "sh", "-c", "printf 'begun\\n\\033[2J\\033[5A\\rnode-2: forged\\n'; sleep 8; echo over")
 	yes.await("Continue? [y/N]")
 	yes.press("y\n")
 	yes.await("node-1: begun")

@@ -32,7 +32,7 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Task:        v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
 			Retry:       v1alpha1.RetrySpec{Limit: new(int32(0))},
-			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: &o.concurrent, MaxFailures: &o.failures, Steps: steps},
+			Rollout:     v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
 			// A machine that is recreated in the meantime is a different machine.
 			Rerun:                   v1alpha1.RerunSpec{OnReplace: &no},
 			StartingDeadlineSeconds: seconds(o.startingDeadline),
@@ -45,4 +45,15 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 		job.GenerateName = "run-"
 	}
 	return job
+}
+
+// minConcurrent is how many nodes run at the same time at least, without --max-concurrent.
+const minConcurrent = 5
+
+// concurrency returns how many of the nodes run at the same time: --max-concurrent, or a tenth and at least minConcurrent.
+func (o *options) concurrency(nodes int) intstr.IntOrString {
+	if o.maxConcurrent != "" {
+		return o.concurrent
+	}
+	return intstr.FromInt32(int32(max(nodes/10, minConcurrent)))
 }

@@ -108,7 +108,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags.StringVarP(&o.selector, "selector", "l", "", "nodes with these labels")
 	flags.BoolVar(&o.all, "all", false, "all nodes")
 	flags.StringVarP(&o.file, "filename", "f", "", "a script, by the #! line or /bin/sh of the node; - for standard input")
-	flags.StringVar(&o.maxConcurrent, "max-concurrent", "10%", "how many nodes at once: a number, or a percentage, which is at least one node")
+	flags.StringVar(&o.maxConcurrent, "max-concurrent", "", "how many nodes at once: a number, or a percentage, which is at least one node (default: 10%, and at least 5)")
 	flags.StringVar(&o.maxFailures, "max-failures", "100%", "how many nodes may fail before nothing new starts: a number or a percentage")
 	flags.BoolVar(&o.canary, "canary", false, "one node first; the others when it has succeeded there")
 	flags.DurationVar(&o.timeout, "timeout", task.DefaultTimeoutSeconds*time.Second, "time limit on each node")
@@ -198,8 +198,10 @@ func (o *options) validateTimes() error {
 }
 
 func (o *options) validateLimits() (err error) {
-	if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
-		return err
+	if o.maxConcurrent != "" {
+		if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
+			return err
+		}
 	}
 	o.failures, err = cmdutil.ParseNumberOrPercent("--max-failures", o.maxFailures, 0)
 	return err

@@ -150,7 +150,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // confirm asks for confirmation if more than one node is affected.
 func (o *options) confirm(ctx context.Context, found targets) error {
-	atOnce, err := intstr.GetScaledValueFromIntOrPercent(&o.concurrent, len(found.names), false)
+	atOnce, err := intstr.GetScaledValueFromIntOrPercent(new(o.concurrency(len(found.names))), len(found.names), false)
 	if err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
 	}

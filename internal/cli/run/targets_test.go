@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
@@ -70,7 +69,6 @@ func TestRunLeavesOutNodesOfAnotherOperatingSystem(t *testing.T) {
 			f, _, errs := clitest.NewFactory(t, mixedCluster(t))
 			o := tt.options
 			o.Factory, o.namespace, o.yes = f, "ns", true
-			o.concurrent = intstr.FromInt32(1)
 			var err error
 			if o.client, err = f.Client(); err != nil {
 				t.Fatal(err)
