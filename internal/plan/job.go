@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -50,6 +52,7 @@ func readJob(in Input) *job {
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
 	s.selector = s.readSelector(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.rejectPublishedSelector()
 	for _, drain := range []struct {
 		field string
 		spec  *v1alpha1.DrainSpec
@@ -59,6 +62,22 @@ func readJob(in Input) *job {
 		}
 	}
 	return s
+}
+
+// rejectPublishedSelector notes as an obstacle that spec.nodeSelector reads a label that spec.publish sets: each node would
+// be selected, or not, by its own result, and would not be counted after its success.
+func (j *job) rejectPublishedSelector() {
+	requirements, _ := j.selector.Requirements()
+	for _, fact := range j.in.Job.Spec.Publish {
+		reads := func(r labels.Requirement) bool { return r.Key() == fact.Label }
+		if fact.Label != "" && slices.ContainsFunc(requirements, reads) && j.in.Job.DeletionTimestamp.IsZero() {
+			j.obstacle = &task.Obstacle{
+				Reason: v1alpha1.ReasonInvalidSelector,
+				Message: "spec.nodeSelector reads the label " + fact.Label + ", which spec.publish sets: a node would no longer be selected because of its own result. " +
+					"Remove the label from spec.nodeSelector; the task runs once on a node without it",
+			}
+		}
+	}
 }
 
 // readSelector parses a label selector. An invalid one selects nothing and is an obstacle, except for a NodeJob that is

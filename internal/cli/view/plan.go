@@ -248,6 +248,9 @@ func (p Plan) disruption() []text.Line {
 		{spec.OnFailure.Node == v1alpha1.FailedNodeCordon, "a node on which every attempt failed is cordoned"},
 		{spec.OnFailure.Node == v1alpha1.FailedNodeDrain, "a node on which every attempt failed is cordoned and drained"},
 		{spec.Rollback != nil, "a node on which every attempt failed is rolled back"},
+		{spec.Gate != nil, p.gate()},
+		{len(spec.Publish) > 0, "a node on which the task has succeeded gets: " + strings.Join(published(spec.Publish), ", ")},
+		{len(spec.RemoveLabels) > 0, "a node on which the task has succeeded loses the labels: " + strings.Join(spec.RemoveLabels, ", ")},
 	} {
 		if sentence.holds {
 			lines = append(lines, text.Wrap(text.Of("  "), text.Plain, sentence.words, p.Width)...)
@@ -264,6 +267,36 @@ func (p Plan) disruption() []text.Line {
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %s more, whose pods were not read (-o wide)", plural.Count(p.NotLooked, "node"))))
 	}
 	return lines
+}
+
+// gate describes the taint of the gate, and which nodes get it.
+func (p Plan) gate() string {
+	gate := p.Job.Spec.Gate
+	if gate == nil {
+		return ""
+	}
+	which := "each node that joins"
+	if gate.Scope == v1alpha1.GateAll {
+		which = "each node that is not done"
+	}
+	effect := gate.Effect
+	if effect == "" {
+		effect = v1alpha1.GateNoSchedule
+	}
+	return fmt.Sprintf("%s has the taint %s=%s:%s until the task has succeeded there", which, v1alpha1.GateKey(p.Job), v1alpha1.GateValue, effect)
+}
+
+// published describes the labels and annotations that a success publishes.
+func published(facts []v1alpha1.Fact) []string {
+	parts := make([]string, 0, len(facts))
+	for _, fact := range facts {
+		target := "label " + fact.Label
+		if fact.Label == "" {
+			target = "annotation " + fact.Annotation
+		}
+		parts = append(parts, fmt.Sprintf("%s (result %s)", target, fact.Result))
+	}
+	return parts
 }
 
 func (p Plan) drained(d DrainedNode) []text.Line {

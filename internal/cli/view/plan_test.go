@@ -55,6 +55,13 @@ func TestThePlanOfAFile(t *testing.T) {
 	})
 	tests := map[string]Plan{
 		"with-reboots": withReboots(),
+		"with-a-gate-and-facts": func() Plan {
+			gated := job(func(j *v1alpha1.NodeJob) {
+				j.Spec.Gate, j.Spec.RemoveLabels = &v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, []string{"setup.example/requested"}
+				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found"}}
+			})
+			return Plan{Job: gated, Plan: plan.Next(plan.Input{Job: gated, Revision: revision, Nodes: nodesOf(1, func(int, *plan.Node) {}), Now: now}), Revision: revision}
+		}(),
 		"three-thousand-nodes": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
 			Exists: true, Was: "0ldc0de", Revision: revision, Notes: []string{"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup."}},
 		"stopped-and-suspended": func() Plan {
