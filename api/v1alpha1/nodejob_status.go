@@ -85,6 +85,9 @@ type NodeCounts struct {
 	// failed for good: not retried unless requested; or not Ready in the soak of their step.
 	// +optional
 	Failed int32 `json:"failed"`
+	// rollbackPending are those of the failed on which the rollback runs, or will start without help.
+	// +optional
+	RollbackPending int32 `json:"rollbackPending"`
 	// rolledBack are those of the failed on which the rollback has succeeded.
 	// +optional
 	RolledBack int32 `json:"rolledBack"`

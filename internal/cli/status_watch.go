@@ -122,13 +122,16 @@ func (w *watching) disconnected(err error) error {
 // inProgress is the verdict on a NodeJob that is neither complete nor stalled.
 const inProgress = -1
 
-// verdict returns the exit code for the current state of a NodeJob.
+// verdict returns the exit code for the current state of a NodeJob. A NodeJob that has stopped is in progress until the
+// rollbacks on its failed nodes have ended.
 func verdict(job *v1alpha1.NodeJob) int {
 	switch {
 	case job.Status.ObservedGeneration != job.Generation || !job.DeletionTimestamp.IsZero():
 		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionComplete):
 		return cmdutil.ExitOK
+	case job.Status.Nodes.RollbackPending > 0 && !job.Spec.Suspend:
+		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
 		return cmdutil.ExitNodesFailed
 	}

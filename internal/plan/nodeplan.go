@@ -30,6 +30,8 @@ type nodePlan struct {
 	failed bool
 	// exhausted is true if its record says that no attempt is left.
 	exhausted bool
+	// rollbackPending is true if a rollback runs, or starts without help.
+	rollbackPending bool
 	// rollbackFinished is true if no further rollback will run.
 	rollbackFinished bool
 	// slot is true while the outcome of a pod of Everynode on the node is not on record.

@@ -69,10 +69,12 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 	if b := as.startBlock(startRequest{task.Rollback, w.node, terminating, is.notBefore}); b.blocks() {
 		// The rollback cannot run until the node is available. Other work on the node must not wait for it.
 		w.rollbackFinished = b.cause == causeNode
+		w.rollbackPending = b.cause == causeTerminatingPod || b.cause == causeBackoff
 		as.rollbackPending(w, b.message, b.until)
 		w.note(b)
 		return
 	}
+	w.rollbackPending = true
 	as.rollbackPending(w, "the rollback waits for a slot", time.Time{})
 	w.start = as.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
 	w.start.Undoes, w.start.Deleting = rec, !as.in.Job.DeletionTimestamp.IsZero()
@@ -96,6 +98,7 @@ func (as *assessor) noteRollback(w *nodePlan, v podAssessment) {
 		w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollingBack, message: "the rollback of what ran before has not ended yet", until: v.until})
 		return
 	}
+	w.rollbackPending = true
 	w.fail(v1alpha1.ReasonRollingBack, v.message, v.until)
 	w.ranRevision, w.since, w.failed, w.exhausted = true, rec.BeganAt(), true, true
 	f := as.cordons.failureOf(w.node, false)

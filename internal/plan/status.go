@@ -150,6 +150,9 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 			c.Waiting++
 		case Failed:
 			c.Failed++
+			if nodes[i].rollbackPending {
+				c.RollbackPending++
+			}
 			switch nodes[i].Reason {
 			case v1alpha1.ReasonRolledBack:
 				c.RolledBack++

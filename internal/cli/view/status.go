@@ -158,6 +158,9 @@ func counts(n v1alpha1.NodeCounts) string {
 	}
 	line := fmt.Sprintf("%d, of which %s", n.Matched, strings.Join(parts, ", "))
 	var undone []string
+	if n.RollbackPending > 0 {
+		undone = append(undone, fmt.Sprintf("%d to be rolled back", n.RollbackPending))
+	}
 	if n.RolledBack > 0 {
 		undone = append(undone, fmt.Sprintf("%d rolled back", n.RolledBack))
 	}

@@ -5,6 +5,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (s Status) steps() []text.Line {
 		rows = append(rows, []text.Line{
 			text.Of("  ").Tone(tone, step.Name),
 			s.stepBar(step, i == current),
-			text.Of(stepCounts(step)),
+			text.Of(s.stepCounts(step)),
 			text.Toned(tone, word),
 		})
 	}
@@ -61,12 +62,23 @@ func (s Status) stepBar(step v1alpha1.StepStatus, current bool) text.Line {
 		text.Part{Count: int(step.Failed), Mark: '!', Tone: text.Bad})
 }
 
-func stepCounts(step v1alpha1.StepStatus) string {
-	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
+// stepCounts counts the nodes of a step. A step for a number of nodes takes another node for each that has failed; those
+// that have failed are not among the nodes that must be done.
+func (s Status) stepCounts(step v1alpha1.StepStatus) string {
+	want := step.Nodes
+	if s.hasNumber(step.Name) && step.Failed > 0 {
+		want = max(step.Nodes-step.Failed, 1)
+	}
+	line := fmt.Sprintf("%d of %d done", step.Done, want)
 	if step.Failed > 0 {
 		line += fmt.Sprintf(", %d failed", step.Failed)
 	}
 	return line
+}
+
+// hasNumber reports whether a step is for a number or a percentage of nodes.
+func (s Status) hasNumber(step string) bool {
+	return slices.ContainsFunc(s.Job.Spec.Rollout.Steps, func(spec v1alpha1.RolloutStep) bool { return spec.Name == step && spec.Nodes != nil })
 }
 
 // stepState describes what a step does or waits for, and until when.
