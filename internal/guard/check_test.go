@@ -15,8 +15,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Nothing tells when what the API server has refused would be taken.
-func TestARefusedCheckIsTriedAgain(t *testing.T) {
+// No event shows when the API server would accept a pod that it has rejected.
+func TestCheckIsRetriedAfterRejection(t *testing.T) {
 	refused := func(retryIn time.Duration) func(*Input) {
 		return func(in *Input) {
 			in.CheckObstacles = map[string]*task.Obstacle{"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)}}
@@ -26,8 +26,8 @@ func TestARefusedCheckIsTriedAgain(t *testing.T) {
 		in   Input
 		want bool
 	}{
-		"just refused":     {scene(cordoned(0), checked("", 0), refused(time.Second)), false},
-		"refused long ago": {scene(cordoned(0), checked("", 0), refused(0)), true},
+		"just rejected":     {scene(cordoned(0), checked("", 0), refused(time.Second)), false},
+		"rejected long ago": {scene(cordoned(0), checked("", 0), refused(0)), true},
 	} {
 		p := Next(tt.in)
 		made := 0
@@ -37,15 +37,15 @@ func TestARefusedCheckIsTriedAgain(t *testing.T) {
 			}
 		}
 		if (made == 1) != tt.want {
-			t.Errorf("%s: %d checks are made", name, made)
+			t.Errorf("%s: %d checks are created", name, made)
 		}
 		if got := states(p)["n1"]; got != "Held CheckNotStarting" || p.WakeAt.IsZero() != tt.want {
-			t.Errorf("%s: it is %s, and looked at again at %s", name, got, p.WakeAt)
+			t.Errorf("%s: it is %s, and the next plan is at %s", name, got, p.WakeAt)
 		}
 	}
 }
 
-func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
+func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
 	before := v1alpha1.HeldNode{
 		Node: "n1", RequestedAt: metav1.NewTime(asked), Reason: v1alpha1.ReasonCheckFailed,
@@ -63,11 +63,11 @@ func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 		in   Input
 		want string
 	}{
-		"the next runs":          {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.HeldNode) {})), said},
-		"the next is to be made": {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.HeldNode) {})), said},
-		"of an earlier asking":   {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.RequestedAt = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
-		"of another node":        {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Node = "n2" })), "release.check runs on it"},
-		"another reason":         {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), "release.check runs on it"},
+		"the next check runs":                    {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.HeldNode) {})), said},
+		"the next check is not created yet":      {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.HeldNode) {})), said},
+		"a check for an earlier release request": {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.RequestedAt = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
+		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Node = "n2" })), "release.check runs on it"},
+		"held for another reason":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), "release.check runs on it"},
 	} {
 		if held := Next(tt.in).Status.Held; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
@@ -75,8 +75,8 @@ func TestWhatACheckHasSaidStaysUntilTheNextHasEnded(t *testing.T) {
 	}
 }
 
-// The clocks of nodes are wrong at times. When a check ended is what the node has measured, from when the API server made it.
-func TestChecksAreTimedByTheAPIServersClock(t *testing.T) {
+// The clock of a node can be wrong. The end of a check is its creation time plus the duration that the node measured.
+func TestChecksUseClockOfAPIServer(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"right": 0, "an hour behind": -time.Hour, "an hour ahead": time.Hour} {
 		start := metav1.NewTime(t0.Add(wrong))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(t0)}, Status: corev1.PodStatus{
@@ -88,10 +88,10 @@ func TestChecksAreTimedByTheAPIServersClock(t *testing.T) {
 		}
 		pod.Status.StartTime = nil
 		if got := ViewPod(pod).Ended; !got.Equal(t0) {
-			t.Errorf("a clock that is %s, and nobody says when it began: it ended at %s, want %s", name, got, t0)
+			t.Errorf("a clock that is %s, without a start time: it ended at %s, want %s", name, got, t0)
 		}
 	}
-	// A clock that is put back meanwhile.
+	// A clock that is set back meanwhile.
 	start := metav1.NewTime(t0)
 	back := &corev1.Pod{Status: corev1.PodStatus{StartTime: &start}}
 	if got := took(back, metav1.NewTime(t0.Add(-time.Hour))); got != 0 {
@@ -99,16 +99,16 @@ func TestChecksAreTimedByTheAPIServersClock(t *testing.T) {
 	}
 }
 
-func TestAPassedDeadlineIsSaid(t *testing.T) {
+func TestPassedDeadlineIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		seconds int32
 		action  v1alpha1.DeadlineAction
 		want    bool
 		says    string
 	}{
-		"before it":              {7200, v1alpha1.OnDeadlineHold, false, ""},
-		"after it":               {60, v1alpha1.OnDeadlineHold, true, "release.onDeadline is Hold"},
-		"after it, and released": {60, v1alpha1.OnDeadlineRelease, true, "waits for nothing else"},
+		"before the deadline":              {7200, v1alpha1.OnDeadlineHold, false, ""},
+		"after the deadline":               {60, v1alpha1.OnDeadlineHold, true, "release.onDeadline is Hold"},
+		"after the deadline, and released": {60, v1alpha1.OnDeadlineRelease, true, "waits for nothing else"},
 	} {
 		in := scene(cordoned(0, 1), going(1, false), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(tt.seconds), tt.action

@@ -128,7 +128,7 @@ type Pod struct {
 	Terminating bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
-	// RequestedAt identifies the release request that a check is for.
+	// RequestedAt identifies the release request of a check.
 	RequestedAt string
 	// Ended and Message are when and how the container of a check ended, by the clock of the API server. Ended is zero
 	// until then.

@@ -21,7 +21,7 @@ import (
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// scene is three nodes n1, n2, n3 that are guarded and well, seen on the API server.
+// scene returns three guarded, available nodes n1, n2 and n3, read from the API server.
 func scene(changes ...func(*Input)) Input {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
 	g.Status.NameSalt = "salt"
@@ -39,7 +39,7 @@ func scene(changes ...func(*Input)) Input {
 	return in
 }
 
-// cordoned has nodes ask, the first one first.
+// cordoned adds release requests of nodes, the earliest first.
 func cordoned(indexes ...int) func(*Input) {
 	return func(in *Input) {
 		for at, i := range indexes {
@@ -65,7 +65,7 @@ func states(p Plan) map[string]string {
 	return m
 }
 
-func TestWhoMayGo(t *testing.T) {
+func TestHoldOrRelease(t *testing.T) {
 	check := func(phase corev1.PodPhase, ended time.Time, asked time.Time) func(*Input) {
 		return func(in *Input) {
 			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
@@ -86,83 +86,83 @@ func TestWhoMayGo(t *testing.T) {
 		want string
 		says string
 	}{
-		"nobody asks":                        {scene(), "n1", "Guarded CompanionsReady", ""},
-		"one asks, and all others are there": {scene(cordoned(0)), "n1", "Released ConditionMet", ""},
-		"of two that ask, the second waits":  {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (released at 2026-03-01T12:00:00Z, not available again yet)"},
-		"of two that ask, the first goes":    {scene(cordoned(1, 0)), "n2", "Released ConditionMet", ""},
-		"another is not Ready":               {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
-		"another has no ready pod":           {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
-		"a pod of the target is nowhere":     {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
+		"no release request": {scene(), "n1", "Guarded CompanionsReady", ""},
+		"one release request, and all others are available": {scene(cordoned(0)), "n1", "Released ConditionMet", ""},
+		"the second of two release requests waits":          {scene(cordoned(1, 0)), "n1", "Held MaxUnavailableReached", "n2 (released at 2026-03-01T12:00:00Z, not available again yet)"},
+		"the first of two release requests is released":     {scene(cordoned(1, 0)), "n2", "Released ConditionMet", ""},
+		"another is not Ready":                              {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (not Ready)"},
+		"another has no ready pod":                          {scene(cordoned(0), func(in *Input) { in.Target.Pods[2].Ready = false }), "n1", "Held MaxUnavailableReached", "n3 (no ready pod of the target)"},
+		"a pod of the target is on no node":                 {scene(cordoned(0), func(in *Input) { in.Target.Pods, in.Target.Template = append(in.Target.Pods, TargetPod{}), nil }), "n1", "Held MaxUnavailableReached", "pods of the target that are on no node: 1"},
 		"a pod of a DaemonSet is not scheduled": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Target.Pods[2] = TargetPod{}
 		}), "n1", "Released ConditionMet", ""},
-		"two may be away":                       {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Released ConditionMet", ""},
-		"none may be away":                      {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held ReleasesDisabled", "spec.maxUnavailable is 0"},
-		"a sick one beside another sick one":    {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Released ConditionMet", ""},
-		"a sick one beside one that was let go": {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
-		"a sick companion makes no exception":   {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
-		"one that returns still counts":         {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
-		"one that returns and asks again waits": {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
-		"nobody has approved":                   {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
-		"another NodeGuard is approved": {scene(cordoned(0), func(in *Input) {
+		"two may be unavailable":                                             {scene(cordoned(0, 1), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }), "n2", "Released ConditionMet", ""},
+		"none may be unavailable":                                            {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "n1", "Held ReleasesDisabled", "spec.maxUnavailable is 0"},
+		"an unhealthy node while another one is unhealthy":                   {scene(cordoned(0), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Released ConditionMet", ""},
+		"an unhealthy node while another one is released":                    {scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Held MaxUnavailableReached", "n2"},
+		"a node whose companion is not ready while another one is unhealthy": {scene(cordoned(0), func(in *Input) { in.Companions[0].Ready, in.Nodes[2].Ready = false, false }), "n1", "Held MaxUnavailableReached", "n3"},
+		"a returning node still counts":                                      {scene(cordoned(0), going(1, true), func(in *Input) { in.Companions[1].Ready = false }), "n1", "Held MaxUnavailableReached", "its companion is not ready yet"},
+		"a returning node with a new request waits":                          {scene(cordoned(1), going(1, true), func(in *Input) { in.Nodes[2].Ready = false }), "n2", "Held MaxUnavailableReached", "n3"},
+		"no approval": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }), "n1", "Held AwaitingApproval", ""},
+		"approved for another NodeGuard": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "storage/other"
 		}), "n1", "Held AwaitingApproval", ""},
-		"somebody has approved": {scene(cordoned(0), func(in *Input) {
+		"approved": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 			in.Nodes[0].Approved = "a/b, storage/disks"
 		}), "n1", "Released ConditionMet", ""},
-		"no check has run":                     {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
-		"the check runs":                       {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
-		"the check says no":                    {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
-		"the check said no long ago":           {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check says yes":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
-		"the check said yes long ago":          {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
-		"the check was for another asking":     {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
-		"no check can run where it is asked":   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
-		"while one is checked another waits":   {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
-		"the check of the first says no":       {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
-		"a sick one, while another is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
-		"the check runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+		"no check has run":                               {scene(cordoned(0), check("", t0, asked)), "n1", "Held CheckRunning", ""},
+		"the check runs":                                 {scene(cordoned(0), check(corev1.PodRunning, time.Time{}, asked)), "n1", "Held CheckRunning", ""},
+		"the check failed":                               {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n1", "Held CheckFailed", "exit code 3): 2 volumes"},
+		"the check failed long ago":                      {scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check succeeded":                            {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked)), "n1", "Released ConditionMet", ""},
+		"the check succeeded long ago":                   {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-time.Minute), asked)), "n1", "Held CheckRunning", ""},
+		"the check was for another release request":      {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(-5*time.Second), asked.Add(-time.Hour))), "n1", "Held CheckRunning", ""},
+		"no check can run on the node":                   {scene(cordoned(0), check("", t0, asked), func(in *Input) { in.Nodes[0].Ready = false }), "n1", "Released ConditionMet", ""},
+		"a node waits while another one is checked":      {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked)), "n2", "Held WaitingForTurn", ""},
+		"the check of the first node failed":             {scene(cordoned(0, 1), check(corev1.PodFailed, t0.Add(-5*time.Second), asked)), "n2", "Held CheckRunning", ""},
+		"an unhealthy node while another one is checked": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) { in.Nodes[1].Ready = false }), "n2", "Released ConditionMet", ""},
+		"the check is overdue": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n1", "Held CheckFailed", "did not end within 1m0s"},
-		"the check of the first runs past its end": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+		"the check of the first node is overdue": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-121 * time.Second)
 		}), "n2", "Held CheckRunning", ""},
-		"the check of the first does not leave": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
+		"the check of the first node does not terminate": {scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
 			in.Checks[0].Terminating = true
 		}), "n2", "Held CheckRunning", ""},
-		"the check said yes, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
+		"the check succeeded, by a clock that is ahead": {scene(cordoned(0), check(corev1.PodSucceeded, t0.Add(time.Hour), asked), func(in *Input) {
 			in.Checks[0].Created = t0.Add(-10 * time.Minute)
 		}), "n1", "Held CheckRunning", ""},
-		"of several that others have let go, the first": {scene(cordoned(0, 1, 2), func(in *Input) {
+		"the first of several nodes that other NodeGuards have released": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
 				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
 		}), "n3", "Released ConditionMet", ""},
-		"of several that others have let go, the second": {scene(cordoned(0, 1, 2), func(in *Input) {
+		"the second of several nodes that other NodeGuards have released": {scene(cordoned(0, 1, 2), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0.Add(-time.Minute))}}},
 				{Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n3", UID: "uid-n3", Since: metav1.NewTime(t0.Add(-time.Hour))}}}}
 		}), "n2", "Held WaitingForOtherRelease", "NodeGuard ns/b has released node n3"},
-		"of two that others have let go at once, by name": {scene(cordoned(1, 0), func(in *Input) {
+		"two nodes that other NodeGuards have released at the same time, by name": {scene(cordoned(1, 0), func(in *Input) {
 			since := metav1.NewTime(t0.Add(-time.Minute))
 			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: since}}}, {Name: "ns/b", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: since}}}}
 		}), "n1", "Released ConditionMet", ""},
-		"past the deadline, released":         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Released DeadlineReached", ""},
-		"past the deadline, but one is going": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
-		"past the deadline, held":             {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "release.onDeadline is Hold"},
-		"the glass is broken": {scene(cordoned(0), func(in *Input) {
+		"past the deadline, released":                     {scene(cordoned(0), deadline(v1alpha1.OnDeadlineRelease), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Released DeadlineReached", ""},
+		"past the deadline, but another node is released": {scene(cordoned(0, 1), deadline(v1alpha1.OnDeadlineRelease), going(1, false)), "n1", "Held MaxUnavailableReached", "waits for nothing else"},
+		"past the deadline, held":                         {scene(cordoned(0), deadline(v1alpha1.OnDeadlineHold), func(in *Input) { in.Nodes[2].Ready = false }), "n1", "Held MaxUnavailableReached", "release.onDeadline is Hold"},
+		"break glass": {scene(cordoned(0), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0))
 			in.Nodes[0].BreakGlass = "fire"
 		}), "n1", "Released BreakGlass", ""},
-		"a broken glass on a node that does not ask": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
-		"somebody else's budget":                     {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
-		"another guard has begun with another node": {scene(cordoned(0, 1), func(in *Input) {
+		"break glass without a release request": {scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Guarded CompanionsReady", ""},
+		"a budget of another owner":             {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "n1", "Held OverlappingBudget", "theirs"},
+		"another NodeGuard has released another node": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 			in.Nodes[2].Ready = false
 		}), "n1", "Held WaitingForOtherRelease", "NodeGuard ns/peer has released node n2"},
-		"another guard has begun with this one": {scene(cordoned(0, 1), func(in *Input) {
+		"another NodeGuard has released this node": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2"}}}}
 		}), "n2", "Released ConditionMet", ""},
 		"tainted by cluster-autoscaler": {scene(func(in *Input) {
@@ -191,21 +191,21 @@ func TestWhoMayGo(t *testing.T) {
 	}
 }
 
-// A view that is behind decides nothing: neither who goes, nor who is back.
-func TestOnlyTheAPIServersWordIsDecidedOn(t *testing.T) {
+// A stale view decides nothing: neither which node is released, nor which one is available again.
+func TestDecisionsNeedLiveRead(t *testing.T) {
 	for name, in := range map[string]Input{
-		"who goes":    scene(cordoned(0)),
-		"who returns": scene(going(0, false)),
-		"who is back": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
-		"who is gone": scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another"; in.Budgets = in.Budgets[1:] }),
+		"released":        scene(cordoned(0)),
+		"returning":       scene(going(0, false)),
+		"available again": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
+		"deleted":         scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another"; in.Budgets = in.Budgets[1:] }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p := Next(in); len(p.Moves) != 1 || p.Confirm {
-				t.Errorf("on the API server's word: %+v, confirm %v", p.Moves, p.Confirm)
+				t.Errorf("on a live read: %+v, confirm %v", p.Moves, p.Confirm)
 			}
 			in.Live = false
 			if p := Next(in); len(p.Moves) != 0 || !p.Confirm || len(p.Status.Released) != len(in.Guard.Status.Released) {
-				t.Errorf("on a view that may be behind: %+v, confirm %v", p.Moves, p.Confirm)
+				t.Errorf("on a view that may be stale: %+v, confirm %v", p.Moves, p.Confirm)
 			}
 		})
 	}
@@ -218,25 +218,25 @@ func TestBudgets(t *testing.T) {
 		in   Input
 		want Action
 	}{
-		"as it should be":           {scene(), nil},
-		"missing":                   {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
-		"its node asks and is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}}},
-		"its node is let go: the next pass opens it":                              {scene(cordoned(0)), nil},
-		"its node was let go":                                                     {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{Open: true, RequestedAt: since}}},
-		"its budget was closed after that, which the NodeGuard does not show yet": {scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }), nil},
-		"its node returns":                                                        {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
-		"open, and nobody was let go":                                             {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
-		"somebody has changed it":                                                 {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
-		"another pod has the labels of its companion":                             {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"a pod has labels of no companion":                                        {scene(stranger("another")), nil},
+		"up to date":       {scene(), nil},
+		"missing":          {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
+		"its node is held": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }), SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}}},
+		"its node is released: the next pass opens it":                           {scene(cordoned(0)), nil},
+		"its node was released":                                                  {scene(cordoned(0), going(0, false)), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{Open: true, RequestedAt: since}}},
+		"it was closed after the release, which the NodeGuard does not show yet": {scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }), nil},
+		"its node returns":                                                       {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{Ended: ended}}},
+		"open without a release":                                                 {scene(func(in *Input) { in.Budgets[0].Open = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}}, BudgetState{}}},
+		"changed by another client":                                              {scene(func(in *Input) { in.Budgets[0].Drifted = true }), SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}}},
+		"another pod has the labels of its companion":                            {scene(stranger("n1")), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
+		"a pod has labels of no companion":                                       {scene(stranger("another")), nil},
 		"it has two companions": {scene(func(in *Input) {
 			second := in.Companions[0]
 			second.UID, second.Terminating = "second", true
 			in.Companions = append(in.Companions, second)
 		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"it asks no more": {scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
+		"its node no longer requests release": {scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
 			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{RequestedAt: since, Locked: true}}, BudgetState{}}},
-		"its node is gone": {scene(func(in *Input) {
+		"its node was deleted": {scene(func(in *Input) {
 			in.Nodes = in.Nodes[1:]
 			in.Companions = in.Companions[1:]
 			in.Target.Pods = in.Target.Pods[1:]
@@ -266,17 +266,17 @@ func takes(name string) func(*Input) {
 	return func(in *Input) { in.TakenNames = map[string]NameHolder{name: {Node: "n3", For: "n1"}} }
 }
 
-// What pods of other owners do is told, with their names and what to do.
-func TestPodsOfOtherOwnersAreTold(t *testing.T) {
+// Pods of other owners are reported, with their names and what to do.
+func TestPodsOfOtherOwnersAreReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in     Input
 		reason string
 		says   []string
 	}{
-		"one has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
-		"one has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
+		"a pod has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
+		"a pod has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
 			[]string{"disks-1 on node n3 (needed for a pod of node n1)", "kubectl -n storage delete pod disks-1"}},
-		"none": {scene(), v1alpha1.ReasonCompanionsReady, nil},
+		"no such pod": {scene(), v1alpha1.ReasonCompanionsReady, nil},
 	} {
 		p := Next(tt.in)
 		for _, c := range p.Status.Conditions {
@@ -295,8 +295,8 @@ func TestPodsOfOtherOwnersAreTold(t *testing.T) {
 	}
 }
 
-// A NodeGuard that is being deleted says what keeps it.
-func TestADeletionSaysWhatIsLeft(t *testing.T) {
+// A terminating NodeGuard reports what delays its deletion.
+func TestDeletionReportsWhatRemains(t *testing.T) {
 	p := Next(scene(func(in *Input) {
 		in.Guard.DeletionTimestamp, in.Guard.Finalizers = new(metav1.NewTime(t0)), []string{"example.com/theirs"}
 		in.Guard.Status.Held = []v1alpha1.HeldNode{{Node: "n1"}}
@@ -329,31 +329,31 @@ func TestCompanions(t *testing.T) {
 		in   Input
 		want []string
 	}{
-		"all there":                         {scene(), nil},
-		"one is missing":                    {scene(without(0)), []string{"make n1"}},
-		"on a node that is held":            {scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), []string{"make n1"}},
-		"on a node that was let go":         {scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }), nil},
-		"on a node that returns":            {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }), []string{"make n1"}},
-		"on a node that is not Ready":       {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
-		"on a node that would throw it off": {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
-		"after a refusal":                   {scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"one, some time after a refusal":    {scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
-		"one, of those never refused first": {scene(without(0), without(0), func(in *Input) {
+		"all exist":                        {scene(), nil},
+		"one is missing":                   {scene(without(0)), []string{"make n1"}},
+		"on a held node":                   {scene(without(0), cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), []string{"make n1"}},
+		"on a released node":               {scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }), nil},
+		"on a returning node":              {scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }), []string{"make n1"}},
+		"on a node that is not Ready":      {scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }), nil},
+		"on a node that would evict it":    {scene(without(0), func(in *Input) { in.Nodes[0].Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}} }), nil},
+		"after a rejection":                {scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"one, some time after a rejection": {scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"make n1"}},
+		"one that was never rejected comes first": {scene(without(0), without(0), func(in *Input) {
 			in.Obstacle, in.RefusedAt = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
-		"one, of all that were refused the first": {scene(without(0), without(0), func(in *Input) {
+		"the one that was rejected first comes first": {scene(without(0), without(0), func(in *Input) {
 			in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}
 			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute), "n2": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
-		"while only other pods are refused": {scene(without(0), without(0), func(in *Input) {
+		"while only other pods are rejected": {scene(without(0), without(0), func(in *Input) {
 			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute)}
 		}), []string{"make n2", "make n1"}},
-		"no salt is on record":                       {scene(without(0), func(in *Input) { in.Guard.Status.NameSalt, in.NewSalt = "", "s" }), nil},
-		"two on a node":                              {scene(twice(time.Minute)), []string{"delete second"}},
-		"two on a node, and one is gone":             {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Terminating = true }), nil},
-		"two on a node, by a view that is behind":    {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},
-		"two on a node, of which the other is older": {scene(twice(-time.Minute)), []string{"delete c-n1"}},
-		"ended by the kubelet":                       {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
+		"no salt is recorded":                    {scene(without(0), func(in *Input) { in.Guard.Status.NameSalt, in.NewSalt = "", "s" }), nil},
+		"two on a node":                          {scene(twice(time.Minute)), []string{"delete second"}},
+		"two on a node, and one is terminating":  {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Terminating = true }), nil},
+		"two on a node, in a stale view":         {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},
+		"two on a node, and the second is older": {scene(twice(-time.Minute)), []string{"delete c-n1"}},
+		"ended by the kubelet":                   {scene(func(in *Input) { in.Companions[0].Phase = corev1.PodFailed }), []string{"delete c-n1"}},
 		"ended by the kubelet just now": {scene(func(in *Input) {
 			in.Companions[0].Phase, in.Companions[0].Created = corev1.PodFailed, t0.Add(-time.Second)
 		}), nil},
@@ -361,17 +361,17 @@ func TestCompanions(t *testing.T) {
 		"out of date, while one is missing": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false; in.Companions[1].Revision = "r2" }), nil},
 		"out of date, not ready first":      {scene(outdated, func(in *Input) { in.Companions[2].Ready = false }), []string{"delete c-n3"}},
 		"out of date, two at once":          {scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }), []string{"delete c-n1", "delete c-n2"}},
-		"out of date, but its node asks": {scene(outdated, cordoned(0), func(in *Input) {
+		"out of date, but its node requests release": {scene(outdated, cordoned(0), func(in *Input) {
 			in.Nodes[1].Ready = false
 			in.Nodes[2].Ready = false
 			in.Companions[1].Revision = "r2"
 			in.Companions[2].Revision = "r2"
 		}), nil},
-		"out of date, after a refusal":           {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
-		"out of date, some time after a refusal": {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
-		"of an earlier NodeGuard":                {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
-		"where the target is not":                {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
-		"the target is missing":                  {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
+		"out of date, after a rejection":           {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }), nil},
+		"out of date, some time after a rejection": {scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }), []string{"delete c-n1"}},
+		"of an earlier NodeGuard":                  {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
+		"on a node without the target":             {scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }), []string{"delete budget c-n1", "delete c-n1"}},
+		"the target is missing":                    {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -393,20 +393,20 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-func TestHowManyMayBeAway(t *testing.T) {
+func TestMaxUnavailable(t *testing.T) {
 	tests := map[string]struct {
 		value *intstr.IntOrString
 		nodes int
 		want  int
 	}{
-		"nothing said":             {nil, 10, 1},
-		"a number":                 {new(intstr.FromInt32(3)), 10, 3},
-		"zero":                     {new(intstr.FromInt32(0)), 10, 0},
-		"a percentage":             {new(intstr.FromString("25%")), 10, 2},
-		"less than one node":       {new(intstr.FromString("10%")), 3, 1},
-		"zero percent":             {new(intstr.FromString("0%")), 10, 0},
-		"a percentage of none":     {new(intstr.FromString("25%")), 0, 1},
-		"what the API lets not in": {new(intstr.FromString("many")), 10, 0},
+		"no value":                     {nil, 10, 1},
+		"a number":                     {new(intstr.FromInt32(3)), 10, 3},
+		"zero":                         {new(intstr.FromInt32(0)), 10, 0},
+		"a percentage":                 {new(intstr.FromString("25%")), 10, 2},
+		"less than one node":           {new(intstr.FromString("10%")), 3, 1},
+		"zero percent":                 {new(intstr.FromString("0%")), 10, 0},
+		"a percentage of no nodes":     {new(intstr.FromString("25%")), 0, 1},
+		"a value that the API rejects": {new(intstr.FromString("many")), 10, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestHowManyMayBeAway(t *testing.T) {
 	}
 }
 
-func TestADaemonSetSelectsNodes(t *testing.T) {
+func TestDaemonSetSelectsNodes(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"ssd"}}}}},
 	}}}
@@ -429,17 +429,17 @@ func TestADaemonSetSelectsNodes(t *testing.T) {
 		node     Node
 		want     bool
 	}{
-		"all nodes":                   {corev1.PodSpec{}, Node{Name: "n"}, true},
-		"by a label that it has":      {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{Labels: map[string]string{"a": "b"}}, true},
-		"by a label that it has not":  {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{}, false},
-		"by affinity":                 {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "ssd"}}, true},
-		"by affinity, another value":  {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "hdd"}}, false},
-		"a taint":                     {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, false},
-		"a taint that is tolerated":   {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, true},
-		"a taint that repels nothing": {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectPreferNoSchedule)}, true},
-		"not Ready":                   {corev1.PodSpec{}, Node{Taints: taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)}, true},
-		"about to go":                 {corev1.PodSpec{}, Node{Taints: taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)}, true},
-		"by its name":                 {corev1.PodSpec{NodeName: "m"}, Node{Name: "n"}, false},
+		"all nodes":                         {corev1.PodSpec{}, Node{Name: "n"}, true},
+		"by a label that it has":            {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{Labels: map[string]string{"a": "b"}}, true},
+		"by a label that it does not have":  {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, Node{}, false},
+		"by affinity":                       {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "ssd"}}, true},
+		"by affinity, another value":        {corev1.PodSpec{Affinity: affinity}, Node{Labels: map[string]string{"disk": "hdd"}}, false},
+		"a taint":                           {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, false},
+		"a taint that is tolerated":         {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}}, Node{Taints: taint("x", corev1.TaintEffectNoSchedule)}, true},
+		"a taint that is only a preference": {corev1.PodSpec{}, Node{Taints: taint("x", corev1.TaintEffectPreferNoSchedule)}, true},
+		"not Ready":                         {corev1.PodSpec{}, Node{Taints: taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)}, true},
+		"about to be removed":               {corev1.PodSpec{}, Node{Taints: taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)}, true},
+		"by its name":                       {corev1.PodSpec{NodeName: "m"}, Node{Name: "n"}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// settle is the end: there are no more faults, and drains that have started continue.
+// settle ends a history: there are no more faults, and drains that have started continue.
 func (h *history) settle() {
 	h.calm = true
 	h.say("the faults end")
@@ -40,7 +40,7 @@ func (h *history) settle() {
 		}
 	}
 	if why := h.atRest(); why != "" {
-		h.fail("all is well, and it does not end: %s", why)
+		h.fail("all faults are fixed, and the drains do not finish: %s", why)
 		return
 	}
 	for name := range h.guards {
@@ -55,11 +55,11 @@ func (h *history) settle() {
 		}
 	}
 	if len(h.pods)+len(h.budgets) > 0 {
-		h.fail("the NodeGuards are deleted, and something is left: %v %v", sorted(h.pods), sorted(h.budgets))
+		h.fail("the NodeGuards are deleted, and objects remain: %v %v", sorted(h.pods), sorted(h.budgets))
 	}
 }
 
-// rounds lets time pass until nothing happens any more, and no plan asks to be looked at again.
+// rounds lets time pass until nothing happens any more, and no plan requests another pass.
 func (h *history) rounds(most int) {
 	for range most {
 		h.round()
@@ -69,15 +69,15 @@ func (h *history) rounds(most int) {
 	}
 }
 
-// round is one look of each guard, and what follows from it. still is true after one in which nothing has happened, and
-// wake when the first plan then asks to be looked at again.
+// round is one pass of each guard with its effects. still is true after one in which nothing has happened, and
+// wake is when the first plan then requests another pass.
 func (h *history) round() {
 	if h.still && h.wake.After(h.now) {
 		h.now = h.wake
 	}
 	before, happened := h.serial, h.happened
 	h.wake = time.Time{}
-	for range 3 { // a check that has ended is seen before it is due again
+	for range 3 { // a check that has ended is observed before it is due again
 		serial, actions := h.serial, h.happened
 		for _, name := range sorted(h.guards) {
 			if h.broken == "" {
@@ -112,7 +112,7 @@ func (h *history) allNamed() {
 
 func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	g, node := in.Guard, h.nodes[held.Name]
-	refusing := false // a check that says no, of whichever node
+	refusing := false // a check that fails, of any node
 	for n := range h.nodes {
 		refusing = refusing || !h.gate[n]
 	}
@@ -124,7 +124,7 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 	case v1alpha1.ReasonAwaitingApproval:
 		return !strings.Contains(node.Approved, "ns/"+name)
 	case v1alpha1.ReasonCheckFailed:
-		return !h.gate[held.Name] || refusing || held.Name == h.evil // what the last check said stays until the next has ended
+		return !h.gate[held.Name] || refusing || held.Name == h.evil // the last message stays until the next check has ended
 	case v1alpha1.ReasonCheckRunning, v1alpha1.ReasonWaitingForTurn:
 		return refusing || h.evil != "" || len(h.refuses) > 0
 	case v1alpha1.ReasonCheckNotStarting:
@@ -152,7 +152,7 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 
 // heal fixes everything that drains may wait for.
 func (h *history) heal() {
-	h.say("all is mended")
+	h.say("everything is fixed")
 	if n, there := h.nodes[h.evil]; there && !slices.ContainsFunc(h.tools, func(t *tool) bool { return t.phase != idle && t.node == n.Name }) {
 		n.Unschedulable, n.Taints = false, nil
 		h.setNode(n)
@@ -164,7 +164,7 @@ func (h *history) heal() {
 			delete(h.guards, name) // its finalizer is removed
 		}
 	}
-	clear(h.sick)
+	clear(h.unready)
 	clear(h.missing)
 	for name, n := range h.nodes {
 		n.Ready = true
@@ -180,7 +180,7 @@ func (h *history) heal() {
 	}
 }
 
-// atRest is what is still to come; "" when nothing is.
+// atRest returns what must still happen; "" if nothing does.
 func (h *history) atRest() string {
 	for _, t := range h.tools {
 		if t.phase != idle {

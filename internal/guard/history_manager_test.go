@@ -16,7 +16,7 @@ import (
 )
 
 // pass is the shell: it plans on the cache, on the API where the plan asks for that, and writes. Each write may fail,
-// the manager may die between any two, and it may fall asleep before any and make the rest when another leads.
+// the manager may crash between any two, and it may be frozen before any and make the rest when another one leads.
 func (h *history) pass(name string) {
 	in, there := h.view(&h.cache, name, false)
 	if !there {
@@ -51,7 +51,7 @@ func (h *history) pass(name string) {
 			}
 		})
 	}
-	if len(p.Moves) == 0 { // a budget opens in a later pass, for what is written then
+	if len(p.Moves) == 0 { // a budget opens in a later pass, for a stored release
 		for _, i := range h.rng.Perm(len(p.Actions)) {
 			writes = append(writes, func() { h.do(name, seen, p.Actions[i]) })
 		}
@@ -89,13 +89,13 @@ func (h *history) write(writes []func()) {
 			h.met["write failed"]++
 			return // the pass is repeated
 		case n < 9:
-			h.say("the manager dies")
-			h.met["manager died"]++
+			h.say("the manager crashes")
+			h.met["manager crashed"]++
 			clear(h.memory)
 			return
 		case n < 13:
-			h.say("the manager falls asleep, with %d writes to make", len(writes)-i)
-			h.met["slept"]++
+			h.say("the manager is frozen before %d writes", len(writes)-i)
+			h.met["manager frozen"]++
 			h.asleep = append(h.asleep, writes[i:]...)
 			return
 		default:
@@ -146,7 +146,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 		if g, there := h.guards[name]; there {
 			for _, o := range g.Status.Released {
 				if o.Node == b.Node {
-					b.openFor = o.UID // a Node that was recreated meanwhile is for the next pass
+					b.openFor = o.UID // the next pass handles a Node that was recreated meanwhile
 				}
 			}
 		}
@@ -194,7 +194,7 @@ func (h *history) setNode(n Node) {
 	h.nodes[n.Name] = n
 }
 
-// kubelets and controllers bring what is in the API about.
+// kubelets and controllers reconcile the objects in the API.
 func (h *history) kubelets() {
 	for _, name := range sorted(h.pods) {
 		if !h.calm && h.chance(60) {
@@ -255,15 +255,15 @@ func (h *history) checkRuns(p *simPod) {
 		}
 		if p.Phase, p.ExitCode = corev1.PodSucceeded, 0; !h.gate[p.Node] {
 			p.Phase, p.ExitCode = corev1.PodFailed, 1
-			h.met["check no"]++
+			h.met["check failed"]++
 		} else {
-			h.met["check yes"]++
+			h.met["check succeeded"]++
 		}
 	}
 	h.pods[p.Name] = *p
 }
 
-// daemons plays the DaemonSet controller and the kubelets of its pods.
+// daemons simulates the DaemonSet controller and the kubelets of its pods.
 func (h *history) daemons() {
 	for ds, pods := range h.targets {
 		for name, node := range h.nodes {
@@ -276,7 +276,7 @@ func (h *history) daemons() {
 			case !there && selected:
 				h.happened++
 				pods[name] = TargetPod{Node: name}
-			case there && pod.Ready != node.Ready && !h.sick[ds+name]:
+			case there && pod.Ready != node.Ready && !h.unready[ds+name]:
 				h.happened++
 				pods[name] = TargetPod{Node: name, Ready: node.Ready}
 			}
@@ -309,13 +309,13 @@ func (h *history) collectGarbage() {
 	}
 }
 
-// tool drains nodes as kubectl does: it cordons, looks once which pods there are, evicts each until it goes, and leaves
-// those of DaemonSets alone. Then it does what it drained the node for, and opens it again.
+// tool drains nodes as kubectl does: it cordons, lists the pods once, evicts each until it terminates, and ignores
+// those of DaemonSets. Then it maintains the node and uncordons it.
 type tool struct {
 	name, node string
 	uid        string
 	phase      int
-	pods       []string // by UID, as it saw them
+	pods       []string // by UID, as it observed them
 	since      time.Time
 }
 
@@ -369,10 +369,10 @@ func (h *history) toolStep(t *tool) {
 		}
 		if node.Ready {
 			node.Unschedulable, node.Taints = false, nil
-			h.say("%s opens %s", t.name, t.node)
+			h.say("%s uncordons %s", t.name, t.node)
 			h.met["drained"]++
-			if len(h.guards) > 1 && slices.Contains(slices.Collect(maps.Values(h.sick)), true) {
-				h.met["drained while another is sick"]++
+			if len(h.guards) > 1 && slices.Contains(slices.Collect(maps.Values(h.unready)), true) {
+				h.met["drained while another is unready"]++
 			}
 			t.phase = idle
 		}
@@ -419,7 +419,7 @@ func (h *history) evictAll(t *tool) {
 	}
 }
 
-// mayEvict is what the API server decides. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
+// mayEvict is the decision of the API server. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (h *history) mayEvict(p *simPod) bool {
 	if p.Phase != corev1.PodRunning || p.role == "check" {
 		return true

@@ -24,7 +24,7 @@ func (h *history) isGoingFor(guard, node string) bool {
 func (h *history) isFor(guard, node string) bool {
 	g := h.guards[guard]
 	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
-		return false // what was guarded stays so, which only the planner knows
+		return false // a guarded node stays guarded, which only the planner knows
 	}
 	all, _ := h.guarded(&h.cluster, g)
 	return slices.Contains(all, node)
@@ -54,29 +54,29 @@ func (h *history) mayRelease(guard string) bool {
 	return h.guards[guard].Spec.Release.OnDeadline == v1alpha1.OnDeadlineRelease
 }
 
-// othersAgree checks, in the moment in which a guard lets a node go, that no other one would hold it by its own rules: else it
-// would be gone for one, and held by the other as long as anything is sick.
+// othersAgree checks, when a guard releases a node, that no other guard would hold it by its own rules: otherwise it
+// would be released by one, and held by the other as long as anything is not ready.
 func (h *history) othersAgree(name, node string) {
 	if slices.ContainsFunc(sorted(h.guards), func(other string) bool { return other != name && h.isGoingFor(other, node) }) {
-		h.met["let go by two"]++
-		return // what was begun is ended
+		h.met["released by two guards"]++
+		return // a release that has started is completed
 	}
 	for _, other := range sorted(h.guards) {
 		if other == name || !h.isFor(other, node) {
 			continue
 		}
 		if _, holds := h.budgets[BudgetName(other, node)]; !holds && h.nodes[node].Labels["storage"] != "yes" {
-			continue // a pod is left where the DaemonSet has none any more, and it holds nothing yet
+			continue // the DaemonSet has no pod there any more, and the guard holds nothing yet
 		}
 		g := h.guards[other]
 		if !h.hasRoom(other, node, h.mayRelease(other)) {
-			h.fail("%s lets %s go, which %s has no room for", name, node, other)
+			h.fail("%s releases %s, and maxUnavailable of %s is reached", name, node, other)
 		}
 		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) && !strings.Contains(h.nodes[node].Approved, "ns/"+other) {
-			h.fail("%s lets %s go, which nobody has approved for %s", name, node, other)
+			h.fail("%s releases %s, without an approval for %s", name, node, other)
 		}
 		if check := h.checkOf(other, node); g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready && check.Phase != "Succeeded" {
-			h.fail("%s lets %s go, whose check for %s has not said yes", name, node, other)
+			h.fail("%s releases %s, whose check for %s has not succeeded", name, node, other)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (h *history) goOnWhileSick() {
 	stuck := h.heldForNothing()
 	rounds := 15
 	if h.evil != "" || len(h.refuses) > 0 {
-		rounds = 60 // a check that never ends keeps others waiting for its time limit
+		rounds = 60 // a check that never ends makes others wait for its time limit
 	}
 	for range rounds {
 		if len(stuck) == 0 {
@@ -121,7 +121,7 @@ func (h *history) goOnWhileSick() {
 		stuck = slices.DeleteFunc(stuck, func(name string) bool { return !slices.Contains(now, name) })
 	}
 	if len(stuck) > 0 {
-		h.fail("while some are sick, nobody has a reason to hold %v, and they do not go", stuck)
+		h.fail("while nodes are unhealthy, no guard has a reason to hold %v, and they are not released", stuck)
 	}
 }
 

@@ -28,7 +28,7 @@ func sorted[V any](m map[string]V) []string {
 
 func typesUID(s string) types.UID { return types.UID(s) }
 
-// oracle is what the test knows independently.
+// oracle is what the test knows independently of the planner.
 type oracle struct {
 	lines  []string
 	broken string
@@ -36,10 +36,10 @@ type oracle struct {
 	// asked counts the release requests of a node, by its UID. lets counts those after which a guard released it.
 	asked map[string]int
 	lets  map[string]bool
-	// unguardedOnce are those that ended since the guard was for the node no more.
+	// unguardedOnce are those that ended because the node was no longer guarded.
 	unguardedOnce map[string]bool
-	// sick has the pods of a DaemonSet that are not ready whatever the node is, as "a" + node.
-	sick map[string]bool
+	// unready has the pods of a DaemonSet that are not ready regardless of the node, as "a" + node.
+	unready map[string]bool
 	// wasTaken are guards and nodes for whose companion a name was taken: these may have two for a moment.
 	wasTaken map[string]bool
 	// calm is true after the faults have ended, healed after everything is fixed.
@@ -57,7 +57,7 @@ func (h *history) fail(format string, args ...any) {
 	}
 }
 
-// step is one thing that happens.
+// step causes one event.
 func (h *history) step() {
 	switch n := h.rng.Intn(100); {
 	case n < 30:
@@ -73,8 +73,8 @@ func (h *history) step() {
 		h.catchUpWith()
 	case n < 80:
 		if len(h.asleep) > 0 {
-			h.say("a manager wakes up, and makes %d writes", len(h.asleep))
-			h.met["woke"]++
+			h.say("a frozen manager resumes with %d writes", len(h.asleep))
+			h.met["manager resumed"]++
 			for _, w := range h.asleep {
 				w()
 			}
@@ -89,7 +89,7 @@ func (h *history) step() {
 	}
 }
 
-// trouble is what happens to nodes and pods.
+// trouble is a fault of a node or a pod.
 func (h *history) trouble() {
 	name := pick(h, h.nodes)
 	node := h.nodes[name]
@@ -108,12 +108,12 @@ func (h *history) trouble() {
 		h.setNode(node)
 	case 2:
 		ds := []string{"a", "b"}[h.rng.Intn(2)]
-		h.sick[ds+name] = !h.sick[ds+name]
+		h.unready[ds+name] = !h.unready[ds+name]
 		if pod, there := h.targets[ds][name]; there {
-			pod.Ready = !h.sick[ds+name] && node.Ready
+			pod.Ready = !h.unready[ds+name] && node.Ready
 			h.targets[ds][name] = pod
 		}
-		h.say("the pod of %s on %s is sick: %v", ds, name, h.sick[ds+name])
+		h.say("the pod of %s on %s is not ready: %v", ds, name, h.unready[ds+name])
 	case 3:
 		if p, there := h.pods[pick(h, h.pods)]; there && p.role == "companion" {
 			p.Ready = false
@@ -137,7 +137,7 @@ func (h *history) trouble() {
 	}
 }
 
-// user is what people do.
+// user is an action of a user.
 func (h *history) user() {
 	name, guard := pick(h, h.nodes), pick(h, h.guards)
 	node := h.nodes[name]
@@ -150,7 +150,7 @@ func (h *history) user() {
 	case 2:
 		if h.chance(30) {
 			node.BreakGlass = "3 a.m."
-			h.say("the glass of %s is broken", name)
+			h.say("%s has the break-glass annotation", name)
 			h.setNode(node)
 		}
 	case 3:
@@ -175,7 +175,7 @@ func (h *history) user() {
 		h.foreign = h.chance(15)
 	case 6:
 		node.Unschedulable, node.Taints = false, nil
-		h.say("somebody opens %s", name)
+		h.say("a user uncordons %s", name)
 		h.setNode(node)
 	case 7:
 		if h.chance(40) {
@@ -186,13 +186,13 @@ func (h *history) user() {
 		h.missing[[]string{"a", "b"}[h.rng.Intn(2)]] = h.chance(15)
 	case 9:
 		if b, there := h.budgets[pick(h, h.budgets)]; there && h.chance(30) {
-			h.say("somebody deletes budget %s", b.Name)
+			h.say("a user deletes budget %s", b.Name)
 			delete(h.budgets, b.Name)
 		}
 	}
 }
 
-// guarded is which nodes a guard is for, found in another way than the planner does.
+// guarded returns the nodes of a guard, computed in another way than in the planner.
 func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []string) {
 	ds := g.Spec.Target.DaemonSet
 	for _, name := range sorted(c.nodes) {
@@ -208,8 +208,8 @@ func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []strin
 	return all, sound
 }
 
-// limit is the number of nodes for maxUnavailable. A released node counts as one of the target's, whatever its labels
-// are.
+// limit is the number of nodes for maxUnavailable. A released node counts as one of the target's, regardless of its
+// labels.
 func (h *history) limit(g *v1alpha1.NodeGuard) int {
 	all, _ := h.guarded(&h.cluster, g)
 	for _, o := range g.Status.Released {
@@ -220,7 +220,7 @@ func (h *history) limit(g *v1alpha1.NodeGuard) int {
 	return share(g.Spec.MaxUnavailable, len(all))
 }
 
-// share is maxUnavailable as docs/nodeguard.md has it: percentages are rounded down, but never below one unless they are 0%.
+// share is maxUnavailable as defined in docs/nodeguard.md: percentages are rounded down, but never below one unless they are 0%.
 func share(v *intstr.IntOrString, nodes int) int {
 	switch {
 	case v == nil:
@@ -245,7 +245,7 @@ func (h *history) checkOf(guard, node string) (check simPod) {
 	return check
 }
 
-// decided checks a decision on what was true when it was made.
+// decided checks a decision against the state when it was made.
 func (h *history) decided(name string, in *Input, p *Plan) {
 	g := in.Guard
 	all, sound := h.guarded(&h.cluster, g)
@@ -261,21 +261,21 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 			}
 		}
 		if slices.Contains(sound, m.Node) && m.Reason == v1alpha1.ReasonConditionMet && others >= limit {
-			h.fail("%s lets %s go while %d others are away, of at most %d", name, m.Node, others, limit)
+			h.fail("%s releases %s while %d others are unavailable, of at most %d", name, m.Node, others, limit)
 		}
 		if !slices.Contains(sound, m.Node) {
-			h.met["hurt node let go"]++
+			h.met["unhealthy node released"]++
 		}
 		node := h.nodes[m.Node]
 		if !node.Unschedulable && len(node.Taints) == 0 {
-			h.fail("%s lets %s go, which does not ask", name, m.Node)
+			h.fail("%s releases %s, which does not request it", name, m.Node)
 		}
 		if m.Reason == v1alpha1.ReasonConditionMet {
 			h.conditionMet(name, g, m.Node)
 		}
 		h.othersAgree(name, m.Node)
 		if h.foreign {
-			h.fail("%s lets %s go, which cannot be evicted", name, m.Node)
+			h.fail("%s releases %s, which cannot be evicted", name, m.Node)
 		}
 	}
 }
@@ -286,12 +286,12 @@ func (h *history) conditionMet(name string, g *v1alpha1.NodeGuard, node string) 
 	case v1alpha1.ReleaseWhenApproval:
 		h.met["approved"]++
 		if !strings.Contains(n.Approved, "ns/"+name) {
-			h.fail("%s lets %s go, which nobody approved", name, node)
+			h.fail("%s releases %s without an approval", name, node)
 		}
 	case v1alpha1.ReleaseWhenCheck:
 		check := h.checkOf(name, node)
 		if n.Ready && (check.Phase != "Succeeded" || check.ExitCode != 0) {
-			h.fail("%s lets %s go, whose check has not said yes: %+v", name, node, check)
+			h.fail("%s releases %s, whose check has not succeeded: %+v", name, node, check)
 		}
 	case v1alpha1.ReleaseWhenTargetsReady:
 	}
@@ -306,14 +306,14 @@ func (h *history) moved(name string, limit int, p *Plan) {
 			continue
 		}
 		if m.Kind == MoveAvailable {
-			h.met["back"]++
+			h.met["available again"]++
 			if _, there := h.nodes[m.Node]; !there {
-				h.met["gone"]++
+				h.met["node deleted"]++
 			}
 			continue
 		}
 		in++
-		h.met["let go"]++
+		h.met["released"]++
 		switch m.Reason {
 		case v1alpha1.ReasonBreakGlass:
 			h.met["break-glass"]++
@@ -321,13 +321,13 @@ func (h *history) moved(name string, limit int, p *Plan) {
 		case v1alpha1.ReasonDeadlineReached:
 			h.met["deadline"]++
 		}
-		h.say("%s lets %s go: %s", name, m.Node, m.Reason)
+		h.say("%s releases %s: %s", name, m.Node, m.Reason)
 		if slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
-			h.fail("%s lets %s go twice", name, m.Node)
+			h.fail("%s releases %s twice", name, m.Node)
 		}
 		key := fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)
 		if h.lets[key] && !h.unguardedOnce[key] {
-			h.fail("%s lets %s go a second time for one asking", name, m.Node)
+			h.fail("%s releases %s a second time for one request", name, m.Node)
 		}
 		h.lets[key] = true
 	}
@@ -344,7 +344,7 @@ func (h *history) moved(name string, limit int, p *Plan) {
 		}
 	}
 	if in > free && len(p.Status.Released)-glass > limit && !h.missing[g.Spec.Target.DaemonSet] {
-		h.fail("%s has let %d nodes go, of at most %d", name, len(p.Status.Released), limit)
+		h.fail("%s has released %d nodes, of at most %d", name, len(p.Status.Released), limit)
 	}
 }
 
@@ -375,14 +375,14 @@ func (h *history) explained(in *Input, p *Plan) {
 	}
 	asks := map[string]bool{}
 	for _, n := range in.Nodes {
-		asks[n.Name] = n.Unschedulable || n.Deleting || len(n.Taints) > 0 // there are no other taints than those that ask
+		asks[n.Name] = n.Unschedulable || n.Deleting || len(n.Taints) > 0 // all taints are release requests
 	}
 	for _, n := range p.Nodes {
 		switch {
 		case n.Reason == "" || n.Message == "":
-			h.fail("%s is %s, and nobody says why", n.Name, n.State)
+			h.fail("%s is %s without a reason", n.Name, n.State)
 		case asks[n.Name] && n.State == Guarded:
-			h.fail("%s asks to go, and is neither held nor going", n.Name)
+			h.fail("%s requests release, and is neither held nor released", n.Name)
 		case n.State == Held:
 			h.met[n.Reason]++
 		}
@@ -391,7 +391,7 @@ func (h *history) explained(in *Input, p *Plan) {
 		h.fail("a list of the status has no bound")
 	}
 	if !p.WakeAt.IsZero() && p.WakeAt.Before(in.Now) {
-		h.fail("the plan asks to be looked at again at a time that has passed")
+		h.fail("the plan requests another pass at a time in the past")
 	}
 	if in.Live || !p.Confirm {
 		h.replaces(in, p)
@@ -430,7 +430,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 		}
 		isReady := d.Pod.Ready && !d.Pod.Terminating && d.Pod.Phase == "Running"
 		if states[d.Pod.Node] == Held && isReady {
-			h.fail("the companion of %s is deleted, which is held", d.Pod.Node)
+			h.fail("the companion of %s is deleted, although the node is held", d.Pod.Node)
 		}
 		if states[d.Pod.Node] == Guarded && isReady {
 			taken++
@@ -441,7 +441,7 @@ func (h *history) replaces(in *Input, p *Plan) {
 	}
 }
 
-// check is what must be true of the cluster after every step.
+// check checks the rules for the cluster after every step.
 func (h *history) check() {
 	for _, name := range sorted(h.budgets) {
 		b := h.budgets[name]
@@ -455,7 +455,7 @@ func (h *history) check() {
 			h.budgets[name] = b
 		}
 		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
-			h.fail("the budget of %s for %s is open, and nobody has let it go", b.guard, b.Node)
+			h.fail("the budget of %s for %s is open without a release", b.guard, b.Node)
 		}
 	}
 	switch len(h.guards) {

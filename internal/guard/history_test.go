@@ -51,7 +51,7 @@ func TestRandomHistories(t *testing.T) {
 	var group sync.WaitGroup
 	var next, first atomic.Int64
 	many := howMany(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // little is alive at once
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // the heap is small
 	many += *from - 1
 	next.Store(*from - 1)
 	first.Store(many + 1)
@@ -96,8 +96,8 @@ func howMany(t *testing.T) int64 {
 	return int64(n)
 }
 
-// TestTheHistoriesMeetWhatTheyAreFor : a rule that is never put to the test is no rule.
-func TestTheHistoriesMeetWhatTheyAreFor(t *testing.T) {
+// TestHistoriesReachAllSituations checks that the histories reach all situations for which there are rules.
+func TestHistoriesReachAllSituations(t *testing.T) {
 	met := map[string]int{}
 	for s := int64(1); s <= 300; s++ {
 		for what, n := range play(s, false).met {
@@ -105,21 +105,21 @@ func TestTheHistoriesMeetWhatTheyAreFor(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"let go", "back", "gone", "evicted", "refused", "break-glass", "deadline", "check yes", "check no", "approved", "stale write", "conflict",
-		"manager died", "slept", "woke", "drained", "companion replaced", "hurt node let go", "guard deleted", "two guards on one node", "three guards on one node", "let go by two", "drained while another is sick",
-		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion refused", "check refused", "companion made after a refusal",
-		"check never ends", "pod never ends", "glass of the compromised node", "guard with a finalizer", "guard added", "skewed check",
+		"released", "available again", "node deleted", "evicted", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
+		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
+		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
+		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "skewed check",
 		v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForOtherRelease, v1alpha1.ReasonHeldByOtherGuard, v1alpha1.ReasonReleasesDisabled, v1alpha1.ReasonCheckFailed,
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonWaitingForTurn,
 	} {
 		if met[what] == 0 {
-			t.Errorf("in no history there is: %s", what)
+			t.Errorf("no history reaches: %s", what)
 		}
 	}
 	t.Log(met)
 }
 
-// cluster is what is in the API. A cache is an old copy of parts of it.
+// cluster is the state of the API. A cache is an old copy of parts of it.
 type cluster struct {
 	nodes   map[string]Node
 	targets map[string]map[string]TargetPod // of each DaemonSet, by node
@@ -144,7 +144,7 @@ type simBudget struct {
 	guard string
 	// counted is true after the disruption controller has observed its current state.
 	counted bool
-	// openFor is the machine that it was opened for; loose is true once the guard was not for the node in between.
+	// openFor is the machine for which it was opened; loose is true once the node was not guarded in between.
 	openFor types.UID
 	loose   bool
 }
@@ -152,27 +152,27 @@ type simBudget struct {
 // history is a cluster, its managers and the tools that drain its nodes.
 type history struct {
 	rng    *rand.Rand
-	tell   bool // a story takes longer than what it tells
+	tell   bool // formatting takes longer than the history
 	now    time.Time
 	serial int
 	cluster
-	// cache is what the manager sees, each kind of it as of some time.
+	// cache is what the manager observes, each kind as of some time.
 	cache cluster
 	// asleep are writes of a manager that was frozen before it made them.
 	asleep []func()
 	// decisions counts those that were made, one after another.
 	decisions int
 	tools     []*tool
-	gate      map[string]bool // what a check on the node says
-	// clocks are how far the clocks of nodes are ahead.
+	gate      map[string]bool // the result of a check on the node
+	// clocks are the offsets of the clocks of nodes.
 	clocks map[string]time.Duration
-	// refuses are the nodes whose pods the API server refuses.
+	// refuses are the nodes whose pods the API server rejects.
 	refuses map[string]bool
 	// memory is what the manager remembers of its own writes.
 	memory map[string]*memory
-	// names are those of pods that there were: who may list pods knows them.
+	// names are those of all earlier pods: every client that may list pods knows them.
 	names map[string]bool
-	// evil is the compromised node, while it is; stubborn when it ends no pods.
+	// evil is the compromised node, while it exists; stubborn is true if it ends no pods.
 	evil     string
 	stubborn bool
 	oracle
@@ -181,7 +181,7 @@ type history struct {
 func play(s int64, tell bool) *history {
 	h := &history{rng: rand.New(rand.NewSource(s)), tell: tell, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), gate: map[string]bool{},
 		clocks: map[string]time.Duration{}, refuses: map[string]bool{}, memory: map[string]*memory{}, names: map[string]bool{}}
-	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, sick: map[string]bool{}, unguardedOnce: map[string]bool{}, wasTaken: map[string]bool{}}
+	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, unready: map[string]bool{}, unguardedOnce: map[string]bool{}, wasTaken: map[string]bool{}}
 	h.begin()
 	steps := 150 + h.rng.Intn(250)
 	for i := 0; i < steps && h.broken == ""; i++ {
@@ -280,14 +280,14 @@ func (c *cluster) copied() cluster {
 }
 
 func (h *history) catchUp() {
-	if h.calm { // it does so before each look
+	if h.calm { // it does so before each pass
 		h.cache = h.cluster
 		return
 	}
 	h.cache = h.copied()
 }
 
-// catchUpWith one kind: watches are not in step with each other.
+// catchUpWith updates one kind: watches are independent of each other.
 func (h *history) catchUpWith() {
 	c := h.copied()
 	switch h.rng.Intn(5) {
@@ -306,7 +306,7 @@ func (h *history) catchUpWith() {
 
 var template = &corev1.PodSpec{NodeSelector: map[string]string{"storage": "yes"}}
 
-// view is what the plan gets of a cluster.
+// view is the input of the plan from a cluster.
 func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	in, there := h.viewOne(c, name, live)
 	if !there {

@@ -18,7 +18,7 @@ import (
 
 // A compromised node, an API server that refuses pods of some nodes, node clocks, and NodeGuards that come and go.
 
-// memory is what the manager remembers for a guard. It dies with the manager.
+// memory is what the manager remembers for a guard. It is lost when the manager ends.
 type memory struct {
 	obstacle  *task.Obstacle
 	wait      time.Duration
@@ -35,7 +35,7 @@ func (h *history) of(guard string) *memory {
 	return h.memory[guard]
 }
 
-// remembered puts the memory into what the plan gets.
+// remembered adds the memory to the input of the plan.
 func (h *history) remembered(in *Input) {
 	m := h.of(in.Guard.Name)
 	for name, at := range m.takenAt {
@@ -50,22 +50,22 @@ func (h *history) remembered(in *Input) {
 	}
 }
 
-// refused is what the manager makes of a pod that the API server refuses.
+// refused records that the API server rejects a pod.
 func (h *history) refused(p *simPod) {
 	m := h.of(p.guard)
 	m.wait = max(min(2*m.wait, 15*time.Second), time.Second)
 	o := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, RetryAt: h.now.Add(m.wait)}
 	if p.role == "check" {
-		h.met["check refused"]++
+		h.met["check rejected"]++
 		m.checks[p.Node] = o
 		return
 	}
-	h.met["companion refused"]++
+	h.met["companion rejected"]++
 	m.obstacle = o
 	m.refusedAt[p.Node] = h.now
 }
 
-// made is what the manager makes of a pod that the API server takes.
+// made records that the API server accepts a pod.
 func (h *history) made(p *simPod) {
 	m := h.of(p.guard)
 	h.names[p.Name] = true
@@ -77,13 +77,13 @@ func (h *history) made(p *simPod) {
 		return
 	}
 	if m.obstacle != nil {
-		h.met["companion made after a refusal"]++
+		h.met["companion created after a rejection"]++
 	}
 	m.obstacle, m.wait = nil, 0
 	delete(m.refusedAt, p.Node)
 }
 
-// taken is what the manager makes of a name that a pod of another owner has.
+// taken records that a pod of another owner has the name.
 func (h *history) taken(p, by *simPod) {
 	m := h.of(p.guard)
 	h.met["name taken"]++
@@ -108,7 +108,7 @@ func (p *simPod) timed() Pod {
 	return view
 }
 
-// compromised is what a node does that an attacker has: all that NodeRestriction lets a kubelet do.
+// compromised is an action of a node that an attacker controls: all that NodeRestriction allows a kubelet.
 func (h *history) compromised() {
 	node, there := h.nodes[h.evil]
 	if !there {
@@ -132,7 +132,7 @@ func (h *history) compromised() {
 		h.setNode(node)
 	case 5:
 		if h.chance(30) {
-			h.met["glass of the compromised node"]++
+			h.met["break-glass of the compromised node"]++
 			node.BreakGlass = "let me"
 			h.setNode(node)
 		}
@@ -150,7 +150,7 @@ func (h *history) compromised() {
 	}
 }
 
-// mirrorPod makes a pod with the labels of some node's companion, or deletes one.
+// mirrorPod creates a pod with the labels of some node's companion, or deletes one.
 func (h *history) mirrorPod() {
 	for _, name := range sorted(h.pods) {
 		if p := h.pods[name]; p.role == "stranger" && h.chance(20) {
@@ -171,7 +171,7 @@ func (h *history) mirrorPod() {
 	h.pods[name] = simPod{Pod: Pod{Name: name, UID: typesUID(name), Node: h.evil, Phase: corev1.PodRunning, Ready: h.chance(80), Created: h.now}, guard: guard, role: "stranger", claims: claims}
 }
 
-// pickFree is the name of a pod that there was and that is not there.
+// pickFree returns the name of a pod that no longer exists.
 func pickFree(h *history) string {
 	var free []string
 	for _, name := range sorted(h.names) {
@@ -198,13 +198,13 @@ func (h *history) comeAndGo(guard string) {
 	}
 	g = g.DeepCopy()
 	g.DeletionTimestamp, g.Finalizers, g.ResourceVersion = new(metav1.NewTime(h.now)), []string{"example.com/theirs"}, h.uid()
-	h.say("%s is deleted, and a finalizer keeps it", guard)
+	h.say("%s is deleted, and has a finalizer of another tool", guard)
 	h.met["guard with a finalizer"]++
 	h.guards[guard] = g
 }
 
-// evicted : a node whose budget records a release request loses its companion only if it was released, whatever pods
-// there are.
+// evicted : a node whose budget records a release request loses its companion only if it was released, regardless of which
+// pods exist.
 func (h *history) evicted(p *simPod) {
 	b, there := h.budgets[BudgetName(p.guard, p.Node)]
 	g, living := h.guards[p.guard]
@@ -213,8 +213,8 @@ func (h *history) evicted(p *simPod) {
 	}
 }
 
-// allGuarded : some time after the last fault each node has its companion and its budget, whatever a compromised node has
-// made and whatever the API server refuses for other nodes; and no pod of another owner opens a budget.
+// allGuarded : some time after the last fault each node has its companion and its budget, regardless of what a compromised
+// node has created and what the API server rejects for other nodes; and no pod of another owner opens a budget.
 func (h *history) allGuarded() {
 	for _, name := range sorted(h.guards) {
 		g := h.guards[name]
@@ -239,7 +239,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 		}
 		companions++
 		if _, budget := h.budgets[BudgetName(g.Name, node)]; budget && !h.foreign && h.mayEvict(&p) && !h.wasReleased(g, node) {
-			h.fail("the companion of %s on %s can be evicted, and nobody has released the node", g.Name, node)
+			h.fail("the companion of %s on %s can be evicted, and no NodeGuard has released the node", g.Name, node)
 		}
 	}
 	if companions != 1 {
@@ -251,7 +251,7 @@ func (h *history) wasReleased(g *v1alpha1.NodeGuard, node string) bool {
 	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node })
 }
 
-// allLeft : a NodeGuard that is being deleted holds nothing, and says what keeps it.
+// allLeft : a NodeGuard that is being deleted holds nothing, and reports what delays its deletion.
 func (h *history) allLeft() {
 	for _, name := range sorted(h.guards) {
 		g := h.guards[name]
@@ -260,21 +260,21 @@ func (h *history) allLeft() {
 		}
 		for _, b := range h.budgets {
 			if b.guard == name {
-				h.fail("%s is deleted, and its budget for %s is there", name, b.Node)
+				h.fail("%s is deleted, and its budget for %s still exists", name, b.Node)
 			}
 		}
 		for _, p := range h.pods {
 			if p.guard == name && p.role != "stranger" && !p.Terminating {
-				h.fail("%s is deleted, and nobody deletes %s", name, p.Name)
+				h.fail("%s is deleted, and %s is not deleted", name, p.Name)
 			}
 		}
 		in, _ := h.view(&h.cluster, name, true)
 		p := Next(in)
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReconciling)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonTerminating {
-			h.fail("%s is deleted, and does not say so: %+v", name, p.Status.Conditions)
+			h.fail("%s is deleted, and its conditions do not say so: %+v", name, p.Status.Conditions)
 		} else if want := "example.com/theirs"; !slices.Contains(g.Finalizers, want) || !strings.Contains(c.Message, want) {
-			h.fail("%s does not say what keeps it: %s", name, c.Message)
+			h.fail("%s does not report what delays its deletion: %s", name, c.Message)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (n *observedNode) isUnhealthy() bool { return !n.Ready || n.readyTargets ==
 
 func (n *observedNode) requestsRelease() bool { return n.requestedBy != "" }
 
-// isRequestStored reports whether the release request is recorded on the budget: a check is for that request.
+// isRequestStored reports whether the release request is recorded on the budget: a check belongs to that request.
 func (n *observedNode) isRequestStored() bool {
 	return n.budget != nil && n.budget.RequestedAt.Equal(n.requestedAt)
 }

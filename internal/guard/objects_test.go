@@ -26,7 +26,7 @@ func guardOf(name string) *v1alpha1.NodeGuard {
 	return &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: name, UID: "uid"}}
 }
 
-func TestNamesAreValidWhateverTheNodeIsCalled(t *testing.T) {
+func TestNamesAreValidForAnyNodeName(t *testing.T) {
 	longest := strings.Repeat("n", 63)
 	node := strings.TrimSuffix(strings.Repeat(strings.Repeat("a", 61)+".", 5)[:253], ".")
 	for _, name := range []string{BudgetName(longest, node), PodName(longest, "s", v1alpha1.GuardRoleCheck, node, 7), PodName(longest, "s", v1alpha1.GuardRoleCompanion, node, 0), BudgetName("a", "b")} {
@@ -40,32 +40,32 @@ func TestNamesAreValidWhateverTheNodeIsCalled(t *testing.T) {
 		}
 	}
 	if BudgetName("g", "node-1.a") == BudgetName("g", "node-1.b") {
-		t.Error("two nodes have one name")
+		t.Error("two nodes have the same name")
 	}
 	if a, b := longest[:62]+"a", longest[:62]+"b"; BudgetName(a, node) == BudgetName(b, node) {
-		t.Error("two NodeGuards whose long names begin alike have one name for what they make")
+		t.Error("two NodeGuards whose long names have the same beginning create objects of the same name")
 	}
 }
 
-// A kubelet that knows the name of a pod beforehand can take it.
+// A kubelet that knows the name of a pod in advance can create a pod of that name.
 func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
 	names := map[string]string{}
 	for says, name := range map[string]string{
-		"the companion":               PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
-		"with another salt":           PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
-		"when the first is taken":     PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
-		"on another node":             PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
-		"the check, without its mark": strings.TrimSuffix(PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0), "-check"),
-		"the budget":                  BudgetName("g", "n1"),
+		"the companion":                 PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"with another salt":             PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"if the first name is taken":    PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
+		"on another node":               PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
+		"the check, without its suffix": strings.TrimSuffix(PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0), "-check"),
+		"the budget":                    BudgetName("g", "n1"),
 	} {
 		if other, twice := names[name]; twice {
-			t.Errorf("%s and %s are both called %s", says, other, name)
+			t.Errorf("%s and %s have the same name %s", says, other, name)
 		}
 		names[name] = says
 	}
 }
 
-func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
+func TestBudgetSelectsOnlyItsCompanion(t *testing.T) {
 	g := guardOf("disks")
 	template := Template(g, nil, options)
 	selector, err := metav1.LabelSelectorAsSelector(NewBudget(g, "n1", BudgetState{}).Spec.Selector)
@@ -77,10 +77,10 @@ func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its own":              {Companion(g, &template, "n1", "c"), true},
-		"that of another node": {Companion(g, &template, "n2", "c"), false},
-		"that of another":      {Companion(guardOf("other"), &template, "n1", "c"), false},
-		"a check":              {Check(g, "n1", "c-check", "", options), false},
+		"its own companion":                  {Companion(g, &template, "n1", "c"), true},
+		"the companion of another node":      {Companion(g, &template, "n2", "c"), false},
+		"the companion of another NodeGuard": {Companion(guardOf("other"), &template, "n1", "c"), false},
+		"a check":                            {Check(g, "n1", "c-check", "", options), false},
 	} {
 		if got := selector.Matches(labels.Set(tt.pod.Labels)); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -89,7 +89,7 @@ func TestABudgetSelectsItsCompanionOnly(t *testing.T) {
 }
 
 // What was written is read back unchanged, and changes by other clients are detected.
-func TestBudgetsSayWhatTheyAre(t *testing.T) {
+func TestBudgetState(t *testing.T) {
 	g := guardOf("disks")
 	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, RequestedAt: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}, {Locked: true}, {Locked: true, RequestedAt: t0}} {
 		b := NewBudget(g, "n1", state)
@@ -99,7 +99,7 @@ func TestBudgetsSayWhatTheyAre(t *testing.T) {
 		}
 	}
 	if locked := NewBudget(g, "n1", BudgetState{Locked: true}).Spec.MinAvailable.IntVal; locked < 100_000 {
-		t.Errorf("a locked budget wants %d pods, which a node and its helpers may have", locked)
+		t.Errorf("a locked budget requires %d pods, which compromised nodes can create", locked)
 	}
 	for name, change := range map[string]func(*policyv1.PodDisruptionBudgetSpec){
 		"another number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(2)) },
@@ -115,16 +115,16 @@ func TestBudgetsSayWhatTheyAre(t *testing.T) {
 		b := NewBudget(g, "n1", BudgetState{})
 		change(&b.Spec)
 		if !ReadBudget(b).Drifted {
-			t.Errorf("%s is not seen", name)
+			t.Errorf("%s is not detected", name)
 		}
 		WriteBudget(b, "disks", "n1", BudgetState{})
 		if ReadBudget(b).Drifted {
-			t.Errorf("%s is not mended", name)
+			t.Errorf("%s is not repaired", name)
 		}
 	}
 }
 
-func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
+func TestCompanionDefaultsFromTarget(t *testing.T) {
 	target := &corev1.PodSpec{PriorityClassName: "high", Tolerations: []corev1.Toleration{{Key: "disks"}}}
 	container := []corev1.Container{{Name: "c", Image: "i"}}
 	tests := map[string]struct {
@@ -134,7 +134,7 @@ func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
 	}{
 		"the built-in one": {nil, "high", "disks"},
 		"a template":       {&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: container}}, "high", "disks"},
-		"a template with its own": {&corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		"a template with its own values": {&corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: container, PriorityClassName: "low", Tolerations: []corev1.Toleration{{Key: "mine"}},
 		}}, "low", "mine"},
 	}
@@ -148,7 +148,7 @@ func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
 				t.Errorf("priority %s, tolerations %v", template.Spec.PriorityClassName, template.Spec.Tolerations)
 			}
 			if *template.Spec.AutomountServiceAccountToken {
-				t.Error("it has a token that nobody asked for")
+				t.Error("it has a token that was not requested")
 			}
 			pod := Companion(g, &template, "n1", "c")
 			if ref := metav1.GetControllerOf(pod); ref == nil || ref.UID != g.UID || pod.Spec.NodeName != "n1" || pod.Annotations[safeToEvict] != "true" {
@@ -159,14 +159,14 @@ func TestTheCompanionTakesFromTheTargetWhatItHasNot(t *testing.T) {
 			}
 			other := Template(g, nil, options)
 			if Revision(&template) == Revision(&other) && tt.wantPriority == "high" {
-				t.Error("another target's tolerations are no new revision")
+				t.Error("other tolerations of the target do not change the revision")
 			}
 		})
 	}
 }
 
-// Karpenter waits for no pod that tolerates its taint, and what the scheduler minds is nothing to a pod that is bound to its node.
-func TestTheCompanionToleratesOnlyWhatKeepsItOnItsNode(t *testing.T) {
+// Karpenter does not wait for a pod that tolerates its taint. Taints for the scheduler do not affect a bound pod.
+func TestCompanionTolerations(t *testing.T) {
 	target := &corev1.PodSpec{Tolerations: []corev1.Toleration{
 		{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Effect: corev1.TaintEffectPreferNoSchedule}, {Key: "c", Effect: corev1.TaintEffectNoExecute},
 		{Operator: corev1.TolerationOpExists},
@@ -176,21 +176,21 @@ func TestTheCompanionToleratesOnlyWhatKeepsItOnItsNode(t *testing.T) {
 		got[toleration.Key] = toleration.Effect
 	}
 	if got["c"] != corev1.TaintEffectNoExecute || got[""] != corev1.TaintEffectNoExecute {
-		t.Errorf("it is thrown off where the target is not: %v", got)
+		t.Errorf("it is evicted where the target is not: %v", got)
 	}
 	for _, key := range []string{"a", "b"} {
 		if _, tolerated := got[key]; tolerated {
-			t.Errorf("it tolerates %s, which is for the scheduler", key)
+			t.Errorf("it tolerates %s, which only affects the scheduler", key)
 		}
 	}
 	if template := Template(guardOf("disks"), target, options); task.Untolerated([]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}, template.Spec.Tolerations) == nil {
-		t.Error("it tolerates the taint by which Karpenter says that the node goes")
+		t.Error("it tolerates the disruption taint of Karpenter")
 	}
 }
 
-// A drain lists pods a moment after it has cordoned, and stops at a pod with an emptyDir, unless it is told to
+// A drain lists pods shortly after it has cordoned the node, and fails at a pod with an emptyDir, unless it is told to
 // continue.
-func TestADrainDoesNotStopAtACheck(t *testing.T) {
+func TestDrainDoesNotFailAtCheck(t *testing.T) {
 	for name, check := range map[string]*v1alpha1.ReleaseCheck{"a script": {Script: "true"}, "a container": {Container: &v1alpha1.CheckContainer{Image: "i"}}} {
 		g := guardOf("disks")
 		g.Spec.Release.Check = check
@@ -199,7 +199,7 @@ func TestADrainDoesNotStopAtACheck(t *testing.T) {
 			t.Errorf("%s has %+v", name, pod.Spec.Volumes)
 		}
 		if metav1.GetControllerOf(pod) == nil {
-			t.Errorf("%s is nobody's, which a drain stops at, too", name)
+			t.Errorf("%s has no owner, so a drain fails at it, too", name)
 		}
 	}
 }

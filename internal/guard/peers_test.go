@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// checked has a check decide. With a phase, that of the first node has come so far.
+// checked adds a check to the NodeGuard. The check of the first node has the phase, if there is one.
 func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 	return func(in *Input) {
 		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
@@ -31,7 +31,7 @@ func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 }
 
 // A node is released only after the other NodeGuards are asked about it.
-func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
+func TestAllNodeGuardsMustRelease(t *testing.T) {
 	saying := func(node string, stance PeerView) func(*Input) {
 		return func(in *Input) { in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{node: stance}}} }
 	}
@@ -44,42 +44,42 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 		// does are the checks that are created and deleted.
 		does []string
 	}{
-		"the other would":                 {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Released ConditionMet", nil},
-		"the other would not":             {scene(cordoned(0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"the other is not for the node":   {scene(cordoned(0), saying("n2", full)), "n1", "Released ConditionMet", nil},
-		"the other has not been told yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"the other has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+		"the other would release it":              {scene(cordoned(0), saying("n1", PeerView{})), "n1", "Released ConditionMet", nil},
+		"the other would not release it":          {scene(cordoned(0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
+		"the other does not guard the node":       {scene(cordoned(0), saying("n2", full)), "n1", "Released ConditionMet", nil},
+		"the other does not know the request yet": {scene(cordoned(0), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
+		"the other has already released it": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Peers[0].Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
 		}), "n1", "Released ConditionMet", nil},
-		"a third has let it go already": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+		"a third NodeGuard has already released it": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Peers = append(in.Peers, Peer{Name: "ns/third", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}})
 		}), "n1", "Released ConditionMet", nil},
-		"the glass is broken": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Released BreakGlass", nil},
+		"break glass": {scene(cordoned(0), saying("n1", full), func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), "n1", "Released BreakGlass", nil},
 		"past the deadline": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "n1", "Held HeldByOtherGuard", nil},
-		"one holds it, and another's check has not said yes": {scene(cordoned(0), func(in *Input) {
+		"one holds it, and the check of another has not succeeded": {scene(cordoned(0), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/first", Stances: map[string]PeerView{"n1": unasked}}, {Name: "ns/peer", Stances: map[string]PeerView{"n1": full}}}
 		}), "n1", "Held HeldByOtherGuard", nil},
-		"nobody has approved here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
+		"there is no approval here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
 			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
 		}), "n1", "Held AwaitingApproval", nil},
-		"both are to be checked: neither waits for the other": {scene(cordoned(0), checked("", 0), saying("n1", unasked)), "n1", "Held CheckRunning", []string{"make n1"}},
-		"no check runs for a node that another holds":         {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"nor again":                                         {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
-		"a check that runs is waited for":                   {scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)), "n1", "Held CheckRunning", nil},
-		"what it has said is told":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
-		"the check here has said yes":                       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"the check here said yes long ago":                  {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
-		"it did, and the other would by now":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", PeerView{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
-		"one that waits for another keeps no check waiting": {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
-		"nor that of one that has asked before": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
+		"both have a check: neither waits for the other":                              {scene(cordoned(0), checked("", 0), saying("n1", unasked)), "n1", "Held CheckRunning", []string{"make n1"}},
+		"no check runs for a node that another holds":                                 {scene(cordoned(0), checked("", 0), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
+		"no check is repeated for a node that another holds":                          {scene(cordoned(0), checked(corev1.PodFailed, time.Hour), saying("n1", full)), "n1", "Held HeldByOtherGuard", nil},
+		"a running check is awaited":                                                  {scene(cordoned(0), checked(corev1.PodRunning, 0), saying("n1", full)), "n1", "Held CheckRunning", nil},
+		"the message of a failed check is reported":                                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second), saying("n1", full)), "n1", "Held CheckFailed", nil},
+		"the check here succeeded":                                                    {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
+		"the check here succeeded long ago":                                           {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", unasked)), "n1", "Held HeldByOtherGuard", nil},
+		"the check here succeeded long ago, and the other would release the node now": {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour), saying("n1", PeerView{})), "n1", "Held CheckRunning", []string{"delete check-n1"}},
+		"a node that waits for another NodeGuard does not delay a check":              {scene(cordoned(0, 1), checked(corev1.PodSucceeded, time.Second), saying("n1", full)), "n2", "Held CheckRunning", []string{"make n2"}},
+		"a node that waits for another NodeGuard does not delay the check of an earlier request": {scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
 			in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt)
 		}), "n2", "Held CheckRunning", []string{"make n2"}},
-		"of two, one after the other": {scene(cordoned(0, 1), saying("n1", PeerView{}), func(in *Input) {
+		"two shared nodes are released one after the other": {scene(cordoned(0, 1), saying("n1", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Held Releasing", nil},
-		"of two that nobody else guards, both": {scene(cordoned(0, 1), saying("n3", PeerView{}), func(in *Input) {
+		"two nodes that no other NodeGuard guards are released at once": {scene(cordoned(0, 1), saying("n3", PeerView{}), func(in *Input) {
 			in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
 		}), "n2", "Released ConditionMet", nil},
 	}
@@ -99,41 +99,41 @@ func TestANodeGoesWhenAllNodeGuardsLetIt(t *testing.T) {
 				}
 			}
 			if !slices.Equal(does, tt.does) {
-				t.Errorf("it does %v, want %v", does, tt.does)
+				t.Errorf("checks created and deleted: %v, want %v", does, tt.does)
 			}
 			if strings.HasSuffix(tt.want, v1alpha1.ReasonHeldByOtherGuard) && (p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
-				t.Errorf("nobody looks again, or knows at whom: %s, %+v", p.WakeAt, p.Status.Held)
+				t.Errorf("no further pass is planned, or the other NodeGuard is not named: %s, %+v", p.WakeAt, p.Status.Held)
 			}
 		})
 	}
 }
 
-func TestWhatANodeGuardSaysByItself(t *testing.T) {
+func TestStances(t *testing.T) {
 	approval := func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }
 	tests := map[string]struct {
 		in   Input
 		want string
 	}{
-		"nobody asks":      {scene(), "map[]"},
-		"it would":         {scene(cordoned(0)), "map[n1:]"},
-		"somebody is away": {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:MaxUnavailableReached]"},
-		"of two, each":     {scene(cordoned(0, 1)), "map[n1: n2:]"},
-		"one was let go":   {scene(cordoned(0, 1), going(0, false)), "map[n2:MaxUnavailableReached]"},
-		"one was let go by another": {scene(cordoned(0, 1), func(in *Input) {
+		"no release request":                   {scene(), "map[]"},
+		"it would release the node":            {scene(cordoned(0)), "map[n1:]"},
+		"another node is unavailable":          {scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false }), "map[n1:MaxUnavailableReached]"},
+		"two release requests are independent": {scene(cordoned(0, 1)), "map[n1: n2:]"},
+		"another node was released":            {scene(cordoned(0, 1), going(0, false)), "map[n2:MaxUnavailableReached]"},
+		"another NodeGuard has released a node": {scene(cordoned(0, 1), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}}}
 		}), "map[n2:MaxUnavailableReached]"},
-		"what others say": {scene(cordoned(0), func(in *Input) {
+		"decisions of others do not count": {scene(cordoned(0), func(in *Input) {
 			in.Peers = []Peer{{Name: "ns/peer", Stances: map[string]PeerView{"n1": {Reason: "MaxUnavailableReached"}}}}
 		}), "map[n1:]"},
-		"none may go":                       {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:ReleasesDisabled]"},
-		"somebody else's budget":            {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
-		"nobody has approved":               {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
-		"somebody has approved":             {scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), "map[n1:]"},
-		"no check has run":                  {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
-		"the check says no":                 {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), "map[n1:CheckRunning (its check)]"},
-		"the check says yes":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
-		"it said yes long ago":              {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
-		"which is checked first is nothing": {scene(cordoned(0, 1), checked(corev1.PodRunning, 0)), "map[n1:CheckRunning (its check) n2:CheckRunning (its check)]"},
+		"maxUnavailable is 0":                {scene(cordoned(0), func(in *Input) { in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }), "map[n1:ReleasesDisabled]"},
+		"a budget of another owner":          {scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }), "map[n1:OverlappingBudget]"},
+		"no approval":                        {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
+		"approved":                           {scene(cordoned(0), approval, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), "map[n1:]"},
+		"no check has run":                   {scene(cordoned(0), checked("", 0)), "map[n1:CheckRunning (its check)]"},
+		"the check failed":                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), "map[n1:CheckRunning (its check)]"},
+		"the check succeeded":                {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second)), "map[n1:]"},
+		"the check succeeded long ago":       {scene(cordoned(0), checked(corev1.PodSucceeded, time.Hour)), "map[n1:]"},
+		"the order of checks does not count": {scene(cordoned(0, 1), checked(corev1.PodRunning, 0)), "map[n1:CheckRunning (its check) n2:CheckRunning (its check)]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestWhatANodeGuardSaysByItself(t *testing.T) {
 					got[node] += " (its check)"
 				}
 				if (stance.Reason == "") != (stance.Message == "") {
-					t.Errorf("%+v says too little, or too much", stance)
+					t.Errorf("%+v has an incomplete or unexpected message", stance)
 				}
 			}
 			if fmt.Sprint(got) != tt.want {
@@ -156,51 +156,51 @@ func TestWhatANodeGuardSaysByItself(t *testing.T) {
 
 // Two NodeGuards with different targets, of which one is unhealthy on n3. If one of them has started the drain of n1
 // and the other one holds n1, then n3 could not be drained and repaired, and n1 waits for n3.
-func TestTwoDrainsDoNotLockWhileATargetIsSick(t *testing.T) {
-	sound, sick := scene(cordoned(0, 2)), scene(cordoned(0, 2), func(in *Input) {
+func TestTwoDrainsDoNotDeadlockWithUnhealthyTarget(t *testing.T) {
+	sound, unhealthy := scene(cordoned(0, 2)), scene(cordoned(0, 2), func(in *Input) {
 		in.Guard.Name, in.Guard.UID, in.Target.Pods[2].Ready = "other", "other", false
 		for i := range in.Nodes {
 			in.Companions[i].Owner, in.Budgets[i].Owner = "other", "other"
 		}
 	})
-	for range 3 { // each decides after the other
-		for _, pair := range [][2]*Input{{&sound, &sick}, {&sick, &sound}} {
+	for range 3 { // they decide in turn
+		for _, pair := range [][2]*Input{{&sound, &unhealthy}, {&unhealthy, &sound}} {
 			in, other := pair[0], pair[1]
 			other.Peers = []Peer{{Name: "storage/" + in.Guard.Name, Released: in.Guard.Status.Released}}
 			in.Peers = []Peer{{Name: "storage/" + other.Guard.Name, Released: other.Guard.Status.Released, Stances: Stances(*other)}}
 			in.Guard.Status = Next(*in).Status
 		}
 	}
-	for _, in := range []*Input{&sound, &sick} {
+	for _, in := range []*Input{&sound, &unhealthy} {
 		if released := in.Guard.Status.Released; len(released) != 1 || released[0].Node != "n3" {
-			t.Errorf("%s has let go %+v, want n3", in.Guard.Name, released)
+			t.Errorf("%s has released %+v, want n3", in.Guard.Name, released)
 		}
 	}
 	// n3 is repaired and available again.
-	for _, in := range []*Input{&sound, &sick} {
+	for _, in := range []*Input{&sound, &unhealthy} {
 		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Released = false, true, nil
 		in.Budgets[2].RequestedAt = time.Time{}
 	}
-	sick.Peers, sound.Peers = nil, nil
-	if stance := Stances(sick)["n1"]; stance.Reason != "" {
-		t.Errorf("n1 is held still: %+v", stance)
+	unhealthy.Peers, sound.Peers = nil, nil
+	if stance := Stances(unhealthy)["n1"]; stance.Reason != "" {
+		t.Errorf("n1 is still held: %+v", stance)
 	}
-	sound.Peers = []Peer{{Name: "storage/other", Stances: Stances(sick)}}
+	sound.Peers = []Peer{{Name: "storage/other", Stances: Stances(unhealthy)}}
 	if got := states(Next(sound))["n1"]; got != "Released ConditionMet" {
 		t.Errorf("n1 is %s", got)
 	}
 }
 
-func TestWhenOthersAreAsked(t *testing.T) {
+func TestAsking(t *testing.T) {
 	for name, tt := range map[string]struct {
 		in   Input
 		want bool
 	}{
-		"nobody asks":                      {scene(), false},
-		"one asks":                         {scene(cordoned(0)), true},
-		"one was let go":                   {scene(cordoned(0), going(0, false)), false},
-		"one asks again before it is back": {scene(cordoned(0), going(0, true)), true},
-		"one asks that is not guarded": {scene(func(in *Input) {
+		"no release request":   {scene(), false},
+		"one release request":  {scene(cordoned(0)), true},
+		"the node is released": {scene(cordoned(0), going(0, false)), false},
+		"a new release request before the node is available again": {scene(cordoned(0), going(0, true)), true},
+		"a release request of a node that is not guarded": {scene(func(in *Input) {
 			in.Nodes = append(in.Nodes, Node{Name: "n4", Unschedulable: true})
 			in.Target.Template = nil
 		}), false},
@@ -212,7 +212,7 @@ func TestWhenOthersAreAsked(t *testing.T) {
 }
 
 // NodeGuards of other nodes are not asked: each costs reads of the API server.
-func TestWhoCanGuardANode(t *testing.T) {
+func TestCanGuardNode(t *testing.T) {
 	node := []*Node{{Name: "n1", Labels: map[string]string{"disks": "yes"}}}
 	ssd := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "yes"}}
 	elsewhere := &corev1.PodSpec{NodeSelector: map[string]string{"disks": "no"}}
@@ -225,13 +225,13 @@ func TestWhoCanGuardANode(t *testing.T) {
 		budget    func(string) bool
 		want      bool
 	}{
-		"its DaemonSet chooses the node":              {guardOf("g"), ssd, none, true},
-		"its DaemonSet chooses other nodes":           {guardOf("g"), elsewhere, none, false},
-		"it has no DaemonSet, and a budget":           {guardOf("g"), nil, its, true},
-		"it has neither":                              {guardOf("g"), nil, none, false},
-		"it has released the node":                    {released, elsewhere, none, true},
-		"another one has a budget for the node":       {guardOf("other"), elsewhere, its, false},
-		"its target has left, and its budget has not": {guardOf("g"), elsewhere, its, true},
+		"its DaemonSet selects the node":                                     {guardOf("g"), ssd, none, true},
+		"its DaemonSet selects other nodes":                                  {guardOf("g"), elsewhere, none, false},
+		"it has no DaemonSet, and a budget":                                  {guardOf("g"), nil, its, true},
+		"it has neither":                                                     {guardOf("g"), nil, none, false},
+		"it has released the node":                                           {released, elsewhere, none, true},
+		"another NodeGuard has a budget for the node":                        {guardOf("other"), elsewhere, its, false},
+		"its target no longer runs on the node, and its budget still exists": {guardOf("g"), elsewhere, its, true},
 	} {
 		if got := CanGuard(tt.guard, tt.daemonSet, node, tt.budget); got != tt.want {
 			t.Errorf("%s: %v", name, got)
@@ -239,12 +239,12 @@ func TestWhoCanGuardANode(t *testing.T) {
 	}
 }
 
-// A broken glass waits for nothing, and nothing else is released before the other NodeGuards were asked.
-func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
+// Break glass waits for nothing, and no other node is released before the other NodeGuards were asked.
+func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) { in.Nodes[1].BreakGlass = "fire" })
 	in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(3))
 	if !BreaksGlass(in) || BreaksGlass(scene(cordoned(0))) || BreaksGlass(scene(func(in *Input) { in.Nodes[0].BreakGlass = "fire" })) {
-		t.Error("it is not seen who breaks the glass")
+		t.Error("the break-glass annotation is not detected")
 	}
 	in.PeersUnknown = true
 	if got := states(Next(in)); got["n1"] != "Held Releasing" || got["n2"] != "Released BreakGlass" {
@@ -252,19 +252,19 @@ func TestABrokenGlassComesBeforeOtherNodeGuards(t *testing.T) {
 	}
 }
 
-// What another NodeGuard has released has its place here, also before this one has released it.
-func TestWhatIsReleasedElsewhereHasItsPlace(t *testing.T) {
+// A node that another NodeGuard has released counts here, also before this NodeGuard has released it.
+func TestNodeReleasedElsewhereHasPlace(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
 		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
 	})
 	stance := Stances(in)["n1"]
 	if stance.Reason != v1alpha1.ReasonMaxUnavailableReached || !strings.Contains(stance.Message, "n2 (released by another NodeGuard, not available again yet)") {
-		t.Errorf("of n1 it says %+v", stance)
+		t.Errorf("the stance on n1 is %+v", stance)
 	}
 }
 
 // A node that is released elsewhere and unavailable can be repaired while another one waits for it.
-func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
+func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 	since := func(minutes int) metav1.Time { return metav1.NewTime(t0.Add(-time.Duration(minutes) * time.Minute)) }
 	started := func(in *Input) {
 		in.Guard.Spec.MaxUnavailable = new(intstr.FromInt32(2))
@@ -278,7 +278,7 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 		"the first, which is available, waits for the second anyway": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, nil
 		}), "Released ConditionMet"},
-		"the place of the first is all there is": {scene(cordoned(0, 1), started, func(in *Input) {
+		"maxUnavailable only has a place for the first": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
@@ -295,7 +295,7 @@ func TestAnUnavailableNodeNeedNotWaitForTheFirst(t *testing.T) {
 
 // A node that was released before and did not become available again retains its place. If another node waits for that
 // place, because another NodeGuard has released it, the first one must be repairable: here n1 waits for n2.
-func TestAReturningNodeIsRepairedWhileAnotherOneWaitsForItsPlace(t *testing.T) {
+func TestPlaceOfReturningNode(t *testing.T) {
 	peer := func(in *Input) {
 		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(t0)}}}}
 	}
@@ -311,7 +311,7 @@ func TestAReturningNodeIsRepairedWhileAnotherOneWaitsForItsPlace(t *testing.T) {
 			"Held WaitingForOtherRelease", v1alpha1.ReasonMaxUnavailableReached},
 		"it has no place yet": {scene(cordoned(0, 1), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
 			"Held WaitingForOtherRelease", v1alpha1.ReasonMaxUnavailableReached},
-		"the other one retains a place as well": {scene(cordoned(0, 1), going(0, true), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
+		"the other node retains a place as well": {scene(cordoned(0, 1), going(0, true), going(1, true), peer, func(in *Input) { in.Nodes[0].Ready, in.Nodes[1].Ready = false, false }),
 			"Held MaxUnavailableReached", v1alpha1.ReasonMaxUnavailableReached},
 	} {
 		t.Run(name, func(t *testing.T) {

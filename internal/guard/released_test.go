@@ -9,55 +9,55 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A released node is unavailable until all of it is ready again.
-func TestWhenANodeIsBack(t *testing.T) {
+// A released node is unavailable until it is Ready and its pods are ready again.
+func TestAvailableAgain(t *testing.T) {
 	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	tests := map[string]struct {
 		in   Input
 		want bool
 	}{
-		"all is there":                       {scene(going(0, true), ended), true},
-		"its companion is not ready":         {scene(going(0, true), ended, func(in *Input) { in.Companions[0].Ready = false }), false},
-		"its companion is missing":           {scene(going(0, true), ended, func(in *Input) { in.Companions = in.Companions[1:] }), false},
-		"its pod of the target is not ready": {scene(going(0, true), ended, func(in *Input) { in.Target.Pods[0].Ready = false }), false},
-		"it is not Ready":                    {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Ready = false }), false},
-		"its budget is open":                 {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), false},
-		"its budget was closed before":       {scene(going(0, true)), false},
-		"its budget is missing":              {scene(going(0, true), func(in *Input) { in.Budgets = in.Budgets[1:] }), false},
-		"its approval is not used up":        {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), false},
-		"the glass is broken":                {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), false},
-		"it asks again, and is held": {scene(going(0, true), cordoned(0), func(in *Input) {
+		"everything is ready":                       {scene(going(0, true), ended), true},
+		"its companion is not ready":                {scene(going(0, true), ended, func(in *Input) { in.Companions[0].Ready = false }), false},
+		"its companion is missing":                  {scene(going(0, true), ended, func(in *Input) { in.Companions = in.Companions[1:] }), false},
+		"its pod of the target is not ready":        {scene(going(0, true), ended, func(in *Input) { in.Target.Pods[0].Ready = false }), false},
+		"it is not Ready":                           {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Ready = false }), false},
+		"its budget is open":                        {scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }), false},
+		"its budget was closed before the release":  {scene(going(0, true)), false},
+		"its budget is missing":                     {scene(going(0, true), func(in *Input) { in.Budgets = in.Budgets[1:] }), false},
+		"its approval is not removed":               {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), false},
+		"its break-glass annotation is not removed": {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }), false},
+		"it requests release again, and is held": {scene(going(0, true), cordoned(0), func(in *Input) {
 			ended(in)
 			in.Nodes[2].Ready = false
 		}), true},
-		"its target has left with it": {scene(going(0, false), cordoned(0), func(in *Input) {
+		"its target was removed from it": {scene(going(0, false), cordoned(0), func(in *Input) {
 			in.Target.Template, in.Target.Pods, in.Budgets = nil, in.Target.Pods[1:], in.Budgets[1:]
 		}), false},
-		"a taint keeps its target off": {scene(going(0, true), ended, func(in *Input) {
+		"a taint excludes its target": {scene(going(0, true), ended, func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "disk-full", Effect: corev1.TaintEffectNoExecute}}
 			in.Target.Pods = in.Target.Pods[1:]
 		}), false},
-		"its target is not for it any more": {scene(going(0, true), ended, func(in *Input) {
+		"its target no longer selects it": {scene(going(0, true), ended, func(in *Input) {
 			in.Target.Template.NodeSelector, in.Target.Pods = map[string]string{"disks": "yes"}, in.Target.Pods[1:]
 		}), true},
-		"its target is not for it any more, and its approval is not used up": {scene(going(0, true), ended, func(in *Input) {
+		"its target no longer selects it, and its approval is not removed": {scene(going(0, true), ended, func(in *Input) {
 			in.Target.Template.NodeSelector, in.Target.Pods = map[string]string{"disks": "yes"}, in.Target.Pods[1:]
 			in.Nodes[0].Approved = "storage/disks"
 		}), false},
-		"its Node is gone": {scene(going(0, false), func(in *Input) { in.Nodes, in.Budgets = in.Nodes[1:], in.Budgets[1:] }), true},
+		"its Node was deleted": {scene(going(0, false), func(in *Input) { in.Nodes, in.Budgets = in.Nodes[1:], in.Budgets[1:] }), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := Next(tt.in)
 			if got := len(p.Status.Released) == 0; got != tt.want {
-				t.Errorf("it is back: %v, want %v; %+v", got, tt.want, p.Moves)
+				t.Errorf("available again: %v, want %v; %+v", got, tt.want, p.Moves)
 			}
 		})
 	}
 }
 
 // Annotations that a user set for one release do not apply to the next one.
-func TestApprovalsAreUsedUp(t *testing.T) {
+func TestApprovalsAreRemoved(t *testing.T) {
 	ended := func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }
 	for name, tt := range map[string]struct {
 		in   Input
@@ -65,17 +65,17 @@ func TestApprovalsAreUsedUp(t *testing.T) {
 	}{
 		"an approval": {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "a/b,storage/disks" }),
 			&RemoveApproval{Node: "n1", ResourceVersion: "1", Approved: "a/b"}},
-		"a broken glass": {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }),
+		"break glass": {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].BreakGlass = "fire" }),
 			&RemoveApproval{Node: "n1", ResourceVersion: "1", BreakGlass: true}},
-		"an approval, as soon as it returns": {scene(going(0, true), func(in *Input) { in.Nodes[0].Approved, in.Companions = "storage/disks", in.Companions[1:] }),
+		"an approval, as soon as the node is returning": {scene(going(0, true), func(in *Input) { in.Nodes[0].Approved, in.Companions = "storage/disks", in.Companions[1:] }),
 			&RemoveApproval{Node: "n1", ResourceVersion: "1"}},
-		"an approval of a node that is guarded no more": {scene(going(0, true), ended, func(in *Input) {
+		"an approval of a node that is no longer guarded": {scene(going(0, true), ended, func(in *Input) {
 			in.Target.Template.NodeSelector, in.Target.Pods = map[string]string{"disks": "yes"}, in.Target.Pods[1:]
 			in.Nodes[0].Approved, in.Nodes[0].BreakGlass = "storage/disks", "fire"
 		}), &RemoveApproval{Node: "n1", ResourceVersion: "1", BreakGlass: true}},
-		"an approval of a node that was made anew": {scene(going(0, true), func(in *Input) { in.Nodes[0].UID, in.Nodes[0].Approved = "another", "storage/disks" }), nil},
-		"another's approval":                       {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "a/b" }), nil},
-		"given before it has asked":                {scene(func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), nil},
+		"an approval of a node that was recreated": {scene(going(0, true), func(in *Input) { in.Nodes[0].UID, in.Nodes[0].Approved = "another", "storage/disks" }), nil},
+		"an approval for another NodeGuard":        {scene(going(0, true), ended, func(in *Input) { in.Nodes[0].Approved = "a/b" }), nil},
+		"an approval before the release request":   {scene(func(in *Input) { in.Nodes[0].Approved = "storage/disks" }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got *RemoveApproval

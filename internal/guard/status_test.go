@@ -29,7 +29,7 @@ func TestConditions(t *testing.T) {
 		in                 Input
 		kind, reason, says string
 	}{
-		"all is there":             {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
+		"everything is ready":      {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
 		"a companion is not ready": {scene(func(in *Input) { in.Companions[1].Ready = false }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2"},
 		"a companion waits":        {scene(func(in *Input) { in.Companions[1].Ready, in.Companions[1].Waiting = false, "ErrImagePull" }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2 (ErrImagePull)"},
 		"a budget is missing":      {scene(without), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
@@ -37,11 +37,11 @@ func TestConditions(t *testing.T) {
 			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
 		"the budget of a node that is not Ready is missing": {scene(without, func(in *Input) { in.Nodes[0].Ready = false }),
 			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
-		"a budget is refused":                     {scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }), v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, "quota"},
-		"a budget was refused, and all are there": {scene(func(in *Input) { in.BudgetRefused = "quota" }), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
-		"the target is a Deployment's":            {scene(byPods("ReplicaSet")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(ReplicaSet)"},
-		"the target is anybody's":                 {scene(byPods("DaemonSet", "StatefulSet", "")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(StatefulSet, no owner)"},
-		"the target is a DaemonSet's, and static": {scene(byPods("DaemonSet", "Node")), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
+		"a budget is rejected":                           {scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }), v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetForbidden, "quota"},
+		"a budget was rejected, and all exist":           {scene(func(in *Input) { in.BudgetRefused = "quota" }), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
+		"the target is owned by a Deployment":            {scene(byPods("ReplicaSet")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(ReplicaSet)"},
+		"the target has several owners":                  {scene(byPods("DaemonSet", "StatefulSet", "")), v1alpha1.ConditionStalled, v1alpha1.ReasonTargetNotDaemonSet, "(StatefulSet, no owner)"},
+		"the target is owned by a DaemonSet, and static": {scene(byPods("DaemonSet", "Node")), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,14 +56,14 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestWhoOwnsAPodOfTheTarget(t *testing.T) {
+func TestOwnerOfTargetPod(t *testing.T) {
 	yes := true
 	pod := func(kind string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: kind, Controller: &yes}}}}
 	}
 	for want, p := range map[string]*corev1.Pod{"ReplicaSet": pod("ReplicaSet"), "DaemonSet": pod("DaemonSet"), "": {}} {
 		if view, is := ViewTarget(p); !is || view.OwnerKind != want {
-			t.Errorf("it is of %q, want %q", view.OwnerKind, want)
+			t.Errorf("the owner is %q, want %q", view.OwnerKind, want)
 		}
 	}
 }

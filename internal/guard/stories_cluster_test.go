@@ -58,7 +58,7 @@ func (c *cluster) version() string {
 	return strconv.Itoa(c.serial)
 }
 
-// change returns a node that gets a new version.
+// change returns a node with a new resource version.
 func (c *cluster) change(name string) *guard.Node {
 	c.nodes[name].ResourceVersion = c.version()
 	return c.nodes[name]
@@ -174,7 +174,7 @@ func (c *cluster) apply(action guard.Action) string {
 		}
 		return "remove the annotations of the release from " + a.Node
 	}
-	c.t.Fatalf("no story has needed %T so far: add it here", action)
+	c.t.Fatalf("%T is not supported yet: add it here", action)
 	return ""
 }
 

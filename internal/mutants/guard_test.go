@@ -9,40 +9,40 @@ import (
 	_ "github.com/everynode/everynode/internal/guard" // so that go test knows the files of the package: see planner
 )
 
-func TestEachMistakeInThePlannerOfNodeGuardsIsFound(t *testing.T) {
+func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/guard", histories: "4000", mutants: guardMutants,
 		byTables: []string{
-			"a view that is behind takes nodes back",
-			"a check for an earlier asking counts",
-			"a node whose target has left is guarded no more",
-			"what a letting-go has used stays on the node",
-			"a node is back before its companion is ready",
-			"a view that is behind lets nodes go",
+			"a stale view removes nodes from status.released",
+			"a check for an earlier release request counts",
+			"a node whose target has left is no longer guarded",
+			"annotations for a release stay on the node",
+			"a node is available again before its companion is ready",
+			"a stale view releases nodes",
 			"a check is timed by the clock of its node",
-			"two nodes begin at once, which another NodeGuard sees one by one",
-			"what was written on a node that is guarded no more stays there",
-			"a refused budget is not told",
-			"a node that waits for another NodeGuard keeps others from being checked",
-			"a missing budget is not told",
-			"nobody says that a drain evicts the target itself",
-			"a node that returns with a taint counts as back",
-			"pods are made before the salt of their names is written",
+			"two nodes that another NodeGuard guards are released at once",
+			"annotations stay on a node that is no longer guarded",
+			"a rejected budget is not reported",
+			"a node that waits for another NodeGuard prevents other checks",
+			"a missing budget is not reported",
+			"the eviction of the target itself is not reported",
+			"a returning node with a taint counts as available again",
+			"pods are created before the salt of their names is written",
 			"a locked budget can be opened by two pods",
 			"an unscheduled pod of a DaemonSet counts twice",
 			"an unavailable node waits for the first",
 			"an unavailable node does not keep the place of the first",
 			"the second of two companions stays",
-			"a companion is made beside that of an earlier NodeGuard",
+			"a companion is created while that of an earlier NodeGuard exists",
 			"a NodeGuard that has a budget for the node is not asked",
-			"nodes are released beside a broken glass, and no other NodeGuard was asked",
-			"foreign pods are not told",
-			"what another NodeGuard has begun has no place yet",
-			"a check that does not end keeps others from being checked",
-			"a check that does not leave keeps others from being checked",
-			"taken names are not told",
+			"break glass releases other nodes before the other NodeGuards were asked",
+			"foreign pods are not reported",
+			"a node that another NodeGuard has released has no place yet",
+			"a check that does not end prevents other checks",
+			"a check that does not terminate prevents other checks",
+			"taken names are not reported",
 			"a budget is opened for a release that is over",
-			"what was begun by another NodeGuard does not come first",
+			"a release of another NodeGuard does not come first",
 			"a node that retains its place waits for the first",
 			"a node that retains its place waits for nodes without one",
 			"a node with a place need not be unavailable to be released again",
@@ -55,46 +55,46 @@ var guardMutants = map[string]mutant{
 	"one more node than maxUnavailable": {
 		"maxunavailable.go", "case unavailable >= limit:", "case unavailable > limit:",
 	},
-	"nodes that are away by themselves do not count": {
+	"unhealthy nodes do not count": {
 		"maxunavailable.go", "\t\tcase other.isUnhealthy():\n\t\t\tused.unhealthy++", "\t\tcase false:\n\t\t\tused.unhealthy++",
 	},
-	"a sick node does not wait for those that were let go": {
+	"an unhealthy node does not wait for released nodes": {
 		"maxunavailable.go", "\t\tused.unhealthy = 0\n", "\t\tused.unhealthy, used.released = 0, 0\n",
 	},
-	"what was begun by another NodeGuard does not come first": {
+	"a release of another NodeGuard does not come first": {
 		"held.go", "if first == nil || n == first || r.mayFollow(n) {", "if true {",
 	},
-	"a view that is behind lets nodes go": {
+	"a stale view releases nodes": {
 		"release.go", "\tif !p.in.Live {\n", "\tif false {\n",
 	},
-	"a view that is behind takes nodes back": {
+	"a stale view removes nodes from status.released": {
 		"released.go", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
 	},
-	"a budget may be opened again after its letting-go": {
+	"a budget may be opened again after its release": {
 		"released.go", "return !b.Open && b.Ended == releaseID(*entry)", "return !b.Open",
 	},
-	"a node that asks again goes by what was said before": {
+	"a new release request uses the earlier release": {
 		"node.go", "func (n *nodePlan) active() bool { return n.stage == released }", "func (n *nodePlan) active() bool { return n.stage == released || (n.stage == returning && n.requestsRelease()) }",
 	},
-	"a node is back before its companion is ready": {
+	"a node is available again before its companion is ready": {
 		"node.go", "return n.stage == returning && !n.isUnhealthy() && isReady(n.companion)", "return n.stage == returning",
 	},
-	"a node whose target has left is guarded no more": {
+	"a node whose target has left is no longer guarded": {
 		"target.go", "\tcase n.active():\n\t\treturn true\n", "\tcase false:\n\t\treturn true\n",
 	},
-	"nobody has to approve": {
+	"no approval is required": {
 		"held.go", "\t{applies: (*releaseRules).awaitingApproval, own: true},\n", "",
 	},
-	"a check for an earlier asking counts": {
+	"a check for an earlier release request counts": {
 		"check.go", "case pod.RequestedAt != token(n.requestedAt):", "case false:",
 	},
-	"a check that says no lets a node go": {
+	"a failed check releases a node": {
 		"check.go", "case pod.Phase == corev1.PodSucceeded && age <", "case age <",
 	},
-	"somebody else's budget is not heeded": {
+	"a budget of another owner is ignored": {
 		"held.go", "\t{applies: (*releaseRules).overlappingBudget, own: true},\n", "",
 	},
-	"budgets open for nobody": {
+	"budgets open without a release": {
 		"budget.go", "\twant := BudgetState{RequestedAt: n.requestedAt}", "\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
 	},
 	"the companion of a held node is replaced": {
@@ -103,16 +103,16 @@ var guardMutants = map[string]mutant{
 	"all companions are replaced at once": {
 		"updatestrategy.go", "\t\t\tif missing >= limit {\n", "\t\t\tif missing >= limit+100 {\n",
 	},
-	"the companion of a held node that died does not come back": {
+	"the companion of a held node is not recreated": {
 		"companion.go", "\t\tif n.releasing || n.active() {\n", "\t\tif n.releasing || n.active() || n.requestsRelease() {\n",
 	},
-	"what a letting-go has used stays on the node": {
+	"annotations for a release stay on the node": {
 		"released.go", "\t\tcase approval != nil:\n", "\t\tcase false:\n",
 	},
-	"what was written on a node that is guarded no more stays there": {
+	"annotations stay on a node that is no longer guarded": {
 		"released.go", "\t\tcase approval != nil:\n", "\t\tcase approval != nil && n.guarded:\n",
 	},
-	"a node goes though another NodeGuard would not let it": {
+	"a node is released although another NodeGuard would not release it": {
 		"peers.go", "\tif n.peerRelease != nil {\n\t\treturn nil\n", "\tif true {\n\t\treturn nil\n",
 	},
 	"a node that retains its place is released without the other NodeGuards": {
@@ -133,25 +133,25 @@ var guardMutants = map[string]mutant{
 	"a check runs though another NodeGuard holds the node": {
 		"held.go", "\t{applies: (*releaseRules).heldByOtherGuard},\n\t{applies: (*releaseRules).checkNotStarted},\n", "\t{applies: (*releaseRules).checkNotStarted},\n\t{applies: (*releaseRules).heldByOtherGuard},\n",
 	},
-	"a node that waits for another NodeGuard keeps others from being checked": {
+	"a node that waits for another NodeGuard prevents other checks": {
 		"check.go", "return recheckAt.IsZero(), recheckAt", "return true, recheckAt",
 	},
-	"what another NodeGuard has begun has no place yet": {
+	"a node that another NodeGuard has released has no place yet": {
 		"peers.go", "\t\t\tn.expectRelease()\n", "",
 	},
-	"two nodes begin at once, which another NodeGuard sees one by one": {
+	"two nodes that another NodeGuard guards are released at once": {
 		"peers.go", "\tif ps.isShared(n) {\n", "\tif false {\n",
 	},
-	"a node that returns with a taint counts as back": {
+	"a returning node with a taint counts as available again": {
 		"target.go", "(n.isReleased() || !excludesTarget(template, n.Node))", "!excludesTarget(template, n.Node)",
 	},
-	"a missing budget is not told": {
+	"a missing budget is not reported": {
 		"status.go", "\tcase n.budget == nil:\n", "\tcase false:\n",
 	},
-	"a refused budget is not told": {
+	"a rejected budget is not reported": {
 		"conditions.go", "\t(*summary).budgetsRejected,\n", "",
 	},
-	"nobody says that a drain evicts the target itself": {
+	"the eviction of the target itself is not reported": {
 		"conditions.go", "\t(*summary).targetEvicted,\n", "",
 	},
 	"a check is timed by the clock of its node": {
@@ -166,25 +166,25 @@ var guardMutants = map[string]mutant{
 	"a locked budget can be opened by two pods": {
 		"objects.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
 	},
-	"pods are made before the salt of their names is written": {
+	"pods are created before the salt of their names is written": {
 		"companion.go", "	if g.Status.NameSalt == \"\" {\n", "	if false {\n",
 	},
-	"a name that is taken is tried again and again": {
+	"a taken name is tried repeatedly": {
 		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
 	},
-	"of refused companions the first is tried again and again": {
+	"the first rejected companion is tried repeatedly": {
 		"companion.go", "return p.in.RefusedAt[a.Name].Compare(p.in.RefusedAt[b.Name])", "return 0",
 	},
 	"the second of two companions stays": {
 		"companion.go", "\t\tcase !n.companion.Terminating:\n", "\t\tcase false:\n",
 	},
-	"a companion is made beside that of an earlier NodeGuard": {
+	"a companion is created while that of an earlier NodeGuard exists": {
 		"companion.go", " && !n.succeeds", "",
 	},
-	"a check that does not end keeps others from being checked": {
+	"a check that does not end prevents other checks": {
 		"check.go", "case o.in.Now.Before(o.latestEnd(pod).Add(o.checkInterval())):", "case false:",
 	},
-	"a check that does not leave keeps others from being checked": {
+	"a check that does not terminate prevents other checks": {
 		"check.go", "h.reserves = state != checkTerminating", "h.reserves = true",
 	},
 	"an unscheduled pod of a DaemonSet counts twice": {
@@ -199,22 +199,22 @@ var guardMutants = map[string]mutant{
 	"a NodeGuard that has a budget for the node is not asked": {
 		"peers.go", " ||\n			hasBudget(BudgetName(g.Name, n.Name))", "",
 	},
-	"nodes are released beside a broken glass, and no other NodeGuard was asked": {
+	"break glass releases other nodes before the other NodeGuards were asked": {
 		"held.go", "\t{applies: (*releaseRules).breakGlassElsewhere, own: true},\n", "",
 	},
-	"foreign pods are not told": {
+	"foreign pods are not reported": {
 		"conditions.go", "\t(*summary).foreignCompanions,\n", "",
 	},
-	"taken names are not told": {
+	"taken names are not reported": {
 		"conditions.go", "\t(*summary).namesTaken,\n", "",
 	},
-	"nobody says what keeps a NodeGuard that is being deleted": {
+	"the status does not report what delays a deletion": {
 		"deletion.go", "setCondition(in, &plan.Status, ", "setCondition(in, &v1alpha1.NodeGuardStatus{}, ",
 	},
 	"a budget is opened for a release that is over": {
 		"node.go", "(n.budget == nil || n.budget.Ended != releaseID(*n.entry))", "true",
 	},
-	"a passed deadline is not said": {
+	"a passed deadline is not reported": {
 		"deadline.go", "\tlate.late = o.pastDeadline(n)\n", "",
 	},
 }

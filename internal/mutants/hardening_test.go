@@ -14,7 +14,7 @@ var hardening = map[string]mutant{
 	"a gate that was closed late counts as closed from the beginning": {
 		"gate.go", "return g.holds(&t) && t.TimeAdded == nil })", "return g.holds(&t) })",
 	},
-	"control plane nodes are taken side by side": {
+	"several control plane nodes become unavailable at the same time": {
 		"maintenance.go", "\tcase other != \"\":\n", "\tcase false:\n",
 	},
 	"a cordoned control plane node is no reason to wait": {
@@ -26,37 +26,37 @@ var hardening = map[string]mutant{
 	"scripts run on every operating system": {
 		"select.go", "task.FitsOS(j.self.OS, node.Labels) &&", "(task.FitsOS(j.self.OS, node.Labels) || true) &&",
 	},
-	"a backoff counts from the node's clock": {
+	"a backoff uses the node's clock": {
 		"rerun.go", "return rec.Attempts, r.after(rec.EndedAt(), rec.Attempts)", "return rec.Attempts, r.after(rec.FinishedAt, rec.Attempts)",
 	},
-	"a schedule counts from the node's clock": {
+	"a schedule uses the node's clock": {
 		"rerun.go", "due := r.nextDue(node, r.past(rec.EndedAt()))", "due := r.nextDue(node, rec.FinishedAt)",
 	},
-	"times of a node are taken as they are": {
+	"times from a node are not checked": {
 		"attempt.go", "r.StartedAt, r.FinishedAt = a.times(pod, exit)", "r.StartedAt, r.FinishedAt = pod.Started, exit.Finished",
 	},
 	"a node is not skipped while an attempt runs": {
 		"recording.go", "return !rec.skipped(node, r.Revision) && (r.Reason", "return (r.Reason",
 	},
-	"a success takes the label that skips a later revision": {
+	"a success removes the label that skips a later revision": {
 		"recording.go", "a.KeepLabel = r.Outcome == record.Succeeded && rec.skipped(node, r.Revision)", "a.KeepLabel = false",
 	},
-	"a label that the user sets in the last moment is dropped": {
+	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",
 	},
-	"a record that the user removes in the last moment is written again": {
+	"a record that the user removes at the last moment is written again": {
 		"recording.go", "a.DropLabel || rec.buildsOn(&r) {", "a.DropLabel {",
 	},
 	"failures from before a record was removed count": {
 		"attempt.go", "\trec := node.On.Record\n\tif rec == nil || rec.Revision != pod.Revision", "\trec := node.On.Record\n\tif rec == nil {\n\t\treturn pod.Attempt - 1\n\t}\n\tif rec.Revision != pod.Revision",
 	},
-	"a node that runs again is not done for its step": {
+	"a node that reruns is not done for its step": {
 		"nodeplan.go", "return w.State == Done || w.rerun", "return w.State == Done",
 	},
-	"nodes that run again do not take turns": {
+	"nodes that rerun do not take turns": {
 		"capacity.go", "\treturn rec.EndedAt()\n", "\treturn tried\n",
 	},
-	"the canaries change when they run again": {
+	"the canaries change when they rerun": {
 		"attempt.go", "a.firstStart(node, pod.Revision),", "time.Time{},",
 	},
 	"a node that joins in a soak may fail in it": {
@@ -65,28 +65,28 @@ var hardening = map[string]mutant{
 	"a second reboot is not noticed": {
 		"reboot.go", " || differ(noted.BootID, node.BootID)\n", "\n",
 	},
-	"the status names one rule that holds nodes": {
+	"the status names only one rule that blocks nodes": {
 		"conditions.go", "strings.Join(held, \"; \")", "strings.Join(held[:min(len(held), 1)], \"; \")",
 	},
 	"a step grows with the cluster": {
 		"steps.go", "if !ro.joinedSince(i, ro.status.StepStartedAt) {", "if !ro.joinedSince(i, ro.status.StepStartedAt) || true {",
 	},
-	"a node that joins in a soak begins it again": {
+	"a node that joins in a soak restarts it": {
 		"steps.go", "case k == ro.current && ro.joinedInSoak(i):", "case false:",
 	},
-	"a node without progress holds the others for ever": {
+	"a node without progress blocks the others forever": {
 		"progress.go", "\tif as.overdue(since) {", "\tif false && as.overdue(since) {",
 	},
-	"a node on which pods are refused comes first again": {
+	"a node on which pods are rejected comes first again": {
 		"capacity.go", "\t\treturn tried\n", "\t\treturn time.Time{}\n",
 	},
-	"a record that is refused holds its slot for ever": {
+	"a record that is rejected keeps its slot forever": {
 		"planner.go", "\tif !as.overdue(since) {\n", "\tif true || !as.overdue(since) {\n",
 	},
-	"what a node writes itself holds the deletion for ever": {
+	"a write of the node itself blocks the deletion forever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
 	},
-	"a deletion does not say that a node refuses its writes": {
+	"a deletion does not report that writes to a node fail": {
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",
 	},
 }

@@ -13,20 +13,20 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 	planner{
 		pkg: "internal/plan", histories: "6000", mutants: merge(mutants, hardening),
 		byTables: []string{
-			"a budget that is used up is no reason to say so",
-			"a label that the user sets in the last moment is dropped",
-			"a node that joins in a soak begins it again",
+			"an exhausted maxUnavailable is not reported",
+			"a label that the user sets at the last moment is dropped",
+			"a node that joins in a soak restarts it",
 			"a step grows with the cluster",
-			"a node without progress holds the others for ever",
-			"a pod that is kept is recorded again",
-			"a record that the user removes in the last moment is written again",
-			"a node counts from when it was first back",
+			"a node without progress blocks the others forever",
+			"a retained pod is recorded again",
+			"a record that the user removes at the last moment is written again",
+			"a node settles from the first time at which it was Ready",
 			"a node that joins in a soak may fail in it",
 			"a second reboot is not noticed",
-			"the canaries change when they run again",
-			"the status names one rule that holds nodes",
-			"the boot of a success is the one that is seen",
-			"the end of a rollback is an end of the task for the earlier attempts",
+			"the canaries change when they rerun",
+			"the status names only one rule that blocks nodes",
+			"a success is recorded with the last observed boot",
+			"the end of a rollback is listed as an end of the task",
 		},
 	}.test(t)
 }
@@ -35,7 +35,7 @@ var mutants = map[string]mutant{
 	"running pods do not count against maxConcurrent": {
 		"capacity.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",
 	},
-	"every node counts as joined after the proof": {
+	"every node counts as joined after the revision was stable": {
 		"rollout.go", "!ro.stableAt.IsZero() && node.Created.After(ro.stableAt)", "!ro.stableAt.IsZero()",
 	},
 	"one more retry than the limit": {
@@ -44,82 +44,82 @@ var mutants = map[string]mutant{
 	"a disruption counts as an attempt": {
 		"attempt.go", "a.isRerun(node, pod.Revision), failures\n", "a.isRerun(node, pod.Revision), failures+1\n",
 	},
-	"the end of a rollback is an end of the task for the earlier attempts": {
+	"the end of a rollback is listed as an end of the task": {
 		"recording.go", "record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)", "record.EarlierThan(node.On.Record, &r, false)",
 	},
-	"one more failed node than the budget": {
+	"one failed node more than maxFailures": {
 		"maxfailures.go", "ro.stopped = ro.failed > ro.mayFail ||", "ro.stopped = ro.failed > ro.mayFail+1 ||",
 	},
-	"nodes that were deleted failed are forgotten": {
+	"failed nodes that were deleted do not count": {
 		"maxfailures.go", "case !wasPresent(&c):\n\t\t\tgone++\n", "case !wasPresent(&c):\n\t\t\tgone += 0\n",
 	},
-	"a repair behind the same Node hides the harm": {
+	"a replaced machine of the same Node hides a failure": {
 		"maxfailures.go", "there && !(onReplace(ro.in.Job) && differ(machine, n.MachineID))", "there && machine == machine",
 	},
-	"a canary is chosen anew in each pass": {
+	"the canaries are chosen in each pass": {
 		"steps.go", "case ro.nodes[i].ranRevision && (ro.nodes[i].State != Done || ro.nodes[i].succeeded):", "case false:",
 	},
-	"later steps begin with the first": {
+	"later steps start with the first": {
 		"rollout.go", "w.step <= min(ro.current, ro.ceiling)", "w.step <= len(ro.steps)",
 	},
 	"promoteTo is no ceiling": {
 		"steps.go", "ro.ceiling = max(ro.indexOf(spec.PromoteTo), 0)", "_ = spec",
 	},
-	"a step passes with no success": {
+	"a step passes without a success": {
 		"rollout.go", "return done > 0\n", "return true\n",
 	},
 	"the soak ends at once": {
 		"rollout.go", "if ro.in.Now.Before(until) {", "if false {",
 	},
-	"a soak does not mind a node that is not Ready": {
+	"a soak ignores a node that is not Ready": {
 		"rollout.go", "case len(sick) == 0:\n", "case true:\n",
 	},
-	"a node that is lost gets a pod": {
+	"an unreachable node gets a pod": {
 		"start.go", "case node.unreachable():", "case false:",
 	},
-	"a node that is lost after a failure does not count": {
+	"a node that is unreachable after a failure does not count": {
 		"planner.go", "case known.failures > 0 && node.unreachable():", "case false:",
 	},
 	"a node is written to twice in a pass": {
 		"onfailure.go", "!w.written {", "true {",
 	},
-	"a node with a pod that has not left gets another": {
+	"a node with a terminating pod gets another one": {
 		"start.go", "if !r.terminating {", "if true {",
 	},
-	"suspend is not heeded": {
+	"suspend is ignored": {
 		"start.go", "if why == \"\" || !j.in.Job.DeletionTimestamp.IsZero() {", "if true {",
 	},
-	"a pod that is kept is recorded again": {
+	"a retained pod is recorded again": {
 		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)", "return onRecord(pod, node)",
 	},
-	"a pod that is kept is in the way of the next": {
+	"a retained pod blocks the next one": {
 		"retainpods.go", "if w.start == nil || len(w.retained) == 0 {", "if true {",
 	},
-	"a pod is kept for ever": {
+	"a pod is retained forever": {
 		"retainpods.go", "onRecord(pod, w.node) && as.in.Now.Before(until)", "onRecord(pod, w.node) && !until.IsZero()",
 	},
-	"a lost node keeps its slot past the deadline": {
+	"an unreachable node keeps its slot past the deadline": {
 		"attempt.go", "if node.unreachable() {\n\t\treturn a.ended", "if false {\n\t\treturn a.ended",
 	},
 	"a pod is released before its record": {
 		"planner.go", "\t\tcase podEnded:\n", "\t\tcase podEnded:\n\t\t\tas.do(FinalizePod{Pod: *pod})\n",
 	},
-	"a success is not believed when the pod was deleted after it": {
+	"a success does not count if the pod was deleted after it": {
 		"attempt.go", "if pod.Phase == corev1.PodSucceeded ||", "if (pod.Phase == corev1.PodSucceeded && pod.DeleteRequested.IsZero()) ||",
 	},
-	"a taint is not heeded": {
+	"a taint is ignored": {
 		"planner.go", "taint != nil {", "taint != nil && false {",
 	},
 	"another machine's success counts": {
 		"rerun.go", "if r.replaced(node) {\n\t\t// A run", "if false {\n\t\t// A run",
 	},
-	"somebody else's cordon is made ours": {
+	"a cordon of another owner is taken over": {
 		"onfailure.go", "case len(node.CordonedBy) == 0 || co.cordonedForUs(node):", "case co.cordonedForUs(node):",
 	},
-	"a node is opened that another NodeJob holds": {
+	"a node is uncordoned that another NodeJob has cordoned": {
 		"onfailure.go", "return key == co.key })\n\tif", "return key != \"\" })\n\tif",
 	},
-	"a cordon is left behind": {
+	"a cordon is not removed": {
 		"onfailure.go", "case leave, w.State == Done, w.State == Excluded, q.wasPrepared(w.node):", "case leave, q.wasPrepared(w.node):",
 	},
 	"the drain does not wait for the rollback": {
@@ -128,13 +128,13 @@ var mutants = map[string]mutant{
 	"a rollback that succeeded runs again": {
 		"rollback.go", "return rollbackState{done: true}", "return rollbackState{}",
 	},
-	"a rollback is tried without end": {
+	"a rollback is retried forever": {
 		"rollback.go", "case is.failures > as.retryLimit():", "case false:",
 	},
-	"a deleted NodeJob forgets what it should undo": {
+	"a deleted NodeJob removes a record without the rollback": {
 		"deletion.go", "if rec == nil || rec.NeverStarted", "if true || rec.NeverStarted",
 	},
-	"a rolled back node is never forgotten": {
+	"the record of a rolled back node is never removed": {
 		"deletion.go", "as.removeMetadata(w.node)\n\t\treturn", "return",
 	},
 	"a success leaves the gate closed": {
@@ -143,82 +143,82 @@ var mutants = map[string]mutant{
 	"the gate opens before the task has succeeded": {
 		"gate.go", "case p.gate.spec == nil, w.State == Done:", "case p.gate.spec == nil, w.State != Excluded:",
 	},
-	"the gate opens while another NodeJob with the same gate is awaited": {
+	"the gate opens while another NodeJob with the same gate is pending": {
 		"gate.go", "if g.pending(&g.sharers[i], node) {", "if g.pending(&g.sharers[i], node) && false {",
 	},
-	"the gate stays closed on a node that the NodeJob is not for": {
+	"the gate stays closed on a node that does not match": {
 		"gate.go", "mark.Taints = p.gate.opened(node, false)", "mark.Taints = nil",
 	},
-	"a gate of somebody else is opened on a node that the NodeJob is not for": {
+	"a gate of another owner is opened on a node that does not match": {
 		"gate.go", "mark.Taints = p.gate.opened(node, false)", "mark.Taints = p.gate.opened(node, true)",
 	},
-	"the taints of others go with the gate": {
+	"the taints of others are removed with the gate": {
 		"gate.go", "return g.holds(&t) && (all || g.own || t.Value == v1alpha1.GateValue)", "return true || all",
 	},
-	"nodes that were there before the gate are closed": {
+	"nodes that are older than the gate are closed": {
 		"gate.go", "return node.Created.After(g.since.Time) && g.isNewNode(node)", "return g.isNewNode(node)",
 	},
-	"taints are written without a look at what they are": {
+	"taints are written without a resource version": {
 		"onfailure.go", "\tc.ResourceVersion = node.ResourceVersion\n", "",
 	},
 	"a deletion leaves the gate closed": {
 		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), nil, p.publisher.unpublish(node)",
 	},
-	"a deletion leaves facts behind": {
+	"a deletion does not remove facts": {
 		"deletion.go", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), p.publisher.unpublish(node)", "p.cordons.uncordon(node), p.gate.taintsWithoutGate(node), nil",
 	},
-	"a deletion that retains the records leaves the cordon": {
+	"a deletion that retains the records does not remove the cordon": {
 		"deletion.go", "mark.Cordon = p.cordons.uncordon(node); mark.Cordon != nil", "mark.Cordon = nil; mark.Cordon != nil",
 	},
-	"the sweeper takes off what is a NodeJob's": {
+	"the sweeper removes the gate of an existing NodeJob": {
 		"orphaned.go", "return v1alpha1.GateKey(job) == taint.Key", "return false",
 	},
-	"the sweeper leaves the own key of a gate that has another by now": {
+	"the sweeper does not remove the default key of a gate that has another key now": {
 		"orphaned.go", "return v1alpha1.GateKey(job) == taint.Key", "return true",
 	},
-	"somebody else's label is published over": {
+	"a label of another owner is overwritten": {
 		"publish.go", "case owner == \"\" && there:", "case false:",
 	},
-	"a result that is no label value is published": {
+	"an invalid label value is published": {
 		"publish.go", "len(wrong) > 0 {", "len(wrong) > 100 {",
 	},
-	"what is not reported any more stays on the node": {
+	"a fact that is no longer reported stays on the node": {
 		"publish.go", "owner == p.key && !wanted", "owner == p.key && !wanted && owner == \"\"",
 	},
-	"a node that runs again after a reboot runs without end": {
+	"a rerun after a reboot repeats forever": {
 		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case rerun.OnReboot:",
 	},
-	"a reboot does not make a node run again": {
+	"a reboot does not start a rerun": {
 		"rerun.go", "case rerun.OnReboot && differ(rec.BootID, node.BootID):", "case false:",
 	},
 	"a schedule does not wait for half an interval": {
 		"rerun.go", "earliest := finished.Unix() + (seconds+1)/2", "earliest := finished.Unix()",
 	},
-	"a disrupted further run counts as done": {
+	"a disrupted rerun counts as done": {
 		"rerun.go", "return rec.Rerun && rec.Outcome != record.Failed", "return false",
 	},
-	"a failed node that is skipped is tried again": {
+	"a failed node that is skipped is retried": {
 		"attempt.go", "\tif e.outcome == record.Disrupted {\n", "\tr.Rerun = a.isRerun(node, pod.Revision)\n\tif e.outcome == record.Disrupted {\n",
 	},
-	"a node that reboots does not hold its slot": {
+	"a node that reboots has no slot": {
 		"reboot.go", "node, rec := w.node, w.node.On.Record\n\tw.slot = true", "node, rec := w.node, w.node.On.Record",
 	},
 	"a reboot has no time limit": {
 		"reboot.go", "\tif !as.in.Now.Before(deadline) {\n\t\t// The pod", "\tif false {\n\t\t// The pod",
 	},
-	"the boot that a pod was made for is taken for the one that it ran in": {
+	"the boot for which a pod was created is recorded instead of the one in which it ran": {
 		"reboot.go", "from := firstOf(node.BootID, task.BootID(pod.Machine))", "from := firstOf(task.BootID(pod.Machine), node.BootID)",
 	},
 	"the check runs in the boot that the task ran in": {
 		"reboot.go", "\tif !rebooted(node) {\n", "\tif !rebooted(node) && false {\n",
 	},
-	"a pod that reboots the node is made when it is in another boot": {
+	"a pod that reboots the node is created when the node is in another boot": {
 		"reboot.go", "\tif !rebooted(node) {\n", "\tif !rebooted(node) || true {\n",
 	},
-	"a node counts that has just come back": {
+	"a node that has just become Ready counts as settled": {
 		"reboot.go", "case as.in.Now.Before(until):", "case false:",
 	},
-	"a node counts from when it was first back": {
+	"a node settles from the first time at which it was Ready": {
 		"reboot.go", "return !sameSecond(node.ReadySince, noted.ReadySince) ||", "return",
 	},
 	"the check after a reboot is left out": {
@@ -227,16 +227,16 @@ var mutants = map[string]mutant{
 	"a failed check counts as passed": {
 		"reboot.go", "r.ExitCode, r.Reboot = record.Failed, e.Reason", "r.ExitCode, r.Reboot = record.Succeeded, e.Reason",
 	},
-	"the boot of a success is the one that is seen": {
+	"a success is recorded with the last observed boot": {
 		"reboot.go", "firstOf(task.BootID(pod.Machine), node.BootID), e.Message", "node.BootID, e.Message",
 	},
-	"maxUnavailable is not heeded": {
+	"maxUnavailable is ignored": {
 		"maintenance.go", "case !w.Unavailable && c.unavailableNodes >= c.maxUnavailableNodes && !c.rollout.joinedAfterStable(w.node):", "case false:",
 	},
-	"nodes that are not Ready do not count as away": {
+	"nodes that are not Ready do not count as unavailable": {
 		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready == corev1.ConditionTrue && false",
 	},
-	"nodes that are cordoned do not count as away": {
+	"cordoned nodes do not count as unavailable": {
 		"maintenance.go", "w.Unavailable = w.slot || w.node.Unschedulable || w.node.Ready != corev1.ConditionTrue", "w.Unavailable = w.slot || w.node.Ready != corev1.ConditionTrue",
 	},
 	"the task does not wait for the drain": {
@@ -248,22 +248,22 @@ var mutants = map[string]mutant{
 	"the node of the manager does not wait for the others": {
 		"maintenance.go", "case c.comesLast(w):", "case false:",
 	},
-	"a cordon before the task stays when it does not come to run": {
+	"a cordon before the task stays if the task does not start": {
 		"onfailure.go", "w.State == Excluded, q.wasPrepared(w.node):", "w.State == Excluded:",
 	},
 	"a cordon before the task stays after the node has failed": {
 		"onfailure.go", "return !w.rollbackFinished // what", "return true // what",
 	},
-	"a task that was disrupted counts as never begun": {
+	"a task that was disrupted counts as never started": {
 		"maintenance.go", "r.NeverStarted = prev.NeverStarted // ", "// ",
 	},
-	"a drain in vain forgets the rollback": {
+	"a drain that timed out drops the recorded rollback": {
 		"maintenance.go", "\t\tr.Rollback = prev.Rollback\n\t} else", "\t} else",
 	},
-	"a dependency is not waited for": {
+	"a dependency is ignored": {
 		"start.go", "\tif before == \"\" {\n", "\tif true {\n",
 	},
-	"a budget that is used up is no reason to say so": {
+	"an exhausted maxUnavailable is not reported": {
 		"conditions.go", "sb.waitsFor(causeMaxUnavailable) &&", "false &&",
 	},
 }

@@ -5,7 +5,7 @@
 // planner. The random histories of that planner must find it, or its table tests, if histories rarely reach the
 // situation.
 //
-// A mistake that was found once is not tested for again while the planner, its tests and the list are unchanged: the
+// A mistake that was found is not tested again while the planner, its tests and the list are unchanged: the
 // cache of go test knows the packages that are imported here, and the files that a test opens.
 package mutants_test
 
@@ -49,7 +49,7 @@ func (p planner) test(t *testing.T) {
 	open(t, dir)
 	for _, name := range p.byTables {
 		if _, ok := p.mutants[name]; !ok {
-			t.Errorf("no mistake is called %q: bring the list up to date", name)
+			t.Errorf("there is no mistake %q: update the list", name)
 		}
 	}
 	for name, m := range p.mutants {
@@ -66,9 +66,9 @@ func (p planner) test(t *testing.T) {
 			found := sign.Find(out)
 			switch {
 			case err == nil:
-				t.Fatal("nothing finds it")
+				t.Fatal("no test finds the mistake")
 			case found == nil:
-				t.Fatalf("something else went wrong: %v\n%s", err, out)
+				t.Fatalf("the tests failed for another reason: %v\n%s", err, out)
 			}
 			t.Logf("%s", found)
 		})
@@ -99,7 +99,7 @@ func build(t *testing.T, root, pkg string, m mutant) string {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(source), m.was); n != 1 {
-		t.Fatalf("%s has the text %d times, want once: bring the list up to date\n%s", m.file, n, m.was)
+		t.Fatalf("%s has the text %d times, want once: update the list\n%s", m.file, n, m.was)
 	}
 	dir := t.TempDir()
 	mutated := filepath.Join(dir, m.file)

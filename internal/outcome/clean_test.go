@@ -23,7 +23,7 @@ func TestClean(t *testing.T) {
 		"an escape sequence shows":                           {"\x1b[31mred", 100, `\x1b[31mred`},
 		"NUL and DEL show":                                   {"a\x00b\x7f", 100, `a\x00b\x7f`},
 		"a C1 control in UTF-8 shows":                        {"a\u009b31m", 100, `a\u009b31m`},
-		"bytes that are no UTF-8 show":                       {"a\xff\xe2\x82", 100, `a\xff\xe2\x82`},
+		"bytes that are not UTF-8 show":                      {"a\xff\xe2\x82", 100, `a\xff\xe2\x82`},
 		"a bidi override shows":                              {"a\u202eb", 100, `a\u202eb`},
 		"bidi isolates show":                                 {"\u2066a\u2069", 100, `\u2066a\u2069`},
 		"zero-width characters and byte order marks show":    {"a\u200bb\u200dc\ufeff", 100, `a\u200bb\u200dc\ufeff`},
@@ -50,7 +50,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-func TestCleanCostsWhatItKeeps(t *testing.T) {
+func TestCostOfCleanIsBounded(t *testing.T) {
 	huge := strings.Repeat("\x1b\xff\u202e", 1<<20)
 	start := time.Now()
 	for range 1000 {
@@ -62,14 +62,14 @@ func TestCleanCostsWhatItKeeps(t *testing.T) {
 	}
 }
 
-// checkClean asserts what every cleaned text has to be.
+// checkClean asserts the properties of every cleaned text.
 func checkClean(t *testing.T, what, s string, max int, lines bool) {
 	t.Helper()
 	if len(s) > max {
 		t.Errorf("%s has %d bytes, more than %d", what, len(s), max)
 	}
 	if !utf8.ValidString(s) {
-		t.Errorf("%s is no UTF-8: %q", what, s)
+		t.Errorf("%s is not UTF-8: %q", what, s)
 	}
 	for _, r := range s {
 		if !shows(r) && !(lines && (r == '\n' || r == '\t')) {
@@ -110,11 +110,11 @@ func TestCleanHead(t *testing.T) {
 		n    int
 		want string
 	}{
-		"what fits stays":              {"abc", 3, "abc"},
-		"what does not is cut":         {"abcdefgh", 6, "abc..."},
-		"no character is cut in two":   {"abä234", 6, "ab..."},
-		"nothing is nothing":           {"", 6, ""},
-		"a text of characters of four": {"😀😀😀", 8, "😀..."},
+		"a text that fits is unchanged":         {"abc", 3, "abc"},
+		"a text that does not fit is truncated": {"abcdefgh", 6, "abc..."},
+		"no character is cut in two":            {"abä234", 6, "ab..."},
+		"nothing is nothing":                    {"", 6, ""},
+		"a text with characters of four bytes":  {"😀😀😀", 8, "😀..."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

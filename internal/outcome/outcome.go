@@ -18,7 +18,7 @@ import (
 )
 
 // Limits, in bytes of UTF-8 unless they count something. All of them apply to what Encode writes and to what Decode and
-// ParseResults return, whatever the input is.
+// ParseResults return, for any input.
 const (
 	// MaxBytes is how much the kubelet keeps of a container's termination message
 	// (MaxContainerTerminationMessageLength). It keeps the end of a longer one, which is no longer valid JSON. In a pod

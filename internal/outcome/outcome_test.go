@@ -18,13 +18,13 @@ func TestEncode(t *testing.T) {
 		in   Outcome
 		want string
 	}{
-		"success is short":                      {Outcome{}, `{"exitCode":0}`},
-		"everything has its field":              {Outcome{ExitCode: 3, Reason: ReasonTaskFailed, Message: "no <disk> & more", Results: map[string]string{"b": "2", "a": "1"}, Truncated: true}, `{"exitCode":3,"reason":"TaskFailed","message":"no <disk> & more","results":{"a":"1","b":"2"},"truncated":true}`},
-		"a reason nobody knows is left out":     {Outcome{ExitCode: 1, Reason: "\x1b[31m"}, `{"exitCode":1}`},
-		"an impossible exit code is no success": {Outcome{ExitCode: 256}, `{"exitCode":255}`},
-		"a negative exit code is no success":    {Outcome{ExitCode: -1}, `{"exitCode":255}`},
-		"a bad key is left out and said":        {Outcome{Results: map[string]string{"a b": "1"}}, `{"exitCode":0,"truncated":true}`},
-		"control characters are escaped":        {Outcome{Message: "\x1b\n\u202e"}, `{"exitCode":0,"message":"\\x1b\n\\u202e"}`},
+		"success is short":                               {Outcome{}, `{"exitCode":0}`},
+		"everything has its field":                       {Outcome{ExitCode: 3, Reason: ReasonTaskFailed, Message: "no <disk> & more", Results: map[string]string{"b": "2", "a": "1"}, Truncated: true}, `{"exitCode":3,"reason":"TaskFailed","message":"no <disk> & more","results":{"a":"1","b":"2"},"truncated":true}`},
+		"an unknown reason is omitted":                   {Outcome{ExitCode: 1, Reason: "\x1b[31m"}, `{"exitCode":1}`},
+		"an impossible exit code is not a success":       {Outcome{ExitCode: 256}, `{"exitCode":255}`},
+		"a negative exit code is not a success":          {Outcome{ExitCode: -1}, `{"exitCode":255}`},
+		"an invalid key is omitted and this is reported": {Outcome{Results: map[string]string{"a b": "1"}}, `{"exitCode":0,"truncated":true}`},
+		"control characters are escaped":                 {Outcome{Message: "\x1b\n\u202e"}, `{"exitCode":0,"message":"\\x1b\n\\u202e"}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-func TestEncodeCutsTheMessageBeforeTheResults(t *testing.T) {
+func TestEncodeTruncatesMessageBeforeResults(t *testing.T) {
 	o := Outcome{Message: strings.Repeat(`"`, 1000) + "the end", Results: map[string]string{}}
 	for i := range 7 {
 		o.Results[fmt.Sprint("k", i)] = strings.Repeat(`"`, 200) // 2,800 bytes of JSON
@@ -49,7 +49,7 @@ func TestEncodeCutsTheMessageBeforeTheResults(t *testing.T) {
 	}
 }
 
-func TestEncodeCutsResultsFromTheEndAndKeepsSomeMessage(t *testing.T) {
+func TestEncodeTruncatesLastResultsAndKeepsSomeMessage(t *testing.T) {
 	o := Outcome{ExitCode: 1, Reason: ReasonTaskFailed, Message: strings.Repeat("m", 1000), Results: map[string]string{}}
 	for i := range 8 {
 		o.Results[fmt.Sprint("k", i)] = strings.Repeat(`\`, 254) // 4,064 bytes of JSON in 2,048 of text
@@ -72,33 +72,33 @@ func TestDecode(t *testing.T) {
 		want   Outcome
 		wantNo bool
 	}{
-		"the runner's JSON":                        {in: `{"exitCode":0,"results":{"a":"1"}}`, want: Outcome{Results: map[string]string{"a": "1"}}},
-		"white space around it":                    {in: " {\"exitCode\":1}\n", want: Outcome{ExitCode: 1}},
-		"results alone are an outcome":             {in: `{"results":{"cpus":4}}`, want: Outcome{Results: map[string]string{"cpus": "4"}}},
-		"a field of the future is ignored":         {in: `{"exitCode":0,"weather":{"x":[1]}}`},
-		"a reason of the future is ignored":        {in: `{"exitCode":1,"reason":"Eaten"}`, want: Outcome{ExitCode: 1}},
-		"the later of two equal fields counts":     {in: `{"exitCode":1,"exitCode":0,"results":{"a":"1"},"results":{"b":"2"}}`, want: Outcome{Results: map[string]string{"b": "2"}}},
-		"another spelling is another field":        {in: `{"exitCode":1,"EXITCODE":0,"ExitCode":0}`, want: Outcome{ExitCode: 1}},
-		"null is nothing":                          {in: `{"exitCode":0,"results":null,"message":null}`},
-		"a bad key is left out and said":           {in: `{"results":{"a/b":"1","c":"2"}}`, want: Outcome{Results: map[string]string{"c": "2"}, Truncated: true}},
-		"a value is cleaned":                       {in: `{"results":{"a":"\u001b[31m\n"}}`, want: Outcome{Results: map[string]string{"a": `\x1b[31m\n`}}},
-		"a message is cleaned":                     {in: `{"exitCode":0,"message":"\u001b[31m\n\u202e"}`, want: Outcome{Message: "\\x1b[31m\n\\u202e"}},
-		"plain text is none":                       {in: "disk full", wantNo: true},
-		"nothing is none":                          {in: "", wantNo: true},
-		"an object with no field of ours is none":  {in: `{"level":"info","msg":"done"}`, wantNo: true},
-		"an empty object is none":                  {in: `{}`, wantNo: true},
-		"an array is none":                         {in: `[{"exitCode":0}]`, wantNo: true},
-		"half of one is none":                      {in: `{"exitCode":0,"message":"a`, wantNo: true},
-		"one with text behind it is none":          {in: `{"exitCode":0} done`, wantNo: true},
-		"two are none":                             {in: `{"exitCode":0}{"exitCode":0}`, wantNo: true},
-		"an exit code that is text is none":        {in: `{"exitCode":"0"}`, wantNo: true},
-		"an exit code of 256 is none":              {in: `{"exitCode":256}`, wantNo: true},
-		"a negative exit code is none":             {in: `{"exitCode":-1}`, wantNo: true},
-		"an exit code beyond any integer is none":  {in: `{"exitCode":1e999}`, wantNo: true},
-		"results that are a list are none":         {in: `{"exitCode":0,"results":["a"]}`, wantNo: true},
-		"a message that is an object is none":      {in: `{"exitCode":0,"message":{}}`, wantNo: true},
-		"more than the kubelet delivers is none":   {in: `{"exitCode":0,"message":"` + strings.Repeat("m", MaxBytes) + `"}`, wantNo: true},
-		"nesting as deep as it can be is harmless": {in: `{"exitCode":0,"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`},
+		"the runner's JSON":                                       {in: `{"exitCode":0,"results":{"a":"1"}}`, want: Outcome{Results: map[string]string{"a": "1"}}},
+		"white space around it":                                   {in: " {\"exitCode\":1}\n", want: Outcome{ExitCode: 1}},
+		"results alone are an outcome":                            {in: `{"results":{"cpus":4}}`, want: Outcome{Results: map[string]string{"cpus": "4"}}},
+		"an unknown field is ignored":                             {in: `{"exitCode":0,"weather":{"x":[1]}}`},
+		"an unknown reason is ignored":                            {in: `{"exitCode":1,"reason":"Eaten"}`, want: Outcome{ExitCode: 1}},
+		"the later of two equal fields counts":                    {in: `{"exitCode":1,"exitCode":0,"results":{"a":"1"},"results":{"b":"2"}}`, want: Outcome{Results: map[string]string{"b": "2"}}},
+		"another spelling is another field":                       {in: `{"exitCode":1,"EXITCODE":0,"ExitCode":0}`, want: Outcome{ExitCode: 1}},
+		"null is nothing":                                         {in: `{"exitCode":0,"results":null,"message":null}`},
+		"an invalid key is omitted and this is reported":          {in: `{"results":{"a/b":"1","c":"2"}}`, want: Outcome{Results: map[string]string{"c": "2"}, Truncated: true}},
+		"a value is cleaned":                                      {in: `{"results":{"a":"\u001b[31m\n"}}`, want: Outcome{Results: map[string]string{"a": `\x1b[31m\n`}}},
+		"a message is cleaned":                                    {in: `{"exitCode":0,"message":"\u001b[31m\n\u202e"}`, want: Outcome{Message: "\\x1b[31m\n\\u202e"}},
+		"plain text is not an outcome":                            {in: "disk full", wantNo: true},
+		"an empty text is not an outcome":                         {in: "", wantNo: true},
+		"an object without a known field is not an outcome":       {in: `{"level":"info","msg":"done"}`, wantNo: true},
+		"an empty object is not an outcome":                       {in: `{}`, wantNo: true},
+		"an array is not an outcome":                              {in: `[{"exitCode":0}]`, wantNo: true},
+		"a truncated object is not an outcome":                    {in: `{"exitCode":0,"message":"a`, wantNo: true},
+		"an object followed by text is not an outcome":            {in: `{"exitCode":0} done`, wantNo: true},
+		"two objects are not an outcome":                          {in: `{"exitCode":0}{"exitCode":0}`, wantNo: true},
+		"an exit code that is a string is not an outcome":         {in: `{"exitCode":"0"}`, wantNo: true},
+		"an exit code of 256 is not an outcome":                   {in: `{"exitCode":256}`, wantNo: true},
+		"a negative exit code is not an outcome":                  {in: `{"exitCode":-1}`, wantNo: true},
+		"an exit code beyond any integer is not an outcome":       {in: `{"exitCode":1e999}`, wantNo: true},
+		"results that are a list are not an outcome":              {in: `{"exitCode":0,"results":["a"]}`, wantNo: true},
+		"a message that is an object is not an outcome":           {in: `{"exitCode":0,"message":{}}`, wantNo: true},
+		"more bytes than the kubelet delivers are not an outcome": {in: `{"exitCode":0,"message":"` + strings.Repeat("m", MaxBytes) + `"}`, wantNo: true},
+		"the deepest possible nesting is harmless":                {in: `{"exitCode":0,"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestNoteStandsLastAndSurvivesEveryCut(t *testing.T) {
+func TestNoteIsLastAndNeverTruncated(t *testing.T) {
 	o := Outcome{Message: strings.Repeat("output\n", 500)}
 	o.Note("results: line 1 is odd")
 	o.Results = map[string]string{}
@@ -150,8 +150,8 @@ func TestWithExitCode(t *testing.T) {
 	}
 }
 
-// Whatever is encoded fits, is valid JSON, and decodes to what encodes the same again.
-func TestEncodeHoldsItsPromisesForRandomOutcomes(t *testing.T) {
+// Every encoded outcome fits, is valid JSON, and decodes to an outcome with the same encoding.
+func TestEncodeRandomOutcomes(t *testing.T) {
 	const seed = 20260801
 	random := rand.New(rand.NewPCG(seed, 1))
 	for i := range 1000 {
@@ -226,7 +226,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if !json.Valid([]byte(s)) {
-			t.Errorf("%q is no JSON and decoded", s)
+			t.Errorf("%q is not JSON and was decoded", s)
 		}
 		checkOutcome(t, o)
 		checkRoundTrip(t, o)

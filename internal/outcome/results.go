@@ -147,7 +147,7 @@ func valueText(value json.RawMessage) string {
 	return compact.String()
 }
 
-// Bound returns the results within all limits, and whether some were omitted or truncated. It is for results that were
+// Bound returns the results within all limits, and whether some were omitted or truncated. It bounds results that were
 // merged from several attempts.
 func Bound(results map[string]string) (map[string]string, bool) { return boundedResults(results) }
 

@@ -25,16 +25,16 @@ func TestParseResults(t *testing.T) {
 		"lines give results":                        {in: "kernel=6.8\ncpus=4\n", want: map[string]string{"kernel": "6.8", "cpus": "4"}},
 		"the last line needs no newline":            {in: "a=1", want: map[string]string{"a": "1"}},
 		"blank lines and comments are skipped":      {in: "# about\n\n a = 1 \n", want: map[string]string{"a": "1"}},
-		"Windows line ends are no part of a value":  {in: "a=1\r\nb=2\r\n", want: map[string]string{"a": "1", "b": "2"}},
+		"Windows line ends are not part of a value": {in: "a=1\r\nb=2\r\n", want: map[string]string{"a": "1", "b": "2"}},
 		"a byte order mark is skipped":              {in: "\ufeffa=1", want: map[string]string{"a": "1"}},
 		"the later of two equal keys counts":        {in: "a=1\na=2", want: map[string]string{"a": "2"}},
 		"a value may contain an equals sign":        {in: "args=a=b", want: map[string]string{"args": "a=b"}},
 		"a value may be empty":                      {in: "a=", want: map[string]string{"a": ""}},
 		"quotes are part of a value":                {in: `a="x y"`, want: map[string]string{"a": `"x y"`}},
 		"control characters in a value are escaped": {in: "a=\x1b[31m\x00\u202e", want: map[string]string{"a": `\x1b[31m\x00\u202e`}},
-		"a line without an equals sign is named": {in: "a=1\nhello\nb=2", want: map[string]string{"a": "1", "b": "2"},
+		"a line without an equals sign is reported": {in: "a=1\nhello\nb=2", want: map[string]string{"a": "1", "b": "2"},
 			wantErr: `line 2: "hello" is not key=value`},
-		"a bad key is named and the rest kept": {in: "x y=1\n-a=2\n=3\nb=4", want: map[string]string{"b": "4"},
+		"an invalid key is reported and the rest kept": {in: "x y=1\n-a=2\n=3\nb=4", want: map[string]string{"b": "4"},
 			wantErr: `line 1: "x y" is no key: use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends (and 2 more)`},
 		"a hostile bad line cannot fill the message": {in: "\x1b" + strings.Repeat("z", 1000), wantErr: `line 1: "\x1bz`},
 		"a key of 63 bytes is kept":                  {in: strings.Repeat("k", 63) + "=1", want: map[string]string{strings.Repeat("k", 63): "1"}},
@@ -45,23 +45,23 @@ func TestParseResults(t *testing.T) {
 
 		"a JSON object gives results":         {in: ` {"kernel":"6.8"} `, want: map[string]string{"kernel": "6.8"}},
 		"an empty JSON object has no results": {in: "{}"},
-		"JSON values that are no strings stay JSON": {in: `{"n": 1e999, "t": true, "z": null, "o": { "a": [ 1, 2 ] }}`,
+		"JSON values that are not strings stay JSON": {in: `{"n": 1e999, "t": true, "z": null, "o": { "a": [ 1, 2 ] }}`,
 			want: map[string]string{"n": "1e999", "t": "true", "z": "null", "o": `{"a":[1,2]}`}},
 		"newlines in a JSON string are escaped": {in: `{"a":"x\ny\tz"}`, want: map[string]string{"a": `x\ny\tz`}},
 		"a NUL in a JSON string is escaped":     {in: `{"a":"\u0000"}`, want: map[string]string{"a": `\x00`}},
 		"half a surrogate pair is replaced":     {in: `{"a":"\ud800"}`, want: map[string]string{"a": "\ufffd"}},
 		"the later of two equal JSON keys counts": {in: `{"a":"1","a":"2"}`,
 			want: map[string]string{"a": "2"}},
-		"a bad JSON key is named and the rest kept": {in: `{"":1,"b":2}`, want: map[string]string{"b": "2"}, wantErr: `"" is no key`},
-		"JSON that ends in the middle keeps what came before": {in: `{"a":"1","b":"2`, want: map[string]string{"a": "1"},
+		"an invalid JSON key is reported and the rest kept": {in: `{"":1,"b":2}`, want: map[string]string{"b": "2"}, wantErr: `"" is no key`},
+		"truncated JSON keeps the results before its end": {in: `{"a":"1","b":"2`, want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: it ends in the middle"},
-		"JSON with a mistake keeps what came before": {in: `{"a":"1","b":oops}`, want: map[string]string{"a": "1"},
+		"JSON with an error keeps the results before it": {in: `{"a":"1","b":oops}`, want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: invalid character 'o'"},
-		"a second JSON object is said": {in: "{\"a\":1}\n{\"b\":2}\n", want: map[string]string{"a": "1"},
+		"a second JSON object is reported": {in: "{\"a\":1}\n{\"b\":2}\n", want: map[string]string{"a": "1"},
 			wantErr: "reading a JSON object: something follows the object"},
-		"a JSON array is said":    {in: `["a"]`, wantErr: `line 1: "["a"]" is not key=value`},
-		"deep nesting is refused": {in: `{"a":` + strings.Repeat("[", 20000), wantErr: "exceeded max depth"},
-		"a huge number is cut":    {in: `{"a":` + strings.Repeat("9", 1000) + `}`, want: map[string]string{"a": strings.Repeat("9", 253) + "…"}, wantTruncated: true},
+		"a JSON array is reported": {in: `["a"]`, wantErr: `line 1: "["a"]" is not key=value`},
+		"deep nesting is refused":  {in: `{"a":` + strings.Repeat("[", 20000), wantErr: "exceeded max depth"},
+		"a huge number is cut":     {in: `{"a":` + strings.Repeat("9", 1000) + `}`, want: map[string]string{"a": strings.Repeat("9", 253) + "…"}, wantTruncated: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestParseResultsBoundsTheTotal(t *testing.T) {
 	}
 }
 
-func TestParseResultsLooksAtABoundedPart(t *testing.T) {
+func TestParseResultsReadsBoundedPart(t *testing.T) {
 	half := strings.Repeat("#\n", MaxInputBytes/2-1) + "a="
 	got, truncated, err := ParseResults([]byte(half + "12345\n"))
 	if got != nil || !truncated || err != nil {
@@ -165,11 +165,11 @@ func FuzzParseResults(f *testing.F) {
 		}
 		again, truncatedAgain, _ := ParseResults(b)
 		if diff := cmp.Diff(results, again); diff != "" || truncated != truncatedAgain {
-			t.Errorf("the same file gives other results (-first +second):\n%s", diff)
+			t.Errorf("the same file returns other results (-first +second):\n%s", diff)
 		}
 		trimmed := strings.TrimSpace(strings.TrimPrefix(string(b), "\ufeff"))
 		if strings.HasPrefix(trimmed, "{") && len(b) <= MaxInputBytes && err == nil && !json.Valid([]byte(trimmed)) {
-			t.Errorf("%q is no JSON and gave no error", b)
+			t.Errorf("%q is not JSON and returned no error", b)
 		}
 	})
 }

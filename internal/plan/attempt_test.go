@@ -19,13 +19,13 @@ import (
 // The time limit of newJob is 60 seconds, so an attempt is ended from outside after 70.
 const limit, overdue = 60, 70
 
-// TestAttempt tests what becomes of one pod on its node.
+// TestAttempt tests what the plan does with one pod on its node.
 func TestAttempt(t *testing.T) {
 	var (
 		node      = newNode("n")
 		lost      = newNode("n", func(n *Node) { n.Ready = corev1.ConditionUnknown })
 		rebooted  = newNode("n", func(n *Node) { n.BootID = "next-boot" })
-		madeAnew  = newNode("n", func(n *Node) { n.UID = "n-uid-2" })
+		recreated = newNode("n", func(n *Node) { n.UID = "n-uid-2" })
 		another   = newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "machine-2", "boot-2" })
 		imaged    = newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
 		created   = func(seconds int) func(*Pod) { return func(p *Pod) { p.Created = ago(seconds) } }
@@ -48,35 +48,35 @@ func TestAttempt(t *testing.T) {
 		node Node
 		pod  Pod
 		want []string
-		// wantWake is in how many seconds the plan looks again; 0 when only an event changes it.
+		// wantWake is in how many seconds the next plan is due; 0 if only an event changes it.
 		wantWake int
 	}{
-		"it runs, until its deadline":               {node: node, pod: newPod(node), wantWake: overdue - 10},
-		"it waits for its image, until then":        {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x")), wantWake: overdue - 10},
-		"it succeeded":                              {node: node, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded and nothing more is known":    {node: node, pod: newPod(node, func(p *Pod) { p.Phase = corev1.PodSucceeded }), want: []string{success}},
-		"it succeeded though it was to be deleted":  {node: node, pod: newPod(node, exited(0), deleted(5)), want: []string{success}},
-		"it succeeded after the deadline":           {node: node, pod: newPod(node, exited(0), created(overdue+10)), want: []string{success}},
-		"it succeeded before the reboot":            {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded on a node that is lost now":   {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
-		"it succeeded without our finalizer":        {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
-		"it failed":                                 {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
-		"it failed for the last time":               {node: newNode("n", recorded(record.Failed)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"}},
-		"its own reason is kept":                    {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"}},
-		"the runner found it too slow":              {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it took too much memory":                   {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "}},
-		"its command could not be started":          {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "}},
-		"what a runtime says besides is not a word": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "}},
+		"it runs until its deadline":                      {node: node, pod: newPod(node), wantWake: overdue - 10},
+		"it waits for its image until its deadline":       {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x")), wantWake: overdue - 10},
+		"it succeeded":                                    {node: node, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded without a container status":         {node: node, pod: newPod(node, func(p *Pod) { p.Phase = corev1.PodSucceeded }), want: []string{success}},
+		"it succeeded after its deletion was requested":   {node: node, pod: newPod(node, exited(0), deleted(5)), want: []string{success}},
+		"it succeeded after the deadline":                 {node: node, pod: newPod(node, exited(0), created(overdue+10)), want: []string{success}},
+		"it succeeded before the reboot":                  {node: rebooted, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded on a node that is unreachable now":  {node: lost, pod: newPod(node, exited(0)), want: []string{success}},
+		"it succeeded without our finalizer":              {node: node, pod: newPod(node, exited(0), letGo), want: []string{success}},
+		"it failed":                                       {node: node, pod: newPod(node, exited(3)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
+		"it failed for the last time":                     {node: newNode("n", recorded(record.Failed)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }), want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"}},
+		"the reason from the runner is recorded":          {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonVerifyFailed))), want: []string{"record Failed on n: attempts 1, disruptions 0, VerifyFailed: the end"}},
+		"the runner ended it after the timeout":           {node: node, pod: newPod(node, exited(124, reported(outcome.ReasonTimedOut))), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it took too much memory":                         {node: node, pod: newPod(node, exited(137, silent("OOMKilled"))), want: []string{"record Failed on n: attempts 1, disruptions 0, OOMKilled: "}},
+		"its command could not be started":                {node: node, pod: newPod(node, exited(128, silent("StartError"))), want: []string{"record Failed on n: attempts 1, disruptions 0, StartError: "}},
+		"other reasons from the runtime are not recorded": {node: node, pod: newPod(node, exited(1, silent("Error"))), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: "}},
 
 		"it was evicted": {
 			node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), disrupted(5, "EvictionByEvictionAPI")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: EvictionByEvictionAPI"},
 		},
-		"it was evicted and ended without a word": {
+		"it was evicted and did not report its end": {
 			node: node, pod: newPod(node, exited(137, silent("Error")), disrupted(5, "TerminationByKubelet"), status("Terminated", "the node shuts down")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: TerminationByKubelet: the node shuts down"},
 		},
-		"it failed in the very second of the eviction": {
+		"it failed in the same second as the eviction": {
 			node: node, pod: newPod(node, exited(1), disrupted(2, "PreemptionByScheduler")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: PreemptionByScheduler"},
 		},
@@ -96,7 +96,7 @@ func TestAttempt(t *testing.T) {
 			node: newNode("n", labelled(rev)), pod: newPod(node, exited(3)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
 		},
-		"its node was skipped while it was tried again": {
+		"its node was skipped during a retry": {
 			node: newNode("n", labelled(rev), recorded(record.Failed), labelled(rev)), pod: newPod(node, exited(3), func(p *Pod) { p.Attempt = 2 }),
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: the end, for good"},
 		},
@@ -108,11 +108,11 @@ func TestAttempt(t *testing.T) {
 			node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old")), pod: newPod(node, exited(3)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end, without label"},
 		},
-		"its kubelet did not take it": {
+		"its kubelet rejected it": {
 			node: node, pod: newPod(node, pending, status("OutOfpods", "Node didn't have enough resource: pods")),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: OutOfpods: Node didn't have enough resource: pods"},
 		},
-		"it failed and nobody says how": {
+		"it failed without a reported reason": {
 			node: node, pod: newPod(node, failed),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
 		},
@@ -120,11 +120,11 @@ func TestAttempt(t *testing.T) {
 			node: node, pod: newPod(node, exited(137, gone)),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
 		},
-		"the node rebooted under it": {
+		"the node rebooted while it ran": {
 			node: rebooted, pod: newPod(node, exited(255, silent("Error"))),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the node rebooted while the task ran"},
 		},
-		"it said that it failed, and then the node rebooted": {
+		"it reported a failure before the node rebooted": {
 			node: rebooted, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed))),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
 		},
@@ -136,51 +136,51 @@ func TestAttempt(t *testing.T) {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions = 2 })), pod: newPod(node, failed),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 3, Disrupted: the pod ended before its container reported how"},
 		},
-		"disruptions of another revision are not in the row": {
+		"disruptions of another revision do not count": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Revision, r.Disruptions = "old", 2 })), pod: newPod(node, failed),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"},
 		},
-		"what another machine left goes with a disruption": {
+		"a disruption replaces the record of another machine": {
 			node: newNode("n", labelled(rev), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), pod: newPod(node, failed),
 			want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how, without label"},
 		},
 
-		"somebody deletes it while it runs":     {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
-		"somebody deleted it before it ended":   {node: node, pod: newPod(node, exited(143, silent("Error")), deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
-		"somebody deleted it after it failed":   {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
-		"somebody deleted it as it failed":      {node: node, pod: newPod(node, exited(1), deleted(2)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
-		"somebody deleted it before it started": {node: node, pod: newPod(node, pending, failed, deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
+		"a user deletes it while it runs":                    {node: node, pod: newPod(node, deleted(1)), wantWake: overdue - 10},
+		"a user deleted it before it ended":                  {node: node, pod: newPod(node, exited(143, silent("Error")), deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
+		"a user deleted it after it failed":                  {node: node, pod: newPod(node, exited(1, reported(outcome.ReasonTaskFailed)), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"}},
+		"a user deleted it in the second in which it failed": {node: node, pod: newPod(node, exited(1), deleted(2)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod was deleted while the task ran"}},
+		"a user deleted it before it started":                {node: node, pod: newPod(node, pending, failed, deleted(5)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
 
-		"it takes too long and is stopped":          {node: node, pod: newPod(node, created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
-		"one second before, it is not":              {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
-		"its image never came and it is stopped":    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
-		"it is being stopped":                       {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
-		"it was stopped":                            {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it was stopped before it ever started":     {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"}},
-		"it was stopped, and nobody says how":       {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
-		"the API server's clock is behind ours":     {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
-		"somebody deleted it within its time limit": {node: node, pod: newPod(node, failed, created(limit), deleted(1)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
-		"the kubelet ended it, with us away":        {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
-		"it has a long time to end":                 {node: node, pod: newPod(node, created(200), deleted(60), func(p *Pod) { p.DeleteGrace = 100 * time.Second }), wantWake: 100},
-		"its kubelet does not stop it":              {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it"}},
-		"somebody deleted it early and it stays":    {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
+		"it exceeds its deadline and is stopped":              {node: node, pod: newPod(node, created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
+		"it is not stopped one second before its deadline":    {node: node, pod: newPod(node, created(overdue-1)), wantWake: 1},
+		"its image is not pulled before its deadline":         {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), created(overdue)), want: []string{"stop n-pod: DeadlineExceeded"}},
+		"it is being stopped":                                 {node: node, pod: newPod(node, created(overdue+5), deleted(5)), wantWake: 55},
+		"it was stopped":                                      {node: node, pod: newPod(node, exited(143, reported(outcome.ReasonDisrupted)), created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it was stopped before it started":                    {node: node, pod: newPod(node, waitsFor("ImagePullBackOff: image x"), failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: ImagePullBackOff: image x"}},
+		"it was stopped and did not report its end":           {node: node, pod: newPod(node, failed, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
+		"the API server's clock is behind the manager's":      {node: node, pod: newPod(node, failed, created(overdue), deleted(1)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took longer than its time limit"}},
+		"a user deleted it within its time limit":             {node: node, pod: newPod(node, failed, created(limit), deleted(1)), want: []string{"record Disrupted on n: attempts 0, disruptions 1, Disrupted: the pod ended before its container reported how"}},
+		"the kubelet ended it while no manager ran":           {node: node, pod: newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"}},
+		"it has a long termination grace period":              {node: node, pod: newPod(node, created(200), deleted(60), func(p *Pod) { p.DeleteGrace = 100 * time.Second }), wantWake: 100},
+		"its kubelet does not stop it":                        {node: node, pod: newPod(node, created(200), deleted(60)), want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the attempt took too long, and its kubelet did not end it"}},
+		"a user deleted it early and it is still terminating": {node: node, pod: newPod(node, created(100), deleted(90)), wantWake: 30},
 
-		"its node is lost: it holds its slot":     {node: lost, pod: newPod(node), wantWake: overdue - 10},
-		"its node stays lost past its deadline":   {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
-		"its node is lost while it is deleted":    {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
-		"its node is lost while it is stopped":    {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
-		"its node was made anew while it runs":    {node: madeAnew, pod: newPod(node), wantWake: overdue - 10},
-		"its node was made anew after it ended":   {node: madeAnew, pod: newPod(node, exited(0)), want: []string{success}},
-		"its node is another machine by now":      {node: another, pod: newPod(node), want: []string{"release n-pod"}},
-		"it succeeded on another machine":         {node: another, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"it is leaving another machine's node":    {node: another, pod: newPod(node, exited(0), letGo, deleted(5)), wantWake: 3595},
-		"its machine was made anew in place":      {node: imaged, pod: newPod(node), want: []string{"release n-pod"}},
-		"it succeeded before that":                {node: imaged, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"no machine is known, and another UID":    {node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }), pod: newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })), want: []string{"release n-pod"}},
-		"its end is on record":                    {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
-		"its end is on record and it has left us": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo, deleted(5))},
-		"its end is on record and it only stands": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo), want: []string{"release n-pod"}},
-		"a record of another pod is not its own":  {node: newNode("n", recorded(record.Succeeded)), pod: newPod(node, exited(0)), want: []string{success}},
+		"its node is unreachable and it has its slot":                     {node: lost, pod: newPod(node), wantWake: overdue - 10},
+		"its node is unreachable past its deadline":                       {node: lost, pod: newPod(node, created(overdue)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
+		"its node is unreachable while it is deleted":                     {node: lost, pod: newPod(node, deleted(5)), wantWake: overdue - 10},
+		"its node is unreachable while it is stopped":                     {node: lost, pod: newPod(node, created(overdue+5), deleted(5)), want: []string{"record Failed on n: attempts 1, disruptions 0, NodeUnreachable: the node became unreachable during the attempt and was not reachable again before the deadline of the attempt"}},
+		"its node was recreated while it runs":                            {node: recreated, pod: newPod(node), wantWake: overdue - 10},
+		"its node was recreated after it ended":                           {node: recreated, pod: newPod(node, exited(0)), want: []string{success}},
+		"its node is another machine now":                                 {node: another, pod: newPod(node), want: []string{"release n-pod"}},
+		"it succeeded on another machine":                                 {node: another, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"it terminates on another machine":                                {node: another, pod: newPod(node, exited(0), letGo, deleted(5)), wantWake: 3595},
+		"its machine was re-imaged in place":                              {node: imaged, pod: newPod(node), want: []string{"release n-pod"}},
+		"it succeeded before its machine was re-imaged":                   {node: imaged, pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"the machine ID is unknown and the UID is different":              {node: newNode("n", func(n *Node) { n.UID, n.MachineID, n.BootID = "n-uid-2", "", "" }), pod: newPod(newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" })), want: []string{"release n-pod"}},
+		"its outcome is recorded":                                         {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0)), want: []string{"release n-pod"}},
+		"its outcome is recorded and it terminates without our finalizer": {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo, deleted(5))},
+		"its outcome is recorded and it has no finalizer":                 {node: newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.PodUID = "n-pod-uid" })), pod: newPod(node, exited(0), letGo), want: []string{"release n-pod"}},
+		"the record is of another pod":                                    {node: newNode("n", recorded(record.Succeeded)), pod: newPod(node, exited(0)), want: []string{success}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestAttempt(t *testing.T) {
 }
 
 // A node whose machine ID changes with each boot would never be done otherwise.
-func TestAMachineMadeAnewInPlaceMayNotMatter(t *testing.T) {
+func TestMachineReimagedInPlaceCanBeIgnored(t *testing.T) {
 	node := newNode("n")
 	job := newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) })
 	rebooted := newNode("n", func(n *Node) { n.MachineID, n.BootID = "machine-2", "boot-2" })
@@ -225,14 +225,14 @@ func TestRecordOfAnAttempt(t *testing.T) {
 				Message: "the end", Results: results, Truncated: true, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
-		"a failure keeps its results, which may say why": {
+		"a failure keeps its results, which can explain it": {
 			pod: newPod(node, exited(3, reported(outcome.ReasonTaskFailed), func(e *Exit) { e.Results = results })),
 			want: record.Record{
 				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(3)),
 				Reason: "TaskFailed", Message: "the end", Results: results, BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
-		"an attempt of an earlier revision is recorded as one": {
+		"an attempt of an earlier revision is recorded with that revision": {
 			pod: newPod(node, exited(0), func(p *Pod) { p.Revision = "old" }),
 			want: record.Record{
 				Revision: "old", Outcome: record.Succeeded, Attempts: 1, StartedAt: ago(9), FinishedAt: ago(2), RecordedAt: now, ExitCode: new(int32(0)),
@@ -253,14 +253,14 @@ func TestRecordOfAnAttempt(t *testing.T) {
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
-		"a container that could not be started began with its pod": {
+		"a container that could not be started has the start time of its pod": {
 			pod: newPod(node, exited(128, func(e *Exit) { e.Finished = now.Add(time.Hour) }), func(p *Pod) { p.Started = time.Time{} }),
 			want: record.Record{
 				Revision: rev, Outcome: record.Failed, Attempts: 1, StartedAt: ago(10), FinishedAt: now, RecordedAt: now, ExitCode: new(int32(128)),
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
-		"an attempt that never started began with its pod": {
+		"an attempt that never started has the start time of its pod": {
 			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, time.Time{} }),
 			want: record.Record{
 				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, DisruptedSince: now, StartedAt: ago(10), FinishedAt: now, RecordedAt: now,
@@ -286,16 +286,16 @@ func TestRecordOfAnAttempt(t *testing.T) {
 	}
 }
 
-func TestPodsWhoseNodeIsGoneAreReleased(t *testing.T) {
+func TestPodsOfDeletedNodesAreReleased(t *testing.T) {
 	gone := newNode("gone")
 	tests := map[string]struct {
 		pod  Pod
 		want []string
 	}{
-		"one that runs":               {newPod(gone), []string{"release gone-pod"}},
-		"one that succeeded":          {newPod(gone, exited(0)), []string{"release gone-pod"}},
-		"one that is deleted already": {newPod(gone, func(p *Pod) { p.DeleteRequested = ago(5) }), []string{"release gone-pod"}},
-		"one that has left us":        {newPod(gone, func(p *Pod) { p.DeleteRequested, p.Finalized = ago(5), false }), nil},
+		"a running pod":                           {newPod(gone), []string{"release gone-pod"}},
+		"a pod that succeeded":                    {newPod(gone, exited(0)), []string{"release gone-pod"}},
+		"a pod that is terminating":               {newPod(gone, func(p *Pod) { p.DeleteRequested = ago(5) }), []string{"release gone-pod"}},
+		"a terminating pod without our finalizer": {newPod(gone, func(p *Pod) { p.DeleteRequested, p.Finalized = ago(5), false }), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -311,17 +311,17 @@ func TestPodsWhoseNodeIsGoneAreReleased(t *testing.T) {
 }
 
 // A pod has the name of its attempt, so the next pod with that name waits until it is deleted.
-func TestTheNextAttemptWaitsForThePodBefore(t *testing.T) {
+func TestNextAttemptWaitsForPreviousPod(t *testing.T) {
 	recordOfPod := func(r *record.Record) { r.PodUID = "n-pod-uid" }
 	tests := map[string]struct {
 		node Node
 		pod  Pod
 		want []string
 	}{
-		"after a success whose label was taken off": {
+		"after a success whose label was removed": {
 			node: newNode("n", recorded(record.Succeeded, recordOfPod), labelled("")), pod: newPod(newNode("n"), exited(0)), want: []string{"release n-pod"},
 		},
-		"after a failure whose pod is still leaving": {
+		"after a failure whose pod is still terminating": {
 			node: newNode("n", recorded(record.Failed, recordOfPod)),
 			pod:  newPod(newNode("n"), exited(1), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) }),
 		},
@@ -354,7 +354,7 @@ func TestDeadlineWithoutATimeLimit(t *testing.T) {
 }
 
 // A user may set the label, or remove the record, between the read of the node and the write.
-func TestAnEndIsWrittenOnlyOnWhatWasSeen(t *testing.T) {
+func TestOutcomeIsWrittenToObservedVersion(t *testing.T) {
 	seen := func(n *Node) { n.ResourceVersion = "7" }
 	second := func(p *Pod) { p.Attempt = 2 }
 	tests := map[string]struct {
@@ -362,18 +362,18 @@ func TestAnEndIsWrittenOnlyOnWhatWasSeen(t *testing.T) {
 		pod  Pod
 		want string
 	}{
-		"a first failure":                    {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
-		"a first success":                    {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
-		"a failure after another":            {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
-		"a disruption after another":         {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
-		"a disruption after a failure":       {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
-		"a failure that takes a label":       {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
-		"a success with an earlier revision": {newNode("n", seen), newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }), "7"},
+		"a first failure":                       {newNode("n", seen), newPod(newNode("n"), exited(3)), ""},
+		"a first success":                       {newNode("n", seen), newPod(newNode("n"), exited(0)), ""},
+		"a failure after another failure":       {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), exited(3), second), "7"},
+		"a disruption after another disruption": {newNode("n", seen, recorded(record.Disrupted)), newPod(newNode("n"), func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
+		"a disruption after a failure":          {newNode("n", seen, recorded(record.Failed)), newPod(newNode("n"), second, func(p *Pod) { p.Phase = corev1.PodFailed }), "7"},
+		"a failure that removes a label":        {newNode("n", seen, recorded(record.Succeeded)), newPod(newNode("n"), exited(3)), "7"},
+		"a success with an earlier revision":    {newNode("n", seen), newPod(newNode("n"), exited(0), func(p *Pod) { p.Revision = "old" }), "7"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Next(see(newJob(), []Node{tt.node}, tt.pod)).Actions[0].(Record).ResourceVersion; got != tt.want {
-				t.Errorf("it is written on the resource version %q, want %q", got, tt.want)
+				t.Errorf("written with resource version %q, want %q", got, tt.want)
 			}
 		})
 	}

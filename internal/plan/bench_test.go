@@ -16,14 +16,14 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// benchSizes are from a small cluster to the largest that there are.
+// benchSizes range from a small cluster to the largest supported one.
 var benchSizes = []int{100, 1000, 5000, 15000}
 
-// BenchmarkNext is one plan over all nodes of a cluster. What it costs per node must not grow with their number.
+// BenchmarkNext is one plan over all nodes of a cluster. The cost per node must not grow with their number.
 //
-//	empty      no node has begun, and a quarter may: the plan that starts most
+//	empty      no node has started, and a quarter may: the plan with the most starts
 //	half done  half is done, and a quarter runs, of which one in ten has just ended
-//	all done   at rest
+//	all done   idle
 func BenchmarkNext(b *testing.B) {
 	kinds := map[string][]func(*v1alpha1.NodeJob, *Input){
 		"plain":            nil,
@@ -47,10 +47,10 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// perNode reports what a function costs for each of the nodes that it looks at.
+// perNode reports the cost of a function per node.
 func perNode(b *testing.B, nodes int, do func()) {
 	b.Helper()
-	do() // what only the first one costs
+	do() // one-time costs of the first call
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	passes := 0

@@ -20,7 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What the tables of this package are written with.
+// Builders for the tables of this package.
 
 const rev = "rev"
 
@@ -32,7 +32,7 @@ var (
 // ago is a time in seconds before now.
 func ago(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
 
-// newJob is for all nodes in one step, ten at once, however many fail, with a time limit of 60 seconds and a backoff of 10.
+// newJob runs on all nodes in one step, ten at once, with any number of failures, a timeout of 60 s and a backoff of 10 s.
 func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 3},
@@ -99,7 +99,7 @@ func recorded(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 	}
 }
 
-// newPod runs on the node since ten seconds.
+// newPod has run on the node for ten seconds.
 func newPod(node Node, changes ...func(*Pod)) Pod {
 	pod := Pod{
 		Name: node.Name + "-pod", UID: types.UID(node.Name + "-pod-uid"), NodeName: node.Name, NodeUID: node.UID,
@@ -131,7 +131,7 @@ func reported(reason string) func(*Exit) {
 	return func(exit *Exit) { exit.Reported, exit.Reason = true, reason }
 }
 
-// see is an input with one revision at one time.
+// see returns an input with one revision at a fixed time.
 func see(job *v1alpha1.NodeJob, nodes []Node, pods ...Pod) Input {
 	return Input{Job: job, Revision: rev, Nodes: nodes, Pods: pods, Now: now}
 }
@@ -149,7 +149,7 @@ func readOnPeers(in *Input) {
 	}
 }
 
-// told is what a plan does, in words.
+// told describes what a plan does.
 func told(p Plan) []string {
 	var words []string
 	for _, action := range p.Actions {
@@ -211,7 +211,7 @@ func tell(action Action) string {
 	return fmt.Sprintf("%T", action)
 }
 
-// tainted tells of taints, facts and labels.
+// tainted describes changes of taints, facts and labels.
 func tainted(c record.Change) string {
 	words := ""
 	if c.Taints != nil {

@@ -34,7 +34,7 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane), newNode("c", ofControlPlane)},
 			want: []string{"start attempt 1 of rev on a"},
 		},
-		"or is cordoned": {
+		"one of three is cordoned": {
 			job: cordoning, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofEtcd), newNode("w")},
 			want: []string{"Preparing a, cordoned by ns.everynode.dev/job", "Preparing w, cordoned by ns.everynode.dev/job"},
 		},
@@ -47,14 +47,14 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 		"none while another is cordoned": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane, byHand, labelled(rev))},
 		},
-		"also when the NodeJob is not for the other": {
+		"none while another that does not match is unavailable": {
 			job: func(j *v1alpha1.NodeJob) { inPoolA(j); rebootingAs(v1alpha1.RebootAlways)(j) }, nodes: []Node{newNode("a", ofControlPlane), newNode("b", elsewhere, notReady)},
 		},
-		"one that is not Ready itself": {
+		"a node that is not Ready itself starts": {
 			job: rebootingAs(v1alpha1.RebootAlways), nodes: []Node{newNode("a", ofControlPlane, notReady), newNode("b", ofControlPlane, byHand, labelled(rev))},
 			want: []string{"start attempt 1 of rev on a"},
 		},
-		"all, where nothing is disrupted": {
+		"all start if the task needs no maintenance": {
 			job: func(*v1alpha1.NodeJob) {}, nodes: []Node{newNode("a", ofControlPlane), newNode("b", ofControlPlane)},
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
@@ -70,7 +70,7 @@ func TestOneControlPlaneNodeAtATime(t *testing.T) {
 }
 
 // Nodes may wait for two rules, each for other nodes: the status names both.
-func TestTheStatusNamesTheNodesOfEachRuleThatHoldsOthers(t *testing.T) {
+func TestStatusNamesNodesOfEachBlockingRule(t *testing.T) {
 	ofControlPlane := func(n *Node) { n.Labels = map[string]string{"pool": "a", controlPlaneLabel: ""} }
 	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	job := newJob(rebootingAs(v1alpha1.RebootAlways), func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.MaxUnavailable = new(intstr.FromInt32(1)) })
@@ -83,7 +83,7 @@ func TestTheStatusNamesTheNodesOfEachRuleThatHoldsOthers(t *testing.T) {
 }
 
 // No more nodes are cordoned than can be drained.
-func TestNodesWaitUncordonedForADrain(t *testing.T) {
+func TestNodesWaitUncordonedForDrain(t *testing.T) {
 	job := newJob(draining, func(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxConcurrent = new(intstr.FromString("100%")) })
 	nodes := make([]Node, 0, 3*maxDrains)
 	for i := range 3 * maxDrains {
@@ -94,7 +94,7 @@ func TestNodesWaitUncordonedForADrain(t *testing.T) {
 		t.Errorf("%d nodes are cordoned, want %d", len(p.Actions), maxDrains)
 	}
 	if last := p.Nodes[len(nodes)-1]; last.Reason != v1alpha1.ReasonWaitingForSlot || last.Message != "it waits until fewer than 10 nodes are being drained" {
-		t.Errorf("the last is %+v", last)
+		t.Errorf("the last node is %+v", last)
 	}
 	for i := range maxDrains - 1 {
 		cordonedBy(jobKey)(&nodes[i])

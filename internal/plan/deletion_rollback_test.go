@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestUndo tests what a NodeJob still does that is deleted with deletionPolicy RollBack.
-func TestUndo(t *testing.T) {
+// TestDeletionWithRollback tests the deletion of a NodeJob with deletionPolicy RollBack.
+func TestDeletionWithRollback(t *testing.T) {
 	const own = "ns.everynode.dev/job"
 	done := func(name string, changes ...func(*record.Record)) Node {
 		return newNode(name, recorded(record.Succeeded, changes...))
@@ -35,85 +35,85 @@ func TestUndo(t *testing.T) {
 		obstacle *task.Obstacle
 		troubles map[types.UID]NodeProblem
 		want     []string
-		// wantStalled is the beginning of what the Stalled condition says; "" when it is not.
+		// wantStalled is the beginning of the message of the Stalled condition; "" if it is False.
 		wantStalled string
 	}{
 		"every node that is done is rolled back": {
 			nodes: []Node{done("a"), done("b"), newNode("c")}, want: []string{"start rollback 1 of rev on a", "start rollback 1 of rev on b"},
 		},
-		"not more at once than may": {
+		"not more nodes at once than maxConcurrent": {
 			job: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{done("a"), done("b")}, want: []string{"start rollback 1 of rev on a"},
 		},
-		"a node where the task has failed too": {
+		"a node on which the task failed is rolled back too": {
 			nodes: []Node{newNode("a", recorded(record.Failed))}, want: []string{"start rollback 1 of rev on a"},
 		},
-		"with the revision that ran there": {
+		"a node is rolled back with the revision that ran there": {
 			nodes: []Node{done("a", func(r *record.Record) { r.Revision = "old" })}, want: []string{"start rollback 1 of old on a"},
 		},
-		"in spite of suspend, a selector and a taint": {
+		"suspend, a selector and a taint do not prevent a rollback": {
 			job:   []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }, onPool("b")},
 			nodes: []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Taints = []corev1.Taint{busy} })},
 			want:  []string{"start rollback 1 of rev on a"},
 		},
-		"what is rolled back is forgotten": {
+		"the record is removed after the rollback": {
 			nodes: []Node{done("a", undone(record.Succeeded, 1)), done("b", undone(record.Failed, 1))}, want: []string{"forget a", "start rollback 2 of rev on b"},
 		},
-		"its cordon goes with it": {
+		"the cordon is removed with the record": {
 			nodes: []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1)), cordonedFor(own))}, want: []string{"forget a, uncordoned"},
 		},
-		"a node that was skipped is only forgotten": {nodes: []Node{newNode("a", labelled(rev))}, want: []string{"forget a"}},
-		"another machine is only forgotten": {
+		"the record of a skipped node is removed without a rollback": {nodes: []Node{newNode("a", labelled(rev))}, want: []string{"forget a"}},
+		"the record of another machine is removed without a rollback": {
 			nodes: []Node{done("a", func(r *record.Record) { r.MachineID = "another" })}, want: []string{"forget a"},
 		},
-		"an attempt that runs may end": {nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"))}},
-		"and is recorded, to be rolled back then": {
+		"a running attempt continues": {nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"))}},
+		"the outcome of a running attempt is recorded before the rollback": {
 			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0))}, want: []string{"record Succeeded on a: attempts 1, disruptions 0"},
 		},
-		"the end of a rollback is recorded before its pod goes": {
+		"the outcome of a rollback is recorded before its pod is released": {
 			nodes: []Node{done("a")}, pods: []Pod{undo(done("a"), exited(0))},
 			want: []string{"record Succeeded on a: attempts 1, disruptions 0, rollback Succeeded: attempts 1, disruptions 0"},
 		},
-		"it ends when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
+		"the deletion finishes when nothing is left": {nodes: []Node{newNode("a")}, want: []string{"finish"}},
 		"a selector that cannot be used does not matter": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 			}}, nodes: []Node{done("a")}, want: []string{"start rollback 1 of rev on a"},
 		},
-		"it does not wait for a kubelet to take a pod away": {
+		"it does not wait for a kubelet to terminate a pod": {
 			nodes: []Node{newNode("a")}, pods: []Pod{undo(newNode("a"), exited(0), func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })},
 			want: []string{"finish"},
 		},
-		"a node that never reported holds it": {
+		"a node that never reported blocks it": {
 			nodes:       []Node{newNode("a", recorded(record.Succeeded), func(n *Node) { n.Ready = "" })},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node has not reported its state yet. Fix the cause and",
 		},
-		"a rollback that has failed holds it": {
+		"a failed rollback blocks it": {
 			nodes: []Node{newNode("a", failed)}, wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the rollback has failed. Fix the cause and",
 		},
-		"and is tried again when that is asked for": {
+		"a failed rollback is retried on request": {
 			job: []func(*v1alpha1.NodeJob){askAgain}, nodes: []Node{newNode("a", failed)}, want: []string{"start rollback 1 of rev on a"},
 		},
-		"a node that is lost holds it": {
+		"an unreachable node blocks it": {
 			nodes:       []Node{newNode("a", recorded(record.Succeeded), lost)},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: a: the node is unreachable (Ready=Unknown). Fix the cause and",
 		},
-		"a rollback that cannot be read holds it": {
+		"a rollback that cannot be read blocks it": {
 			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
-		"in a namespace that goes nothing can be rolled back": {
+		"nothing can be rolled back in a terminating namespace": {
 			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
-		"a pod that never ends and cannot be recorded holds it beside a rollback that has failed": {
+		"a pod that never ends and cannot be recorded blocks it together with a failed rollback": {
 			nodes:       []Node{newNode("a"), newNode("b", failed)},
 			pods:        []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
 			troubles:    map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)}},
 			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed. Fix the cause and",
 		},
-		"but not while a node without trouble runs": {
+		"it is not Stalled while a node without problems runs": {
 			nodes: []Node{newNode("a"), newNode("b", failed)}, pods: []Pod{newPod(newNode("a"))},
 		},
-		"whoever asks for it can do without": {
+		"deletionPolicy Forget removes the record without a rollback": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.DeletionPolicy = v1alpha1.DeletionForget }}, nodes: []Node{newNode("a", failed)}, want: []string{"forget a"},
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-func TestLeave(t *testing.T) {
+func TestDeletion(t *testing.T) {
 	a := newNode("a", recorded(record.Succeeded))
 	b := newNode("b", recorded(record.Failed), func(n *Node) { n.Ready = corev1.ConditionUnknown })
 	clean := newNode("c")
@@ -25,21 +25,21 @@ func TestLeave(t *testing.T) {
 		in   Input
 		want []string
 	}{
-		"pods and records go first": {
+		"pods and records are removed first": {
 			in: see(nil, []Node{a, b, clean}, newPod(clean), newPod(a, exited(0))), want: []string{"release c-pod", "release a-pod", "forget a", "forget b"},
 		},
-		"it is over when nothing is left":           {in: see(nil, []Node{clean}), want: []string{"finish"}},
-		"it does not wait for a kubelet":            {in: see(nil, []Node{clean}, newPod(clean, letGo)), want: []string{"finish"}},
-		"pods of nodes that are gone go too":        {in: see(nil, nil, newPod(a)), want: []string{"release a-pod"}},
-		"records are retained where that is asked":  {job: newJob(retain), in: see(nil, []Node{a, b}, newPod(clean)), want: []string{"release c-pod"}},
-		"and then it is over":                       {job: newJob(retain), in: see(nil, []Node{a, b}), want: []string{"finish"}},
-		"what cannot be read is taken away as well": {in: see(nil, []Node{newNode("d", func(n *Node) { n.On.Present = true })}), want: []string{"forget d"}},
-		"a selector that cannot be used is no hindrance": {
+		"it finishes when nothing is left":                {in: see(nil, []Node{clean}), want: []string{"finish"}},
+		"it does not wait for a kubelet":                  {in: see(nil, []Node{clean}, newPod(clean, letGo)), want: []string{"finish"}},
+		"pods of deleted nodes are released":              {in: see(nil, nil, newPod(a)), want: []string{"release a-pod"}},
+		"records are retained with deletionPolicy Retain": {job: newJob(retain), in: see(nil, []Node{a, b}, newPod(clean)), want: []string{"release c-pod"}},
+		"it finishes with retained records":               {job: newJob(retain), in: see(nil, []Node{a, b}), want: []string{"finish"}},
+		"a record that cannot be read is removed as well": {in: see(nil, []Node{newNode("d", func(n *Node) { n.On.Present = true })}), want: []string{"forget d"}},
+		"an invalid selector does not prevent the deletion": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 			}), in: see(nil, []Node{a}), want: []string{"forget a"},
 		},
-		"suspend is no hindrance": {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), in: see(nil, []Node{a}), want: []string{"forget a"}},
+		"suspend does not prevent the deletion": {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), in: see(nil, []Node{a}), want: []string{"forget a"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestLeave(t *testing.T) {
 				t.Errorf("status (-before +after):\n%s", diff)
 			}
 			if !p.WakeAt.IsZero() {
-				t.Errorf("wakes at %v, want only when something changes", p.WakeAt)
+				t.Errorf("wakes at %v, want no wake-up", p.WakeAt)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestDependsOn tests whether a task starts on a node beside what another NodeJob has done there.
+// TestDependsOn tests whether a task starts on a node, depending on what another NodeJob has done there.
 func TestDependsOn(t *testing.T) {
 	const depends = "ns.everynode.dev/dep"
 	label := func(value string) func(*Node) {
@@ -41,24 +41,24 @@ func TestDependsOn(t *testing.T) {
 		on     record.Record
 		starts bool
 	}{
-		"it is done there":                                  {dep(), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
-		"a user has set its label":                          {dep(), newNode("n", label("d2")), record.Record{}, true},
-		"it has not run there":                              {dep(), newNode("n"), record.Record{}, false},
-		"it is done with an earlier revision":               {dep(), newNode("n", label("d1")), record.Record{}, false},
-		"which is enough with rerun.onChange: false":        {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
-		"its revision is not known":                         {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
-		"it does not select the node":                       {dep(inPoolB), newNode("n"), record.Record{}, true},
-		"its selector is invalid":                           {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
-		"it does not tolerate a taint of the node":          {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
-		"it does not tolerate a transient taint":            {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
-		"it tolerates the taint of the node":                {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
-		"it was done on another machine":                    {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
-		"which does not matter with rerun.onReplace: false": {dep(func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
-		"it reruns after a reboot":                          {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
-		"it does not rerun after a reboot":                  {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
-		"its rerun continues":                               {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
-		"it failed and was skipped":                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
-		"its record is of another revision":                 {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
+		"it is done there":                                            {dep(), newNode("n", label("d2")), was("n-machine", "n-boot"), true},
+		"a user has set its label":                                    {dep(), newNode("n", label("d2")), record.Record{}, true},
+		"it has not run there":                                        {dep(), newNode("n"), record.Record{}, false},
+		"it is done with an earlier revision":                         {dep(), newNode("n", label("d1")), record.Record{}, false},
+		"an earlier revision is enough with rerun.onChange: false":    {dep(func(p *Peer) { p.AnyRevision = true }), newNode("n", label("d1")), record.Record{}, true},
+		"its revision is not known":                                   {dep(func(p *Peer) { p.Revision = "" }), newNode("n", label("d1")), record.Record{}, false},
+		"it does not select the node":                                 {dep(inPoolB), newNode("n"), record.Record{}, true},
+		"its selector is invalid":                                     {dep(func(p *Peer) { p.Selector = badSelector() }), newNode("n"), record.Record{}, true},
+		"it does not tolerate a taint of the node":                    {dep(), newNode("n", withTaints(busy)), record.Record{}, true},
+		"it does not tolerate a transient taint":                      {dep(), newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"))), record.Record{}, false},
+		"it tolerates the taint of the node":                          {dep(func(p *Peer) { p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }), newNode("n", withTaints(busy)), record.Record{}, false},
+		"it was done on another machine":                              {dep(), newNode("n", label("d2")), was("gone", "n-boot"), false},
+		"another machine does not matter with rerun.onReplace: false": {dep(func(p *Peer) { p.OnReplace = false }), newNode("n", label("d2")), was("gone", "n-boot"), true},
+		"it reruns after a reboot":                                    {dep(onReboot), newNode("n", label("d2")), was("n-machine", "before"), false},
+		"it does not rerun after a reboot":                            {dep(), newNode("n", label("d2")), was("n-machine", "before"), true},
+		"its rerun continues":                                         {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Disrupted, Rerun: true}, false},
+		"it failed and was skipped":                                   {dep(), newNode("n", label("d2")), record.Record{Revision: "d2", Outcome: record.Failed}, true},
+		"its record is of another revision":                           {dep(), newNode("n", label("d2")), record.Record{Revision: "d3", Outcome: record.Disrupted}, true},
 	}
 	tolerant := func(j *v1alpha1.NodeJob) {
 		j.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -87,7 +87,7 @@ func badSelector() *metav1.LabelSelector {
 }
 
 // Nodes that are done, running attempts and rollbacks do not wait for a dependency.
-func TestADependencyIsForStarts(t *testing.T) {
+func TestDependencyDelaysOnlyStarts(t *testing.T) {
 	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
 	runs := newNode("runs")
 	in := see(newJob(undo), []Node{newNode("done", labelled(rev)), newNode("failed", recorded(record.Failed, attempts(2))), runs}, newPod(runs, exited(0)))
@@ -99,23 +99,23 @@ func TestADependencyIsForStarts(t *testing.T) {
 	}
 }
 
-func TestCircle(t *testing.T) {
+func TestDependencyCycle(t *testing.T) {
 	tests := map[string]struct {
 		needs map[string][]string
 		want  []string
 	}{
-		"none":                              {map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
-		"of two":                            {map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a", "b", "a"}},
-		"on itself":                         {map[string][]string{"a": {"a"}}, []string{"a", "a"}},
-		"through the second of several":     {map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"y", "c"}, "c": {"a"}}, []string{"a", "b", "c", "a"}},
-		"one that it is not part of":        {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, nil},
-		"to one that does not exist":        {map[string][]string{"a": {"gone"}}, nil},
-		"two ways to the same, and no more": {map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"e"}}, nil},
+		"no cycle":                         {map[string][]string{"a": {"b", "c"}, "b": {"c"}}, nil},
+		"a cycle of two":                   {map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a", "b", "a"}},
+		"a NodeJob that depends on itself": {map[string][]string{"a": {"a"}}, []string{"a", "a"}},
+		"a cycle through the second of several dependencies": {map[string][]string{"a": {"x", "b"}, "x": {"y"}, "b": {"y", "c"}, "c": {"a"}}, []string{"a", "b", "c", "a"}},
+		"a cycle that the NodeJob is not part of":            {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, nil},
+		"a dependency that does not exist":                   {map[string][]string{"a": {"gone"}}, nil},
+		"two paths to the same dependency are no cycle":      {map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": {"e"}}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, FindCycle("a", tt.needs)); diff != "" {
-				t.Errorf("circle (-want +got):\n%s", diff)
+				t.Errorf("cycle (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestCircle(t *testing.T) {
 
 // A user who can write NodeJobs can make a chain of them as long as a quota allows. Each pass of each of them searches
 // for a cycle.
-func TestALongChainCostsLittle(t *testing.T) {
+func TestCostOfLongDependencyChain(t *testing.T) {
 	chain := func(length int) map[string][]string {
 		needs := map[string][]string{}
 		for i := range length {
@@ -136,7 +136,7 @@ func TestALongChainCostsLittle(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if FindCycle(fmt.Sprint(length-1), needs) == nil {
-			t.Fatal("no circle is found")
+			t.Fatal("no cycle found")
 		}
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc

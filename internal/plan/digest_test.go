@@ -10,17 +10,17 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestTheRecordHasTheDigestOfWhatRan : not of what the spec says by then.
-func TestTheRecordHasTheDigestOfWhatRan(t *testing.T) {
+// TestDigestOfExecutedRevisionIsRecorded tests that the digest is not that of a spec that has changed since.
+func TestDigestOfExecutedRevisionIsRecorded(t *testing.T) {
 	now, before := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	tests := map[string]struct {
 		node Node
 		pod  func(*Pod)
 		want string
 	}{
-		"the revision of the spec":                      {newNode("n"), func(*Pod) {}, now},
-		"an earlier one, of which nothing is on record": {newNode("n"), func(p *Pod) { p.Revision = "old" }, ""},
-		"an earlier one that is on record": {
+		"the revision of the spec":             {newNode("n"), func(*Pod) {}, now},
+		"an earlier revision without a record": {newNode("n"), func(p *Pod) { p.Revision = "old" }, ""},
+		"an earlier revision with a record": {
 			newNode("n", recorded(record.Failed, func(r *record.Record) { r.Revision, r.Digest = "old", before })),
 			func(p *Pod) { p.Revision = "old" }, before,
 		},

@@ -16,8 +16,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestEveryEndContinuesTheEarlierAttempts tests each kind of end, whether a pod ends the attempt or not.
-func TestEveryEndContinuesTheEarlierAttempts(t *testing.T) {
+// TestOutcomesExtendEarlierAttempts tests each kind of end, whether a pod ends the attempt or not.
+func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 	with := func(o record.Outcome, changes ...func(*record.Record)) func(*Node) {
 		return recorded(o, append([]func(*record.Record){func(r *record.Record) {
 			r.Earlier = record.Attempts{{Revision: "old", Number: 1, Outcome: record.Succeeded, FinishedAt: ago(9000)}}
@@ -42,15 +42,15 @@ func TestEveryEndContinuesTheEarlierAttempts(t *testing.T) {
 		pod  []func(*Pod)
 		want []string
 	}{
-		"a success":              {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0)), want: []string{old, before}},
-		"a failure":              {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(3)), want: []string{old, before}},
-		"a disruption":           {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old, before}},
-		"a further disruption":   {node: []func(*Node){with(record.Disrupted)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old}},
-		"a rerun":                {node: []func(*Node){with(record.Succeeded)}, pod: runs(task.Task, exited(0)), want: []string{old, "rev 1 Succeeded"}},
-		"of another revision":    {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.Revision = "a" })}, pod: runs(task.Task, exited(0)), want: []string{old, "a 1 Failed"}},
-		"of another machine":     {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.MachineID = "gone" })}, pod: runs(task.Task, exited(0))},
-		"a node that was lost":   {node: []func(*Node){with(record.Failed), func(n *Node) { n.Ready = "Unknown" }}, pod: runs(task.Task, func(p *Pod) { p.Created = ago(99999) }), want: []string{old, before}},
-		"a success and a reboot": {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways }), want: []string{old, before}},
+		"a success":            {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0)), want: []string{old, before}},
+		"a failure":            {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(3)), want: []string{old, before}},
+		"a disruption":         {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old, before}},
+		"a further disruption": {node: []func(*Node){with(record.Disrupted)}, pod: runs(task.Task, exited(143, reported(outcome.ReasonDisrupted))), want: []string{old}},
+		"a rerun":              {node: []func(*Node){with(record.Succeeded)}, pod: runs(task.Task, exited(0)), want: []string{old, "rev 1 Succeeded"}},
+		"a success after a failure of another revision": {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.Revision = "a" })}, pod: runs(task.Task, exited(0)), want: []string{old, "a 1 Failed"}},
+		"a success after a failure of another machine":  {node: []func(*Node){with(record.Failed, func(r *record.Record) { r.MachineID = "gone" })}, pod: runs(task.Task, exited(0))},
+		"an unreachable node":                           {node: []func(*Node){with(record.Failed), func(n *Node) { n.Ready = "Unknown" }}, pod: runs(task.Task, func(p *Pod) { p.Created = ago(99999) }), want: []string{old, before}},
+		"a success and a reboot":                        {node: []func(*Node){with(record.Failed)}, pod: runs(task.Task, exited(0), func(p *Pod) { p.Reboot = v1alpha1.RebootAlways }), want: []string{old, before}},
 		"a reboot that failed": {
 			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootAlways)}, node: []func(*Node){rebooting(), inBoot},
 			pod: runs(task.Reboot, exited(1, reported(outcome.ReasonRebootFailed))), want: []string{old},

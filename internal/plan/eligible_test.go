@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestNodeStates asks of one node: why did it, didn't it, or doesn't it yet run there?
+// TestNodeStates tests why the task ran, did not run, or does not run yet on one node.
 func TestNodeStates(t *testing.T) {
 	var (
 		starts  = NodeState{Name: "n", State: Running, Reason: v1alpha1.ReasonStarting}
@@ -41,8 +41,8 @@ func TestNodeStates(t *testing.T) {
 		obstacle *task.Obstacle
 		want     NodeState
 	}{
-		"it runs where nothing speaks against it": {node: newNode("n"), want: starts},
-		"it runs on a node that is not ready, which it may be there to mend": {
+		"it runs on a node without obstacles": {node: newNode("n"), want: starts},
+		"it runs on a node that is not Ready, because it may repair the node": {
 			node: newNode("n", func(n *Node) { n.Ready = corev1.ConditionFalse }), want: starts,
 		},
 		"it runs on a cordoned node": {
@@ -50,39 +50,39 @@ func TestNodeStates(t *testing.T) {
 				n.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 			}), want: starts,
 		},
-		"it runs in spite of a taint that is tolerated": {
+		"it runs on a node with a tolerated taint": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 			}), node: newNode("n", tainted), want: starts,
 		},
-		"it runs on a node that has not said which machine it is": {
+		"it runs on a node without a machine ID": {
 			node: newNode("n", func(n *Node) { n.MachineID, n.BootID = "", "" }), want: starts,
 		},
 
-		"it is not for a node of another pool": {
+		"it does not match a node of another pool": {
 			job: newJob(onPoolB), node: newNode("n"),
 			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{}),
 		},
-		"it is not for a node with a taint that is not tolerated": {
+		"it does not match a node with an untolerated taint": {
 			node: newNode("n", tainted),
 			want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{}),
 		},
-		"it is for no node with a selector that cannot be used": {
+		"it matches no node with an invalid selector": {
 			job: newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
 			}), node: newNode("n"),
 			want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{}),
 		},
 
-		"it waits for a node that has not reported": {
+		"it waits for a node that has never reported": {
 			node: newNode("n", func(n *Node) { n.Ready = "" }),
 			want: state(Waiting, v1alpha1.ReasonNotReported, "the node has not reported its state yet", time.Time{}),
 		},
-		"it waits for a node that is lost": {
+		"it waits for an unreachable node": {
 			node: newNode("n", lost),
 			want: state(Waiting, v1alpha1.ReasonNodeUnreachable, "the node is unreachable (Ready=Unknown)", time.Time{}),
 		},
-		"it begins on no node that is being deleted": {
+		"it does not start on a terminating node": {
 			node: newNode("n", func(n *Node) { n.Deleting = true }),
 			want: state(Waiting, v1alpha1.ReasonNodeTerminating, "the node is being deleted", time.Time{}),
 		},
@@ -90,15 +90,15 @@ func TestNodeStates(t *testing.T) {
 			job: newJob(suspend), node: newNode("n"),
 			want: state(Waiting, v1alpha1.ReasonSuspended, "spec.suspend is true", time.Time{}),
 		},
-		"it waits for what only a person can mend": {
+		"it waits for a problem that only a user can fix": {
 			node: newNode("n"), obstacle: missing,
 			want: state(Waiting, missing.Reason, missing.Message, time.Time{}),
 		},
-		"it waits with the next try after a refusal": {
+		"it waits before the next attempt after a rejected pod": {
 			node: newNode("n"), obstacle: refused(now.Add(time.Second)),
 			want: state(Waiting, v1alpha1.ReasonPodForbidden, "no", now.Add(time.Second)),
 		},
-		"it tries again when that time has come": {
+		"it retries a rejected pod after the wait": {
 			node: newNode("n"), obstacle: refused(now), want: starts,
 		},
 		"it backs off after a failure": {
@@ -106,14 +106,14 @@ func TestNodeStates(t *testing.T) {
 			want: state(Waiting, v1alpha1.ReasonBackingOff, "the next attempt waits after one that failed or was disrupted", now.Add(6*time.Second)),
 		},
 
-		"done is done, on a lost node too":          {node: newNode("n", recorded(record.Succeeded), lost), want: done},
-		"done is done, with a taint too":            {node: newNode("n", recorded(record.Succeeded), tainted), want: done},
-		"done is done while suspended":              {job: newJob(suspend), node: newNode("n", recorded(record.Succeeded)), want: done},
-		"done is done whatever stands in the way":   {node: newNode("n", recorded(record.Succeeded)), obstacle: missing, want: done},
-		"done elsewhere is not for this pool":       {job: newJob(onPoolB), node: newNode("n", recorded(record.Succeeded)), want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{})},
-		"failed is failed, with a taint too":        {node: newNode("n", recorded(record.Failed, attempts(2)), tainted), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
-		"failed is failed, on a lost node too":      {node: newNode("n", recorded(record.Failed, attempts(2)), lost), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
-		"one that tries again is kept off by taint": {node: newNode("n", recorded(record.Failed), tainted), want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{})},
+		"an unreachable node stays done":                               {node: newNode("n", recorded(record.Succeeded), lost), want: done},
+		"a node with an untolerated taint stays done":                  {node: newNode("n", recorded(record.Succeeded), tainted), want: done},
+		"a node stays done while suspended":                            {job: newJob(suspend), node: newNode("n", recorded(record.Succeeded)), want: done},
+		"a node stays done when pods cannot be created":                {node: newNode("n", recorded(record.Succeeded)), obstacle: missing, want: done},
+		"a done node of another pool does not match":                   {job: newJob(onPoolB), node: newNode("n", recorded(record.Succeeded)), want: state(Excluded, v1alpha1.ReasonNotSelected, "spec.nodeSelector does not match its labels", time.Time{})},
+		"a node with an untolerated taint stays failed":                {node: newNode("n", recorded(record.Failed, attempts(2)), tainted), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
+		"an unreachable node stays failed":                             {node: newNode("n", recorded(record.Failed, attempts(2)), lost), want: state(Failed, v1alpha1.ReasonRetriesExhausted, "line 1\nno space left", time.Time{})},
+		"a node with a retry left is excluded by an untolerated taint": {node: newNode("n", recorded(record.Failed), tainted), want: state(Excluded, v1alpha1.ReasonUntoleratedTaint, "it has the taint dedicated=db:NoSchedule", time.Time{})},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestNodeStates(t *testing.T) {
 
 func attempts(n int32) func(*record.Record) { return func(r *record.Record) { r.Attempts = n } }
 
-// Nothing of the input is changed: it is shared with the cache.
-func TestNextOnlyReads(t *testing.T) {
+// Next must not change the input, because the input is shared with the cache.
+func TestNextDoesNotChangeInput(t *testing.T) {
 	build := func() Input {
 		a, b, c := newNode("a"), newNode("b", recorded(record.Failed)), newNode("c", recorded(record.Succeeded))
 		job := newJob(func(j *v1alpha1.NodeJob) {

@@ -19,13 +19,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestFiveHundredNodes tells one rollout from its first pass to its last. Of 500 nodes
+// TestFiveHundredNodes simulates one rollout from its first pass to its last. Of 500 nodes
 //
 //	n000, n050, … n450   (10)  fail once and succeed with their second attempt
-//	n001, n101, … n401    (5)  fail whenever they are tried
-//	n002, n102, … n402    (5)  are evicted from the first time, and succeed then
-//	n003                       is lost while it runs and never comes back
-//	n004                       is lost while it runs and comes back too late
+//	n001, n101, … n401    (5)  fail with every attempt
+//	n002, n102, … n402    (5)  are evicted in the first attempt, and then succeed
+//	n003                       becomes unreachable while it runs, and stays so
+//	n004                       becomes unreachable while it runs, and is reachable again too late
 //
 // and all others succeed at once. At most 25 run at any time. An attempt takes 20 seconds.
 func TestFiveHundredNodes(t *testing.T) {
@@ -48,7 +48,7 @@ func TestFiveHundredNodes(t *testing.T) {
 		t.Errorf("at most %d nodes ran at once, want %d", most, atOnce)
 	}
 	// 500 first attempts; 10 second ones; 2 more on each of 5; 5 after an eviction; and one on the node
-	// that came back. The node that stays lost has had its only one.
+	// that is reachable again. The node that stays unreachable has had its only one.
 	wantStarts := 500 + 10 + 2*5 + 5 + 1
 	if rollout.starts != wantStarts {
 		t.Errorf("%d attempts, want %d", rollout.starts, wantStarts)
@@ -59,7 +59,7 @@ func TestFiveHundredNodes(t *testing.T) {
 	if diff := cmp.Diff(wantRecords, rollout.records); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
-	// 20 waves of 25 attempts, and what the stragglers take.
+	// 20 times 25 attempts, and the time of the slow nodes.
 	if took := rollout.now.Sub(now); took < 400*time.Second || took > 600*time.Second {
 		t.Errorf("it took %v of the cluster's time", took)
 	}
@@ -110,7 +110,7 @@ func (s *story) input() Input {
 func (s *story) over(t *testing.T) bool {
 	t.Helper()
 	if s.now.Sub(now) > time.Hour {
-		t.Fatalf("it never ends: %+v", s.job.Status.Nodes)
+		t.Fatalf("the rollout does not finish: %+v", s.job.Status.Nodes)
 	}
 	s.now = s.now.Add(time.Second)
 	s.kubelets()
@@ -140,7 +140,7 @@ func (s *story) pass(t *testing.T) v1alpha1.NodeJobStatus {
 			s.records[what]++
 			delete(s.pods, a.Pod.Name)
 		default:
-			t.Fatalf("%s: nothing but starts and records was expected", tell(action))
+			t.Fatalf("%s, want only starts and records", tell(action))
 		}
 	}
 	s.job.Status = s.last.Status
@@ -151,7 +151,7 @@ func (s *story) start(t *testing.T, a task.Attempt) {
 	t.Helper()
 	name := task.PodName(s.job, a)
 	if s.pods[name] != nil {
-		t.Fatalf("pod %s is made a second time", name)
+		t.Fatalf("pod %s is created twice", name)
 	}
 	s.starts++
 	s.tries[a.NodeName]++

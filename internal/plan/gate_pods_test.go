@@ -12,9 +12,9 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestANodeThatIsNotSelectedAnymoreIsNotClosed tests a run with a reboot, which continues after the labels of the node
+// TestNodeNoLongerSelectedIsNotClosed tests a run with a reboot, which continues after the labels of the node
 // have changed. Between two pods of the run the node has no pod.
-func TestANodeThatIsNotSelectedAnymoreIsNotClosed(t *testing.T) {
+func TestNodeNoLongerSelectedIsNotClosed(t *testing.T) {
 	rebootsAlways := func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Reboot = v1alpha1.RebootAlways }
 	inOldBoot := func(r *record.Record) { r.Reboot.FromBootID = "n-boot" }
 	noExecute := v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}
@@ -28,7 +28,7 @@ func TestANodeThatIsNotSelectedAnymoreIsNotClosed(t *testing.T) {
 		"an open node stays open": {
 			gate: noExecute, node: newNode("n", made(5), inPool("b"), recorded(record.Rebooting, inOldBoot)),
 		},
-		"also when the gate is for all nodes": {
+		"an open node stays open with scope All": {
 			gate: v1alpha1.GateSpec{Scope: v1alpha1.GateAll}, node: newNode("n", inPool("b"), recorded(record.Rebooting, inOldBoot)),
 		},
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// gated gives a NodeJob a gate, that it has had for an hour.
+// gated gives a NodeJob a gate that was created an hour ago.
 func gated(spec v1alpha1.GateSpec) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
 		j.Spec.Gate = &spec
@@ -65,7 +65,7 @@ func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynod
 
 // A NodeJob that was restored without its status, and whose ConfigMap is missing, does not know its revision. Then
 // every node would look unfinished.
-func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
+func TestNoNodeIsClosedWithUnknownRevision(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})), []Node{newNode("n", made(7200), labelled("old"))})
 	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := told(Next(in)); len(got) > 0 {
@@ -73,7 +73,7 @@ func TestNoNodeIsClosedWhileTheRevisionIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestGate tests what happens to the taint of the gate on one node. The plan has nothing else to do: the NodeJob is
+// TestGate tests the taint of the gate on one node. The plan has nothing else to do, because the NodeJob is
 // suspended.
 func TestGate(t *testing.T) {
 	own, shared := gated(v1alpha1.GateSpec{}), gated(v1alpha1.GateSpec{Key: "example.com/boot"})
@@ -89,41 +89,41 @@ func TestGate(t *testing.T) {
 		sharers []Peer
 		want    []string
 	}{
-		"a node that joins is closed":                       {job: own, node: newNode("n", made(5)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"beside the taints that it has":                     {job: own, node: newNode("n", made(5), withTaints(prefers)), want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"one that the API server has closed stays so":       {job: own, node: newNode("n", made(5), withTaints(ownTaint))},
-		"one that its kubelet has closed stays so":          {job: shared, node: newNode("n", made(5), withTaints(kubeletTaint))},
-		"one that was there before the gate stays open":     {job: own, node: newNode("n", made(7200))},
-		"one that joined more than ten minutes ago, too":    {job: own, node: newNode("n", made(601))},
-		"one that was done, and is to do another revision":  {job: own, node: newNode("n", made(5), labelled("old"))},
-		"one that is being deleted":                         {job: own, node: newNode("n", made(5), func(n *Node) { n.Deleting = true })},
-		"one that the NodeJob is not for":                   {job: own, node: newNode("n", made(5), inPool("b"))},
-		"with scope All, any that is not done is closed":    {job: all, node: newNode("n", made(7200)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"also one that did an earlier revision":             {job: all, node: newNode("n", made(7200), labelled("old")), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"not one that runs this one again":                  {job: func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true }, node: newNode("n", recorded(record.Succeeded, ofBoot("before")))},
-		"with onReboot it is closed after one":              {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"and not without one":                               {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded))},
-		"another machine behind the node is closed":         {job: own, node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
-		"a node that is done is opened":                     {job: own, node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)), want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"}},
-		"and one that is skipped":                           {job: own, node: newNode("n", labelled(rev), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"whoever closed it":                                 {job: shared, node: newNode("n", labelled(rev), withTaints(kubeletTaint)), want: []string{"GateOpened n, taints []"}},
-		"with its own key, whatever the effect":             {job: own, node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))), want: []string{"GateOpened n, taints []"}},
-		"with a user's key, that effect only":               {job: shared, node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute)))},
-		"one that failed stays closed":                      {job: own, node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint))},
-		"one that waits stays closed":                       {job: own, node: newNode("n", withTaints(ownTaint))},
-		"one that it is not for is opened":                  {job: shared, node: newNode("n", inPool("b"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
-		"unless somebody else has closed it":                {job: shared, node: newNode("n", inPool("b"), withTaints(kubeletTaint))},
-		"one with a taint of others is opened":              {job: shared, node: newNode("n", withTaints(busy, sharedTaint)), want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"}},
-		"not one that the cloud does not know yet":          {job: shared, node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint))},
-		"a stray gate is no reason to open":                 {job: own, node: newNode("n", withTaints(sharedTaint, ownTaint))},
-		"while another NodeJob is awaited it stays closed":  {job: shared, node: newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)), sharers: sharer("o1")},
-		"also when the revision of the other is not known":  {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("")},
-		"the last of both opens it":                         {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"GateOpened n, taints []"}},
-		"without a gate any more, its own key is taken off": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion opens it":                               {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), want: []string{"forget n, taints []"}},
-		"unless another NodeJob is awaited":                 {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), sharers: sharer("o1"), want: []string{"finish"}},
-		"also one that retains the records":                 {job: func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) }, node: newNode("n", recorded(record.Failed), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
-		"a deletion leaves somebody's on other nodes":       {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", inPool("b"), withTaints(kubeletTaint)), want: []string{"finish"}},
+		"a joining node is closed":                                                    {job: own, node: newNode("n", made(5)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"other taints of a joining node stay":                                         {job: own, node: newNode("n", made(5), withTaints(prefers)), want: []string{"GateClosed n, taints [example.com/prefers:PreferNoSchedule ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"a node that the API server has closed stays closed":                          {job: own, node: newNode("n", made(5), withTaints(ownTaint))},
+		"a node that its kubelet has closed stays closed":                             {job: shared, node: newNode("n", made(5), withTaints(kubeletTaint))},
+		"a node that is older than the gate stays open":                               {job: own, node: newNode("n", made(7200))},
+		"a node that joined more than ten minutes ago stays open":                     {job: own, node: newNode("n", made(601))},
+		"a node that is done with an earlier revision stays open":                     {job: own, node: newNode("n", made(5), labelled("old"))},
+		"a terminating node stays open":                                               {job: own, node: newNode("n", made(5), func(n *Node) { n.Deleting = true })},
+		"a node that does not match stays open":                                       {job: own, node: newNode("n", made(5), inPool("b"))},
+		"scope All closes every node that is not done":                                {job: all, node: newNode("n", made(7200)), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"scope All closes a node that is done with an earlier revision":               {job: all, node: newNode("n", made(7200), labelled("old")), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"scope All does not close a node that reruns the same revision":               {job: func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true }, node: newNode("n", recorded(record.Succeeded, ofBoot("before")))},
+		"with gate.onReboot a node is closed after a reboot":                          {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"with gate.onReboot a node is not closed without a reboot":                    {job: onReboot, node: newNode("n", made(7200), recorded(record.Succeeded))},
+		"a replaced machine is closed":                                                {job: own, node: newNode("n", made(7200), recorded(record.Succeeded, func(r *record.Record) { r.MachineID = "gone" })), want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"}},
+		"a done node is opened":                                                       {job: own, node: newNode("n", recorded(record.Succeeded), withTaints(prefers, ownTaint)), want: []string{"GateOpened n, taints [example.com/prefers:PreferNoSchedule]"}},
+		"a skipped node is opened":                                                    {job: own, node: newNode("n", labelled(rev), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a node that its kubelet has closed is opened":                                {job: shared, node: newNode("n", labelled(rev), withTaints(kubeletTaint)), want: []string{"GateOpened n, taints []"}},
+		"a gate with the default key is opened with any effect":                       {job: own, node: newNode("n", labelled(rev), withTaints(taint("ns.everynode.dev/job", "x", corev1.TaintEffectNoExecute))), want: []string{"GateOpened n, taints []"}},
+		"a gate with a user's key is only opened with its effect":                     {job: shared, node: newNode("n", labelled(rev), withTaints(taint("example.com/boot", v1alpha1.GateValue, corev1.TaintEffectNoExecute)))},
+		"a failed node stays closed":                                                  {job: own, node: newNode("n", recorded(record.Failed, attempts(2)), withTaints(ownTaint))},
+		"a waiting node stays closed":                                                 {job: own, node: newNode("n", withTaints(ownTaint))},
+		"a node that does not match is opened":                                        {job: shared, node: newNode("n", inPool("b"), withTaints(sharedTaint)), want: []string{"GateOpened n, taints []"}},
+		"a node that does not match and was closed by its kubelet stays closed":       {job: shared, node: newNode("n", inPool("b"), withTaints(kubeletTaint))},
+		"a node with an untolerated taint is opened":                                  {job: shared, node: newNode("n", withTaints(busy, sharedTaint)), want: []string{"GateOpened n, taints [dedicated=db:NoSchedule]"}},
+		"a node that the cloud provider has not initialized stays closed":             {job: shared, node: newNode("n", withTaints(taint(transientTaints[0], "true", "NoSchedule"), sharedTaint))},
+		"an orphaned gate is no reason to open":                                       {job: own, node: newNode("n", withTaints(sharedTaint, ownTaint))},
+		"a done node stays closed while another NodeJob with the gate is pending":     {job: shared, node: newNode("n", recorded(record.Succeeded), withTaints(sharedTaint)), sharers: sharer("o1")},
+		"a done node stays closed while the revision of the other NodeJob is unknown": {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("")},
+		"the last of both NodeJobs opens the gate":                                    {job: shared, node: newNode("n", recorded(record.Succeeded), otherDone, withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"GateOpened n, taints []"}},
+		"without spec.gate the default key is removed":                                {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a deletion opens the gate":                                                   {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), want: []string{"forget n, taints []"}},
+		"a deletion does not open the gate while another NodeJob is pending":          {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", withTaints(kubeletTaint)), sharers: sharer("o1"), want: []string{"finish"}},
+		"a deletion that retains the records opens the gate":                          {job: func(j *v1alpha1.NodeJob) { own(j); deleted(v1alpha1.DeletionRetain)(j) }, node: newNode("n", recorded(record.Failed), withTaints(ownTaint)), want: []string{"GateOpened n, taints []"}},
+		"a deletion does not open a gate that the kubelet has closed on other nodes":  {job: func(j *v1alpha1.NodeJob) { shared(j); deleted("")(j) }, node: newNode("n", inPool("b"), withTaints(kubeletTaint)), want: []string{"finish"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -137,15 +137,15 @@ func TestGate(t *testing.T) {
 			}
 			for _, action := range p.Actions {
 				if mark, ok := action.(PatchNode); ok && mark.ResourceVersion != "7" {
-					t.Errorf("%s is written under the resource version %q, want that which was seen", tell(mark), mark.ResourceVersion)
+					t.Errorf("%s is written with resource version %q, want the observed one", tell(mark), mark.ResourceVersion)
 				}
 			}
 		})
 	}
 }
 
-// The success and all that it brings about are one write.
-func TestASuccessOpensTheGate(t *testing.T) {
+// The success and all changes that it causes are one write.
+func TestSuccessOpensGate(t *testing.T) {
 	tests := map[string]struct {
 		node    Node
 		sharers []Peer
@@ -156,10 +156,10 @@ func TestASuccessOpensTheGate(t *testing.T) {
 			node: newNode("n", withTaints(prefers, kubeletTaint)), guarded: true,
 			want: []string{"record Succeeded on n: attempts 1, disruptions 0, taints [example.com/prefers:PreferNoSchedule]"},
 		},
-		"one that another NodeJob keeps closed": {
+		"a node that another NodeJob keeps closed": {
 			node: newNode("n", withTaints(sharedTaint)), sharers: sharer("o1"), want: []string{"record Succeeded on n: attempts 1, disruptions 0"},
 		},
-		"an open one": {node: newNode("n", withTaints(prefers)), want: []string{"record Succeeded on n: attempts 1, disruptions 0"}},
+		"an open node": {node: newNode("n", withTaints(prefers)), want: []string{"record Succeeded on n: attempts 1, disruptions 0"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestASuccessOpensTheGate(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			if got := p.Actions[0].(Record).Guarded(); got != tt.guarded {
-				t.Errorf("written under a precondition: %v, want %v", got, tt.guarded)
+				t.Errorf("written with a precondition: %v, want %v", got, tt.guarded)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestGateStatus(t *testing.T) {
 	in.Job.Status = status
 	in.Job.Spec.Gate = &v1alpha1.GateSpec{Key: "example.com/boot"}
 	if got := Next(in).Status.Gate; !got.Since.Time.Equal(now.Truncate(time.Second)) {
-		t.Errorf("another gate is there since %v, want now", got.Since)
+		t.Errorf("another gate exists since %v, want now", got.Since)
 	}
 	in.Job.Spec.Gate = nil
 	if status = Next(in).Status; status.Gate != nil || len(status.Conditions) != 3 {

@@ -50,7 +50,7 @@ func (h *history) do(action Action) {
 	}
 }
 
-// target is the node that an action is about.
+// target is the node that an action changes.
 func (h *history) target(action Action) *Node {
 	switch a := action.(type) {
 	case Start:
@@ -98,7 +98,7 @@ func (h *history) start(a Start) {
 	h.started(a.Attempt)
 }
 
-// real is the node that a write is for; nil if it was deleted or replaced.
+// real is the node that a write changes; nil if it was deleted or replaced.
 func (h *history) real(name string, uid types.UID) *Node {
 	if node := h.nodes[name]; node != nil && node.UID == uid {
 		return node
@@ -109,7 +109,7 @@ func (h *history) real(name string, uid types.UID) *Node {
 func (h *history) record(a Record) {
 	node := h.real(a.Node, a.UID)
 	if node == nil {
-		h.say("there is no %s any more to record on", a.Node)
+		h.say("%s no longer exists, so nothing is recorded", a.Node)
 		return
 	}
 	if h.isFull(node) {
@@ -137,7 +137,7 @@ func (h *history) record(a Record) {
 	h.checkChange(&before, node, a.Change)
 	h.noteEnd(node.UID, a.Record.Revision, a.Record.Retry)
 	if a.KeepLabel && node.On.Label == "" {
-		h.ask(node) // the user has taken the label off meanwhile, to have it run again
+		h.ask(node) // the user has removed the label meanwhile to request a rerun
 	}
 	h.checkWish(&before, node)
 	if pod := h.made[a.Pod.UID]; pod != nil {
@@ -168,7 +168,7 @@ func (h *history) mark(a PatchNode) {
 		return
 	}
 	if h.isFull(node) || a.Before != nil && !h.mayBeMade(*a.Before) {
-		return // a dry run tells, before the node is prepared
+		return // a dry run shows it before the node is prepared
 	}
 	before := *node
 	if !h.change(node, a.Change) {

@@ -5,9 +5,9 @@ package plan
 
 import "math/rand"
 
-// Who else acts in a history. Each actor takes part in a share of the histories, by the seed.
+// Other actors in a history. Each actor takes part in some of the histories, depending on the seed.
 
-// actor is a kind of trouble.
+// actor is a source of faults.
 type actor int
 
 const (
@@ -24,11 +24,11 @@ const (
 // actors are those of a history.
 type actors struct {
 	on [actorCount]bool
-	// dice decides what they do, so that a history without them stays as it is.
+	// dice decides what they do, so that histories without them do not change.
 	dice *rand.Rand
 }
 
-// newActors chooses them: none in plain histories, and each in one of four others.
+// newActors chooses actors: none in plain histories, and each one in a quarter of the others.
 func newActors(seed int64) actors {
 	a := actors{dice: rand.New(rand.NewSource(seed + 1<<41))}
 	for i := range a.on {

@@ -46,7 +46,7 @@ func (h *history) moreHappens(node *Node) bool {
 	return true
 }
 
-// othersEvent is what other NodeJobs do.
+// othersEvent is an event of other NodeJobs.
 func (h *history) othersEvent(what int, node *Node) {
 	switch {
 	case what == 0 && h.other != "":
@@ -57,10 +57,10 @@ func (h *history) othersEvent(what int, node *Node) {
 		h.changed(node)
 	case what == 2 && h.other != "" && h.chance(3):
 		h.other += "+"
-		h.say("the other NodeJob is to do %s", h.other)
+		h.say("the other NodeJob has the revision %s", h.other)
 	case what == 3 && h.dep != "" && h.chance(3):
 		h.dep += "+"
-		h.say("the dependency is to do %s", h.dep)
+		h.say("the dependency has the revision %s", h.dep)
 	}
 }
 
@@ -97,28 +97,28 @@ func (h *history) gateEvent(what int, node *Node) {
 		}
 	case 1:
 		h.policy = h.chance(2)
-		h.say("the policy is there: %v", h.policy)
+		h.say("the policy exists: %v", h.policy)
 	case 2:
-		// The API server may learn a moment late that a gate is gone or another one.
+		// The API server may learn late that a gate was removed or changed.
 		if h.chance(4) && node.Created.Add(5*time.Second).After(h.now) && !slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == sharedGate }) {
-			h.say("%s is tainted for a gate, maybe of before", node.Name)
+			h.say("%s is tainted for a gate, possibly an earlier one", node.Name)
 			node.Taints = append(slices.Clone(node.Taints), corev1.Taint{Key: sharedGate, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule})
 			h.changed(node)
 		}
 	}
 }
 
-// factEvent is what others do about labels.
+// factEvent is a change of labels by others.
 func (h *history) factEvent(what int, node *Node) {
 	defer h.changed(node)
 	_, there := node.Labels[sizeKey]
 	taken := there || h.facts[node.UID][sizeKey]
 	switch {
 	case what == 0 && !taken && h.chance(3):
-		h.say("somebody labels %s with %s", node.Name, sizeKey)
+		h.say("a user labels %s with %s", node.Name, sizeKey)
 		h.setLabel(node, sizeKey, "somebodys")
 	case what == 1 && there:
-		h.say("somebody takes %s off %s", sizeKey, node.Name)
+		h.say("a user removes %s from %s", sizeKey, node.Name)
 		h.setLabel(node, sizeKey, "")
 		if !h.facts[node.UID][sizeKey] {
 			h.disown(node, sizeKey)
@@ -142,7 +142,7 @@ func (h *history) disown(node *Node, key string) {
 	delete(node.Published.Labels, key)
 }
 
-// forgetSuccess is for a node on which a user requests another run.
+// forgetSuccess handles a node on which a user requests another run.
 func (h *history) forgetSuccess(node *Node) {
 	for _, rev := range []string{"rev1", "rev2", "rev3"} {
 		delete(h.succeeded, run(node, rev))
@@ -166,7 +166,7 @@ func (h *history) specEvent(what int) {
 				spec.Publish = append(spec.Publish, v1alpha1.Fact{Result: "size", Label: sizeKey})
 			}
 		}
-		h.say("published are %d facts", len(spec.Publish))
+		h.say("%d facts are published", len(spec.Publish))
 	case 1:
 		soaks := slices.ContainsFunc(h.job.Spec.Rollout.Steps, func(st v1alpha1.RolloutStep) bool { return st.SoakSeconds > 0 })
 		if h.job.Spec.Gate == nil && !soaks {
@@ -175,7 +175,7 @@ func (h *history) specEvent(what int) {
 		}
 	case 2:
 		h.disruptMore()
-		h.say("disruption: %s", h.tellMore())
+		h.say("maintenance: %s", h.tellMore())
 	}
 }
 
@@ -189,7 +189,7 @@ func (h *history) land(node *Node) {
 }
 
 func (h *history) rebootByOthers(node *Node) {
-	h.say("%s is rebooted by somebody", node.Name)
+	h.say("a user reboots %s", node.Name)
 	h.comeBack(node)
 	if h.chance(2) {
 		h.ready(node, corev1.ConditionFalse)
@@ -197,7 +197,7 @@ func (h *history) rebootByOthers(node *Node) {
 	h.changed(node)
 }
 
-// ready says what the node's Ready condition is. A node that was on its way down is back in another boot.
+// ready sets the node's Ready condition. A node that was shutting down is in another boot afterwards.
 func (h *history) ready(node *Node, status corev1.ConditionStatus) {
 	if status == corev1.ConditionTrue && h.goingDown[node.UID] {
 		h.comeBack(node)
@@ -218,7 +218,7 @@ func (h *history) comeBack(node *Node) {
 	h.killPods(node, "rebooted")
 }
 
-// rebootNode is the runner that reboots its node: it obeys the boot ID that it is given.
+// rebootNode is the runner that reboots its node: it checks the given boot ID first.
 func (h *history) rebootNode(pod *simPod, node *Node) {
 	defer h.about(node)()
 	pod.Started = h.by(node)
@@ -303,7 +303,7 @@ func (h *history) sweep() {
 			h.break_("closed set of actions", "the sweeper does not know what it changes")
 			continue
 		}
-		h.say("what is nobody's is taken off %s", name)
+		h.say("orphaned metadata is removed from %s", name)
 		h.changed(node)
 		h.checkSwept(&before, node)
 		if _, known := h.cache.nodes[name]; known {
@@ -312,7 +312,7 @@ func (h *history) sweep() {
 	}
 }
 
-// changeLabels does what a change does to labels and annotations of others' kind.
+// changeLabels applies a change to published labels and annotations.
 func (h *history) changeLabels(node *Node, c record.Change) {
 	for _, key := range c.RemoveLabels {
 		h.setLabel(node, key, "")

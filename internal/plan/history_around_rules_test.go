@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What must be true of gates, facts, and whatever others have on a node.
+// The rules for gates, facts, and the metadata of others on a node.
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
@@ -63,7 +63,7 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 			continue
 		}
 		if !h.isOurGate(&t) {
-			h.break_("rule 9", "the taint %s of %s is somebody else's, and is taken off", t.ToString(), before.Name)
+			h.break_("rule 9", "the taint %s of %s has another owner, and is removed", t.ToString(), before.Name)
 		}
 		h.checkOpened(&seen, &t, c)
 	}
@@ -139,7 +139,7 @@ func (h *history) checkLabels(name string, uid types.UID, before, after map[stri
 		switch {
 		case there && is == value, ours[key], !there && slices.Contains(h.job.Spec.RemoveLabels, key):
 		default:
-			h.break_("rule 9", "%s=%s of %s is somebody else's, and is %q now", key, value, name, is)
+			h.break_("rule 9", "%s=%s of %s has another owner, and is %q now", key, value, name, is)
 		}
 		if !there {
 			delete(ours, key)
@@ -156,11 +156,11 @@ func (h *history) checkLabels(name string, uid types.UID, before, after map[stri
 	}
 }
 
-// checkClosed is for a node whose gate the manager closes.
+// checkClosed checks a node whose gate the manager closes.
 func (h *history) checkClosed(seen *Node) {
 	gate := h.job.Spec.Gate
 	replaced := seen.On.Record != nil && seen.On.Record.MachineID != seen.MachineID
-	before := time.Second // a Node tells whole seconds
+	before := time.Second // times of a Node are in whole seconds
 	if h.with(skewedClocks) {
 		before += clockStep
 	}
@@ -192,7 +192,7 @@ func (h *history) checkSwept(before, after *Node) {
 	}
 }
 
-// unpublishable says why the results of a run cannot be published on a node; "" when they can.
+// unpublishable returns why the results of a run cannot be published on a node; "" if they can.
 func (h *history) unpublishable(seen *Node, results map[string]string) string {
 	for _, fact := range h.job.Spec.Publish {
 		have, key := seen.Labels, fact.Label

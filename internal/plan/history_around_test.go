@@ -32,9 +32,9 @@ const (
 	ownNode    = "n1"
 )
 
-// around is what a history has of it.
+// around is the state of a history besides the task.
 type around struct {
-	// more is the chance that decides here, so that plain histories stay as they are.
+	// more is the random source for this file, so that plain histories do not change.
 	more  *rand.Rand
 	plain bool
 	// policy is true while the API server taints nodes in the request that creates them, registers while the
@@ -47,13 +47,13 @@ type around struct {
 	other, dep string
 	// needs is true if only nodes with a label are selected, and a success removes that label.
 	needs bool
-	// goingDown are nodes that have been told to reboot and are not back; forGood are those that do not come back by themselves.
+	// goingDown are nodes that were told to reboot and are not up again; forGood are those that do not come up automatically.
 	goingDown map[types.UID]bool
 	// rebooted counts the reboots by our pods, by node and boot.
 	rebooted map[string]int
 	// taskBoot is the boot in which the last task succeeded on a node that must be rebooted.
 	taskBoot map[types.UID]string
-	// lastBoot is the boot in which it was seen when that was recorded.
+	// lastBoot is the last observed boot when that was recorded.
 	lastBoot map[types.UID]string
 	// done is the boot and the time of the last success, by run.
 	done map[string]success
@@ -61,7 +61,7 @@ type around struct {
 	tried map[string]bool
 	// facts are the values that were published and belong to the NodeJob, by node and key.
 	facts map[types.UID]map[string]bool
-	// seen are the nodes as the plan of this pass has seen them.
+	// seen are the nodes as the plan of this pass observed them.
 	seen map[string]Node
 }
 
@@ -80,7 +80,7 @@ func newAround(seed int64) around {
 // chance returns true once in n times.
 func (a *around) chance(n int) bool { return !a.plain && a.more.Intn(n) == 0 }
 
-// someMore adds to the NodeJob some of everything that goes around a task.
+// someMore adds a random selection of settings around the task to the NodeJob.
 func (h *history) someMore() {
 	spec := &h.job.Spec
 	if h.chance(2) {
@@ -102,7 +102,7 @@ func (h *history) someMore() {
 	if h.chance(3) {
 		h.rerunMore()
 		for i := range spec.Rollout.Steps {
-			spec.Rollout.Steps[i].SoakSeconds = 0 // the oracle of soaks knows nothing of further runs
+			spec.Rollout.Steps[i].SoakSeconds = 0 // the oracle of soaks does not know reruns
 		}
 	}
 	if h.chance(2) {
@@ -158,7 +158,7 @@ func (h *history) setGate() {
 	}
 }
 
-// tellMore is the first line of a story.
+// tellMore returns the first line of a history.
 func (h *history) tellMore() string {
 	spec := &h.job.Spec
 	parts := []string{fmt.Sprintf("policy %v, kubelets register %v, other %q, dep %q, needs %v", h.policy, h.registers, h.other, h.dep, h.needs)}
@@ -172,7 +172,7 @@ func (h *history) tellMore() string {
 	return strings.Join(parts, ", ")
 }
 
-// equip gives a node that joins what it has from the beginning.
+// equip gives a joining node its initial taints and labels.
 func (h *history) equip(node *Node) {
 	if h.chance(2) {
 		node.Labels[needsKey] = "setup"
@@ -229,7 +229,7 @@ func (h *history) needed(node *Node) bool {
 	return there || rec != nil && rec.RemovedLabels[needsKey] != ""
 }
 
-// addPeers tells the plan of other NodeJobs.
+// addPeers adds other NodeJobs to the input of the plan.
 func (h *history) addPeers(in *Input) {
 	in.OwnNode = ownNode
 	if h.plain {

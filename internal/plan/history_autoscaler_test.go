@@ -15,7 +15,7 @@ import (
 // An autoscaler adds and removes nodes at any time.
 
 const (
-	// mostNodes is how large it lets the cluster become, and mostAtEnd how large while the work is to end.
+	// mostNodes is the maximum size of the cluster, and mostAtEnd the maximum size while the rollout must finish.
 	mostNodes, mostAtEnd = nodeCount + 3, nodeCount + 8
 )
 
@@ -32,7 +32,7 @@ func (h *history) scaleJob() {
 	}
 }
 
-// scale is what an autoscaler does.
+// scale is an event of an autoscaler.
 func (h *history) scale() {
 	if len(h.nodes) < mostNodes && (len(h.nodes) < 4 || h.roll(2)) {
 		h.scaleUp()
@@ -42,7 +42,7 @@ func (h *history) scale() {
 	switch h.dice.Intn(3) {
 	case 0:
 		if !goingAway(node) {
-			h.say("%s is to be scaled down", node.Name)
+			h.say("%s will be scaled down", node.Name)
 			node.Taints = append(slices.Clone(node.Taints), corev1.Taint{Key: clusterAutoscalerTaint, Effect: corev1.TaintEffectNoSchedule})
 			h.changed(node)
 			return
@@ -79,7 +79,7 @@ func (h *history) scaleUp() {
 	}
 }
 
-// grow adds nodes while the rollout is to end, and lets all become Ready.
+// grow adds nodes while the rollout must finish, and makes all nodes Ready.
 func (h *history) grow(pass int) {
 	if !h.with(autoscaler) || h.gone {
 		return
@@ -89,7 +89,7 @@ func (h *history) grow(pass int) {
 		if h.isBad(node) || h.now.Before(node.Created.Add(20*time.Second)) || h.now.After(node.Created.Add(time.Minute)) {
 			continue
 		}
-		// It has joined, and gets what it lacks.
+		// It has joined, and becomes Ready.
 		h.ready(node, corev1.ConditionTrue)
 		node.Taints = slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return bars(&t) })
 		if !h.plain {

@@ -18,14 +18,14 @@ import (
 // clockStep is how far two API servers may differ: the manager's time may step back by it.
 const clockStep = 2 * time.Second
 
-// clocks are how far those of nodes are ahead, and what really happened when.
+// clocks are the offsets of the clocks of nodes, and the real times of events.
 type clocks struct {
 	ahead map[types.UID]time.Duration
 	// backAt is when a node came up, by its boot.
 	backAt map[string]time.Time
 	// ends are the last ends of a task, by run, that were no success.
 	ends map[string]setback
-	// told is the time that the manager decides by.
+	// told is the time on which the manager decides.
 	told time.Time
 }
 
@@ -41,7 +41,7 @@ func newClocks() clocks {
 	return clocks{ahead: map[types.UID]time.Duration{}, backAt: map[string]time.Time{}, ends: map[string]setback{}}
 }
 
-// setClock gives a node its clock.
+// setClock gives a node a clock.
 func (h *history) setClock(node *Node) {
 	if h.with(skewedClocks) {
 		h.ahead[node.UID] = time.Duration(h.dice.Intn(6*3600)-3*3600) * time.Second
@@ -49,13 +49,13 @@ func (h *history) setClock(node *Node) {
 	}
 }
 
-// by is the time by the clock of a node.
+// by returns the time of the clock of a node.
 func (h *history) by(node *Node) time.Time { return h.now.Add(h.ahead[node.UID]) }
 
-// byPod is the time by the clock of a pod's node.
+// byPod returns the time of the clock of a pod's node.
 func (h *history) byPod(pod *simPod) time.Time { return h.now.Add(h.ahead[pod.NodeUID]) }
 
-// apiTime is the time that an API server tells the manager.
+// apiTime is the time that an API server returns to the manager.
 func (h *history) apiTime() time.Time {
 	h.told = h.now
 	if h.with(skewedClocks) {
@@ -64,7 +64,7 @@ func (h *history) apiTime() time.Time {
 	return h.told
 }
 
-// noteSetback takes note of when an attempt of the task really ended that did not succeed.
+// noteSetback notes when an attempt of the task that did not succeed really ended.
 func (h *history) noteSetback(key string, pod *simPod, r *record.Record) {
 	if r.Outcome != record.Failed && r.Outcome != record.Disrupted {
 		delete(h.ends, key)
@@ -95,14 +95,14 @@ func (h *history) checkBackoff(node *Node, a task.Attempt, key string) {
 			wait = min(2*wait, longest)
 		}
 	}
-	// Records tell whole seconds.
+	// Times in records are in whole seconds.
 	if earliest := last.at.Add(wait - clockStep - time.Second); h.now.Before(earliest) {
 		h.break_("rule 6", "attempt %d starts on %s %s after the last one ended (%s), and should wait for %s",
 			a.Number, node.Name, h.now.Sub(last.at), last.kind, wait)
 	}
 }
 
-// checkTimes checks that what is recorded and shown lies within the attempt, whatever the node's clock says.
+// checkTimes checks that what is recorded and shown lies within the attempt, regardless of the node's clock.
 func (h *history) checkTimes(node *Node, r *record.Record, pod *simPod) {
 	if pod == nil || r.Reason == v1alpha1.ReasonDrainTimedOut {
 		return

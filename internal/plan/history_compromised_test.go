@@ -28,10 +28,10 @@ type villain struct {
 	// mirrors is true while it has pods of the names that the manager derives, and full while its annotations have
 	// no room left.
 	mirrors, full bool
-	// habit is what it does again and again at the end of a history.
+	// habit is what it does repeatedly at the end of a history.
 	habit string
-	// lenient is true while rules are checked that are about the compromised node alone: what it does there is its
-	// own affair.
+	// lenient is true while rules are checked that concern only the compromised node: damage to itself is
+	// allowed.
 	lenient bool
 }
 
@@ -61,7 +61,7 @@ func (h *history) about(node *Node) func() {
 	return func() { h.lenient = false }
 }
 
-// misbehave is what the compromised node does next.
+// misbehave is an event of the compromised node.
 func (h *history) misbehave() {
 	node := h.badNode()
 	if node == nil {
@@ -79,7 +79,7 @@ func (h *history) misbehave() {
 	case 2:
 		node.Unschedulable = !node.Unschedulable
 		node.CordonedBy = [][]string{nil, {ownKey}, {otherKey, ownKey}}[h.dice.Intn(3)]
-		h.say("%s is cordoned by itself: %v, for %v", node.Name, node.Unschedulable, node.CordonedBy)
+		h.say("%s cordons itself: %v, for %v", node.Name, node.Unschedulable, node.CordonedBy)
 	case 3:
 		node.BootID, node.MachineID = []string{"", "boot-x", string(h.nextUID("boot"))}[h.dice.Intn(3)], []string{node.MachineID, "", string(h.nextUID("machine"))}[h.dice.Intn(3)]
 		h.say("%s reports boot %q of machine %q", node.Name, node.BootID, node.MachineID)
@@ -111,15 +111,15 @@ func (h *history) isFull(node *Node) bool {
 	return full
 }
 
-// anyTime is what a node may claim for a time.
+// anyTime is a time that a node may report.
 func (h *history) anyTime() time.Time {
 	return []time.Time{{}, time.Unix(0, 0), h.now.Add(-time.Hour), h.now, h.now.Add(time.Hour), time.Date(2499, 1, 1, 0, 0, 0, 0, time.UTC)}[h.dice.Intn(6)]
 }
 
-// forge writes a record, which does not fit its seal, or puts the one back that does.
+// forge writes a record that does not match its seal, or restores the one that does.
 func (h *history) forge(node *Node) {
 	if h.roll(2) {
-		h.say("%s puts its record back", node.Name)
+		h.say("%s restores its record", node.Name)
 		node.On.Record, node.On.Altered = h.sealed, h.sealed == nil
 	} else {
 		h.say("%s forges its record", node.Name)
@@ -137,7 +137,7 @@ func (h *history) tamper(node *Node) {
 		}
 		switch h.dice.Intn(4) {
 		case 0:
-			h.say("%s takes the finalizer off pod %s", node.Name, name)
+			h.say("%s removes the finalizer of pod %s", node.Name, name)
 			pod.Recorded, pod.Finalized, pod.tampered = h.roll(2), false, true
 		case 1:
 			h.say("%s deletes pod %s", node.Name, name)
@@ -170,7 +170,7 @@ func (h *history) checkBegun(a task.Attempt) {
 	}
 }
 
-// isStalled reports whether the status says what is missing, or names the compromised node. Refused pods are no reason
+// isStalled reports whether the status says what is missing, or names the compromised node. Rejected pods are no reason
 // for other nodes to wait, except for those that wait for a step of a few nodes.
 func (h *history) isStalled() bool {
 	node := h.badNode()
@@ -181,7 +181,7 @@ func (h *history) isStalled() bool {
 	})
 }
 
-// inNumberedStep reports whether the rollout is in a step that is for a number of nodes.
+// inNumberedStep reports whether the rollout is in a step with a number of nodes.
 func (h *history) inNumberedStep() bool {
 	r := h.last.Status.Rollout
 	return r != nil && r.StableAt.IsZero() && r.Step == "canary"
@@ -266,7 +266,7 @@ func (h *history) settleBeside() {
 	}
 	h.refuses = nil
 	h.job = h.job.DeepCopy()
-	h.say("the rollback is given up")
+	h.say("the rollback is removed from the spec")
 	h.job.Spec.DeletionPolicy = v1alpha1.DeletionForget
 	h.until("the NodeJob goes at last", func() bool { return h.gone })
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // settle ends all faults. Then the rollout must finish, or be stalled with a reason, in bounded time;
-// when everything that failed is tried again, it must finish; and a deleted NodeJob must go.
+// after a retry of all failed nodes, it must finish; and a deleted NodeJob must be removed.
 func (h *history) settle() {
 	h.say("all faults end")
 	h.faults = false
@@ -72,14 +72,14 @@ func (h *history) finishRollout() {
 	for range nodeCount {
 		if h.broken == "" && h.budgetIsUsedUp() {
 			h.uncordonAll()
-			h.until("the rollout goes on", h.ended)
+			h.until("the rollout continues", h.ended)
 		}
 	}
 	if h.broken != "" {
 		return
 	}
 	if isTrue(h.job.Status, v1alpha1.ConditionStalled) && !h.stepIsEmpty() && !h.badFacts() {
-		h.break_("liveness", "it is stalled although nothing fails any more: %+v", h.job.Status.Conditions)
+		h.break_("liveness", "it is Stalled although nothing fails any more: %+v", h.job.Status.Conditions)
 	}
 	h.checkRest()
 }
@@ -101,10 +101,10 @@ func (h *history) uncordonAll() {
 		h.nodes[name].Unschedulable = false
 		h.changed(h.nodes[name])
 	}
-	h.say("somebody uncordons all nodes")
+	h.say("a user uncordons all nodes")
 }
 
-// checkCordonsAtRest checks that no node is cordoned for a task that does not come to run, or has failed for good.
+// checkCordonsAtRest checks that no node is cordoned for a task that does not start, or for a node that failed.
 func (h *history) checkCordonsAtRest() {
 	if !h.prepares() || h.broken != "" {
 		return
@@ -114,7 +114,7 @@ func (h *history) checkCordonsAtRest() {
 		node := h.nodes[name]
 		rec := node.On.Record
 		if slices.Contains(node.CordonedBy, ownKey) && (leave || rec == nil || !rec.Cordoned && !h.exhausted(node)) {
-			h.break_("rule 8", "%s is at rest and stays cordoned", name)
+			h.break_("rule 8", "%s has no attempt and stays cordoned", name)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (h *history) finishDeletion() {
 	if h.rng.Intn(2) == 0 {
 		h.askAll()
 	} else {
-		h.say("the rollback is given up")
+		h.say("the rollback is removed from the spec")
 		h.job.Spec.DeletionPolicy = v1alpha1.DeletionForget
 	}
 	h.until("the NodeJob goes", func() bool { return h.gone })
@@ -155,7 +155,7 @@ func (h *history) finishDeletion() {
 func (h *history) until(what string, over func() bool) {
 	passes := 600
 	if h.refuses != nil {
-		passes = 1200 // each node may take all its retries, one after the other
+		passes = 1200 // each node may need all its retries, one after the other
 	}
 	for pass := range passes {
 		h.grow(pass)
@@ -170,7 +170,7 @@ func (h *history) until(what string, over func() bool) {
 	h.break_("liveness", "%s never: %s, pods %v", what, h.unfinished(), h.podNames())
 }
 
-// unfinished says what is not finished: the nodes that are not done, and the status.
+// unfinished describes what is not finished: the nodes that are not done, and the status.
 func (h *history) unfinished() string {
 	var parts []string
 	for _, st := range h.last.Nodes {

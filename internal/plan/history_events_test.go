@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What happens to the cluster of a history.
+// Events in the cluster of a history.
 
 // event causes one event.
 func (h *history) event() {
@@ -57,7 +57,7 @@ func (h *history) nodeEvent(what int, node *Node) {
 	defer h.changed(node)
 	switch what {
 	case 0:
-		h.say("%s is lost", node.Name)
+		h.say("%s is unreachable", node.Name)
 		h.ready(node, corev1.ConditionUnknown)
 	case 1:
 		h.say("%s is not ready", node.Name)
@@ -92,14 +92,14 @@ func (h *history) nodeEvent(what int, node *Node) {
 func (h *history) recreate(node *Node) {
 	h.addNode(node.Name)
 	if h.rng.Intn(2) == 0 && !h.isBad(node) {
-		h.say("%s is made anew on the same machine and boot", node.Name)
+		h.say("%s is recreated on the same machine and boot", node.Name)
 		h.nodes[node.Name].MachineID, h.nodes[node.Name].BootID = node.MachineID, node.BootID
 	} else {
-		h.say("%s is made anew on another machine", node.Name)
+		h.say("%s is recreated on another machine", node.Name)
 	}
 }
 
-// recordEvent is what users do to what a node carries.
+// recordEvent is a change of the record of a node by a user.
 func (h *history) recordEvent(what int, node *Node) {
 	defer h.changed(node)
 	switch what {
@@ -135,7 +135,7 @@ func (h *history) relabel(node *Node, key, value string) {
 	h.say("%s is labelled %s=%s", node.Name, key, value)
 }
 
-// userEvent is what users do to the NodeJob.
+// userEvent is a change of the NodeJob by a user.
 func (h *history) userEvent(what int) {
 	h.job = h.job.DeepCopy()
 	switch what {
@@ -172,7 +172,7 @@ func (h *history) userEvent(what int) {
 func (h *history) askAll() {
 	h.job.Annotations = map[string]string{v1alpha1.RetryAnnotation: strconv.Itoa(h.uid)}
 	h.uid++
-	h.say("all failed nodes are to be tried again")
+	h.say("a user requests a retry of all failed nodes")
 	clear(h.failures)
 	clear(h.undoFailures)
 	clear(h.ends)
@@ -209,19 +209,19 @@ func (h *history) podEvent(what int) {
 	}
 }
 
-// cordonEvent is what others do to a node.
+// cordonEvent is a cordon or uncordon by others.
 func (h *history) cordonEvent(what int, node *Node) {
 	defer h.changed(node)
 	switch {
 	case what == 0 && !node.Unschedulable && len(node.CordonedBy) == 0:
-		h.say("somebody cordons %s", node.Name)
+		h.say("a user cordons %s", node.Name)
 		node.Unschedulable, h.byHand[node.UID] = true, true
 	case what == 1 && node.Unschedulable:
-		h.say("somebody uncordons %s", node.Name)
+		h.say("a user uncordons %s", node.Name)
 		node.Unschedulable = false
 		delete(h.byHand, node.UID)
 	case what == 2 && slices.Contains(node.CordonedBy, otherKey):
-		h.say("another NodeJob gives %s back", node.Name)
+		h.say("another NodeJob uncordons %s", node.Name)
 		node.CordonedBy = slices.DeleteFunc(slices.Clone(node.CordonedBy), func(key string) bool { return key == otherKey })
 		node.Unschedulable = len(node.CordonedBy) > 0
 	case what == 2 && (!node.Unschedulable || len(node.CordonedBy) > 0):
@@ -238,7 +238,7 @@ func (h *history) cordonEvent(what int, node *Node) {
 func (h *history) killPods(node *Node, why string) {
 	for _, name := range h.podNames() {
 		if pod := h.pods[name]; pod.NodeName == node.Name && !over(&pod.Pod) {
-			// What a kubelet says of a container that it lost differs.
+			// Kubelets report a lost container in different ways.
 			h.end(pod, corev1.PodFailed, []*Exit{
 				{Code: 255, Finished: h.by(node), Reason: "Error"}, {Code: 137, Lost: true}, nil,
 			}[h.rng.Intn(3)], why)
@@ -272,7 +272,7 @@ func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string
 	pod.Phase, pod.Exit, pod.endedAt = phase, exit, h.now
 }
 
-// kubelets do what kubelets do, on the nodes that are alive.
+// kubelets simulates the kubelets of the nodes that are running.
 func (h *history) kubelets() {
 	for _, name := range h.podNames() {
 		pod := h.pods[name]
@@ -299,7 +299,7 @@ func (h *history) kubelets() {
 			}
 			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
 			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
-				h.say("and takes the node with it")
+				h.say("and the node becomes unreachable")
 				h.ready(node, corev1.ConditionFalse)
 				h.changed(node)
 			}

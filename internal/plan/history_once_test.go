@@ -20,9 +20,9 @@ func (h *history) keep(pod Pod) {
 	}
 	h.checkRelease(pod)
 	if h.job.Spec.RetainPodsSeconds == 0 || !h.job.DeletionTimestamp.IsZero() {
-		h.break_("retainPodsSeconds", "pod %s is kept", pod.Name)
+		h.break_("retainPodsSeconds", "pod %s is retained", pod.Name)
 	}
-	h.say("pod %s is kept", pod.Name)
+	h.say("pod %s is retained", pod.Name)
 	live.Finalized, live.Recorded, live.released = false, true, true
 	h.cache.pods[pod.Name] = live.Pod
 }

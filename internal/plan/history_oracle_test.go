@@ -17,9 +17,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What the oracle of a history knows.
+// The knowledge of the oracle of a history.
 
-// oracle knows what really happened, by other means than the plan.
+// oracle knows what really happened, independently of the plan.
 type oracle struct {
 	// succeeded says on which (node UID, machine, revision) a task has run to its end without a later request for another
 	// run.
@@ -33,10 +33,10 @@ type oracle struct {
 	undone map[types.UID]bool
 
 	// Of the revision that rolls out: whether it has succeeded on a staging node, when it first succeeded,
-	// which nodes it has run on were seen failed or not Ready, and which of those are gone since.
+	// which nodes it has run on were observed failed or not Ready, and which of those were deleted since.
 	staged       bool
 	firstSuccess time.Time
-	sick         map[types.UID]string // the machine
+	notReady     map[types.UID]string // the machine
 	harmed       map[types.UID]bool
 	// soaked are the nodes that had succeeded and were seen not Ready while the first step soaked.
 	soaked       map[types.UID]bool
@@ -46,11 +46,11 @@ type oracle struct {
 func newOracle() oracle {
 	return oracle{
 		succeeded: map[string]bool{}, claimed: map[string]bool{}, failures: map[string]int32{}, undoFailures: map[string]int32{},
-		undone: map[types.UID]bool{}, sick: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
+		undone: map[types.UID]bool{}, notReady: map[types.UID]string{}, harmed: map[types.UID]bool{}, soaked: map[types.UID]bool{},
 	}
 }
 
-// run is what a success or a failure is counted under.
+// run is the key by which successes and failures are counted.
 func run(node *Node, rev string) string {
 	return string(node.UID) + "/" + node.MachineID + "/" + rev
 }
@@ -68,7 +68,7 @@ func (h *history) forgetRuns(which func(key string) bool) {
 	maps.DeleteFunc(h.ends, func(k string, _ setback) bool { return which(k) })
 }
 
-// beginRevision begins to watch a revision. Nodes may have run it before.
+// beginRevision starts to observe a revision. Nodes may have run it before.
 func (h *history) beginRevision() {
 	h.staged, h.firstSuccess = false, time.Time{}
 	for _, node := range h.nodes {
@@ -81,7 +81,7 @@ func (h *history) beginRevision() {
 }
 
 func (h *history) forgiven() {
-	h.sick, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
+	h.notReady, h.harmed, h.soaked = map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
 }
 
 // exhausted reports whether every attempt has failed on a node, according to its record.
@@ -111,7 +111,7 @@ func (h *history) ran(node *Node, pods []Pod) bool {
 	})
 }
 
-// saw notes what a manager has seen, when its status was written.
+// saw notes what a manager has observed, when its status was written.
 func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	if h.seenRevision != in.Revision || h.stableAt() != (time.Time{}) {
 		h.seenRevision = in.Revision
@@ -121,10 +121,10 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 	for i := range in.Nodes {
 		machines[in.Nodes[i].UID] = in.Nodes[i].MachineID
 	}
-	for uid, machine := range h.sick {
+	for uid, machine := range h.notReady {
 		if machines[uid] != machine {
 			h.harmed[uid] = true
-			delete(h.sick, uid)
+			delete(h.notReady, uid)
 		}
 	}
 	soaks := before.Rollout != nil && before.Revision == in.Revision && before.Rollout.Step == "canary" &&
@@ -139,15 +139,15 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			delete(h.soaked, node.UID)
 		} else if soaks && !h.everPassed() && node.Ready != corev1.ConditionTrue && h.selected(node) && !barred(node) && !h.hadPod(in, node) {
 			if !h.soaked[node.UID] {
-				h.say("%s is not Ready in the soak: it has failed", node.Name)
+				h.say("%s is not Ready in the soak and counts as failed", node.Name)
 			}
 			h.soaked[node.UID] = true
 		}
-		unwell := node.Ready != corev1.ConditionTrue && (h.sick[node.UID] != "" || !goingAway(node))
+		unwell := node.Ready != corev1.ConditionTrue && (h.notReady[node.UID] != "" || !goingAway(node))
 		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell) {
-			h.sick[node.UID] = node.MachineID
+			h.notReady[node.UID] = node.MachineID
 		} else {
-			delete(h.sick, node.UID)
+			delete(h.notReady, node.UID)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (h *history) hadPod(in Input, node *Node) bool {
 	return slices.ContainsFunc(in.Pods, func(p Pod) bool { return p.NodeName == node.Name && p.Finalized && h.made[p.UID] != nil })
 }
 
-// onlyCanaries reports whether no more nodes are done than the first step is for. A revision that is used a second time
+// onlyCanaries reports whether no more nodes are done than the first step has. A revision that is used a second time
 // finds more.
 func (h *history) onlyCanaries(in Input) bool {
 	done := 0
@@ -248,7 +248,7 @@ func (h *history) started(a task.Attempt) {
 	}
 }
 
-// count takes note of an end.
+// count notes an outcome.
 func (h *history) count(node *Node, pod *simPod, ended record.Outcome, key string) {
 	since := pod.Retry == task.RetryToken(h.job)
 	switch {

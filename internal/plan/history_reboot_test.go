@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What must be true of what is done to a node around the task: cordon, drain, reboot.
+// The rules for the maintenance of a node: cordon, drain, reboot.
 
 func (h *history) prepares() bool {
 	return h.job.Spec.Maintenance.Cordon || h.job.Spec.Maintenance.Drain != nil
@@ -47,7 +47,7 @@ func (h *history) settledDown(seen *Node) bool {
 	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
 }
 
-// mayLeave is true for the boot in which the task ran, and for that in which the node was when this was recorded.
+// mayLeave reports whether the task ran in the boot, or the node was in it when the success was recorded.
 func (h *history) mayLeave(node *Node, boot string) bool {
 	return boot == h.taskBoot[node.UID] || boot == h.lastBoot[node.UID]
 }
@@ -57,11 +57,11 @@ func (h *history) checkGoesOn(seen *Node, a task.Attempt) {
 	rec := seen.On.Record
 	switch {
 	case rec == nil || rec.Outcome != record.Rebooting || rec.Revision != a.Revision:
-		h.break_("reboot", "%s starts on %s, where no run goes on", a.Phase, seen.Name)
+		h.break_("reboot", "%s starts on %s, where no run continues", a.Phase, seen.Name)
 	case h.rebootOverdue(rec):
 		h.break_("reboot", "%s starts on %s after the time for it", a.Phase, seen.Name)
 	case a.Phase == task.Reboot && (!h.mayLeave(seen, a.BootID) || seen.BootID != a.BootID):
-		h.break_("reboot", "%s is to leave %s, and the task ran in %s", seen.Name, a.BootID, h.taskBoot[seen.UID])
+		h.break_("reboot", "the reboot of %s is to end boot %s, and the task ran in %s", seen.Name, a.BootID, h.taskBoot[seen.UID])
 	case a.Phase == task.Verify && (h.job.Spec.Verify == nil || !h.settledDown(seen)):
 		h.break_("reboot", "%s is checked in %s (Ready since %v), and the task ran in %s", seen.Name, seen.BootID, seen.ReadySince, h.taskBoot[seen.UID])
 	}
@@ -85,15 +85,15 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 		delete(h.succeeded, key)
 		h.checkNotDrained(&seen, r)
 		if r.NeverStarted && h.tried[key] {
-			h.break_("truth", "the task has begun on %s, and is to be neverStarted", node.Name)
+			h.break_("truth", "the task has started on %s, and neverStarted is recorded", node.Name)
 		}
 	case was == nil || was.Outcome != record.Rebooting:
-		h.break_("reboot", "%s is recorded on %s, where no run goes on", r.Outcome, node.Name)
+		h.break_("reboot", "%s is recorded on %s, where no run continues", r.Outcome, node.Name)
 		return
 	case r.Outcome == record.Rebooting:
 	case r.Reason == v1alpha1.ReasonRebootTimedOut:
 		if !h.rebootOverdue(was) {
-			h.break_("reboot", "the reboot of %s is given up early", node.Name)
+			h.break_("reboot", "the reboot of %s times out early", node.Name)
 		}
 	case r.Reason == v1alpha1.ReasonPublishConflict, r.Reason == v1alpha1.ReasonInvalidResult:
 		h.checkResults(&seen, r, was.Results)
@@ -109,17 +109,17 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 	h.countRun(node, r, key, pod)
 }
 
-// checkRebooting is for a task that has succeeded and is followed by a reboot.
+// checkRebooting checks a task that has succeeded and is followed by a reboot.
 func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen *Node) {
 	asked := pod.Reboot == v1alpha1.RebootAlways || pod.Reboot == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results)
 	if !asked || !pod.ran || !pod.willSucceed {
-		h.break_("reboot", "%s is to be rebooted, and its task has not asked for it", node.Name)
+		h.break_("reboot", "%s will be rebooted, and its task has not requested it", node.Name)
 	}
 	h.taskBoot[node.UID], h.lastBoot[node.UID] = pod.ranIn, seen.BootID
 	h.checkResults(seen, r, pod.results)
 }
 
-// checkRebooted is for the success of a run with a reboot.
+// checkRebooted checks the success of a run with a reboot.
 func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 	switch {
 	case pod == nil && (h.job.Spec.Verify != nil || !h.settledDown(seen)):
@@ -138,14 +138,14 @@ func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 func (h *history) checkNotDrained(seen *Node, r *record.Record) {
 	drain := h.job.Spec.Maintenance.Drain
 	if drain == nil || h.now.Before(r.StartedAt.Add(time.Duration(*drain.TimeoutSeconds)*time.Second)) {
-		h.break_("disruption", "the drain of %s is given up early", seen.Name)
+		h.break_("disruption", "the drain of %s times out early", seen.Name)
 	}
 	if r.StartedAt.Before(seen.Created) {
-		h.break_("disruption", "the drain of %s began before it was there", seen.Name)
+		h.break_("disruption", "the drain of %s started before the node existed", seen.Name)
 	}
 }
 
-// countRun takes note of the end of a run.
+// countRun notes the end of a run.
 func (h *history) countRun(node *Node, r *record.Record, key string, pod *simPod) {
 	h.checkCount(node, r, pod, key)
 	if r.Retry == task.RetryToken(h.job) {
@@ -203,7 +203,7 @@ func (h *history) checkPrepared(in Input, p Plan, busy map[string]bool, limit in
 	}
 	for name := range begun {
 		if node := h.cache.nodes[name]; !h.exempt(&node) && len(slots) > limit {
-			h.break_("rule 3", "%d nodes run or are made ready, %d may", len(slots), limit)
+			h.break_("rule 3", "%d nodes run or are prepared, %d may", len(slots), limit)
 		}
 		if name == in.OwnNode {
 			h.checkOwnNode(in, p, begun)
@@ -238,7 +238,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 		switch {
 		case p.Nodes[i].State == Excluded && !atWork, h.exempt(node) && !h.works(in, node):
 			continue
-		case h.isBad(node) && begins: // it may say that it was prepared, at its own cost
+		case h.isBad(node) && begins: // it may claim that it was prepared, which harms only itself
 		case begins && !gone:
 			away++
 			taken = node.Name
@@ -247,7 +247,7 @@ func (h *history) checkAway(in Input, p Plan, begun, slots map[string]bool, limi
 		}
 	}
 	if taken != "" && away > limit {
-		h.break_("disruption", "%s is taken away, and %d nodes are with it, of which %d may be", taken, away, limit)
+		h.break_("disruption", "%s becomes unavailable, and %d nodes are unavailable with it, of at most %d", taken, away, limit)
 	}
 }
 
@@ -270,7 +270,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 		return // it had its slot before
 	}
 	if !h.stableAt().IsZero() {
-		return // then nodes may come and go, and run again, for ever
+		return // then nodes may join, be removed, and rerun forever
 	}
 	for i := range p.Nodes {
 		st := &p.Nodes[i]
@@ -278,7 +278,7 @@ func (h *history) checkOwnNode(in Input, p Plan, begun map[string]bool) {
 			continue // a node that was done may rerun forever, and the time of a node without progress has passed
 		}
 		if begun[st.Name] || st.State == Running || st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot {
-			h.break_("disruption", "the node of the manager is begun, and %s is %s (%s)", st.Name, st.State, st.Reason)
+			h.break_("disruption", "the node of the manager starts, and %s is %s (%s)", st.Name, st.State, st.Reason)
 		}
 	}
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// An API server refuses pods of some kinds, or on some nodes, and writes to a node whose annotations are full. What the
-// manager remembers of it is as in internal/controller.
+// An API server rejects pods of some kinds, or on some nodes, and writes to a node whose annotations are full. What the
+// manager remembers is as in internal/controller.
 
-// shell is what a manager knows beside the API.
+// shell is the in-memory state of a manager.
 type shell struct {
-	// refuses says whether a pod is refused; nil when none is.
+	// refuses reports whether a pod is rejected; nil if none is.
 	refuses func(task.Attempt) bool
 	refused string
-	// refusals are by the sort of the pod: the task's, and those of scripts beside a task that is a template.
+	// refusals are by the sort of pod: pods of the task, and pods of scripts if the task is a template.
 	refusals map[bool]*refusal
-	// troubles are what it has met on single nodes.
+	// troubles are problems of single nodes.
 	troubles map[types.UID]*nodeTrouble
 	// lastEnds and removals tell a record that is removed again and again.
 	lastEnds map[types.UID]lastEnd
 	removals map[types.UID]int
 	// othersWait is true if the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
 	othersWait bool
-	// refusedSince is since when no pod was taken.
+	// refusedSince is since when no pod was accepted.
 	refusedSince time.Time
-	// retry is what was last asked for: then all troubles are forgotten.
+	// retry is the last requested retry, which clears all troubles.
 	retry string
 	// tried are the sorts of pods that were tried in this pass, stopped those of which the first was refused.
 	triedSorts, stopped map[bool]bool
@@ -65,14 +65,14 @@ func newShell() shell {
 	}
 }
 
-// newManager knows nothing but what is in the API.
+// newManager starts a manager without in-memory state.
 func (h *history) newManager() {
 	refuses, refused := h.refuses, h.refused
 	h.shell = newShell()
 	h.refuses, h.refused = refuses, refused
 }
 
-// templateMore makes the task a pod template in some histories: an API server may refuse that and let scripts run, or
+// templateMore makes the task a pod template in some histories: an API server may reject that and accept scripts, or
 // the other way round.
 func (h *history) templateMore() {
 	if h.with(refusals) && h.roll(2) {
@@ -81,7 +81,7 @@ func (h *history) templateMore() {
 	}
 }
 
-// refuseMore lets an API server start or stop refusing pods.
+// refuseMore makes an API server start or stop rejecting pods.
 func (h *history) refuseMore() {
 	names := sortedKeys(h.nodes)
 	name := names[h.dice.Intn(len(names))]
@@ -97,10 +97,10 @@ func (h *history) refuseMore() {
 	default:
 		h.refuses, h.refused = func(a task.Attempt) bool { return a.NodeName == name }, "pods on "+name
 	}
-	h.say("the API server refuses %s", h.refused)
+	h.say("the API server rejects %s", h.refused)
 }
 
-// sortOf reports whether a pod is a script that runs beside a task that is a template.
+// sortOf reports whether a pod runs a script although the task is a template.
 func (h *history) sortOf(a task.Attempt) bool {
 	return h.job.Spec.Task.Template != nil && a.Phase != task.Task
 }
@@ -115,11 +115,11 @@ func (h *history) mayBeMade(a task.Attempt) bool {
 	h.triedSorts[sort] = true
 	switch {
 	case h.isBad(h.nodes[a.NodeName]) && h.mirrors:
-		h.say("%s has a pod of that name already", a.NodeName)
+		h.say("%s already has a pod of that name", a.NodeName)
 		h.trouble(a.NodeUID, v1alpha1.ReasonPodNameTaken, "the name of the pod is taken", time.Second, 15*time.Second)
 		return false
 	case h.refuses != nil && h.refuses(a):
-		h.say("the %s pod on %s is refused", a.Phase, a.NodeName)
+		h.say("the %s pod on %s is rejected", a.Phase, a.NodeName)
 		h.refusedNow[sort] = true
 		h.stopped[sort] = first
 		h.trouble(a.NodeUID, v1alpha1.ReasonPodForbidden, "the API server refuses "+h.refused, time.Second, 15*time.Second)
@@ -128,7 +128,7 @@ func (h *history) mayBeMade(a task.Attempt) bool {
 	return true
 }
 
-// judgeStarts ends a pass: what of a sort was made shows that nothing is refused any more.
+// judgeStarts ends a pass: a created pod shows that its sort is no longer rejected.
 func (h *history) judgeStarts() {
 	for sort := range h.triedSorts {
 		known := h.refusals[sort]
@@ -159,7 +159,7 @@ func (h *history) judgeStarts() {
 	clear(h.refusedNow)
 }
 
-// trouble notes what does not work on a node.
+// trouble notes a problem of a node.
 func (h *history) trouble(node types.UID, reason, message string, first, longest time.Duration) {
 	known := h.troubles[node]
 	if known == nil {
@@ -173,7 +173,7 @@ func (h *history) trouble(node types.UID, reason, message string, first, longest
 	known.Message, known.RetryAt = message, h.told.Add(known.wait)
 }
 
-// isGeneral reports whether a pod was refused while all other pods were refused too.
+// isGeneral reports whether a pod was rejected while all other pods were rejected too.
 func (h *history) isGeneral(met *nodeTrouble) bool {
 	return met.Reason == v1alpha1.ReasonPodForbidden && !h.refusedSince.IsZero() && !met.reasonSince.Before(h.refusedSince)
 }
@@ -184,7 +184,7 @@ func (h *history) untroubled(node types.UID, reasons ...string) {
 	}
 }
 
-// noteEnd notes that the end of an attempt is on record.
+// noteEnd notes that the outcome of an attempt is recorded.
 func (h *history) noteEnd(node types.UID, revision, retry string) {
 	h.lastEnds[node] = lastEnd{revision, retry, h.told}
 	h.untroubled(node, v1alpha1.ReasonRecordRejected, v1alpha1.ReasonPodForceDeleted)
@@ -236,7 +236,7 @@ func (h *history) noteTry(in Input, p Plan) {
 	h.othersWait = slices.ContainsFunc(p.Nodes, func(st NodeState) bool { return st.State == Waiting && st.Reason == v1alpha1.ReasonWaitingForSlot })
 }
 
-// tellTroubles gives the plan what the manager knows beside the API.
+// tellTroubles adds the in-memory state of the manager to the input of the plan.
 func (h *history) tellTroubles(in *Input) {
 	if in.Obstacle == nil && h.refusals[false] != nil {
 		in.Obstacle = &h.refusals[false].Obstacle
@@ -260,12 +260,12 @@ func (h *history) tellTroubles(in *Input) {
 	}
 }
 
-// withRefusals ends a history in which the API server refuses pods to the end: what is not refused must be done.
+// withRefusals ends a history in which the API server rejects pods until the end: all other nodes must be done.
 func (h *history) withRefusals() {
 	if h.refuses == nil || h.deleting() {
 		return
 	}
 	h.until("all that is not refused is done", h.othersAreDone)
 	h.refuses = nil
-	h.say("the API server refuses nothing any more")
+	h.say("the API server rejects nothing any more")
 }

@@ -69,14 +69,14 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 	switch {
 	case silent(node) || node.Deleting || node.Ready == "":
 		h.break_("rule 7", "%s is started and is not there", node.Name)
-	case in.Obstacle != nil && h.obstacle != nil && phase != task.Reboot: // which needs nothing of what is missing
-		h.break_("rule 10", "%s is started in spite of an obstacle", node.Name)
+	case in.Obstacle != nil && h.obstacle != nil && phase != task.Reboot: // a reboot does not need the missing object
+		h.break_("rule 10", "%s is started although there is an obstacle", node.Name)
 	case deleting && phase != task.Rollback:
 		h.break_("deletion", "%s is started", node.Name)
 	case phase == task.Reboot, phase == task.Verify:
-		// What was begun is ended.
+		// Runs that have started are completed.
 	case barred(node) && phase == task.Task:
-		h.break_("eligible", "%s is started in spite of its taint", node.Name)
+		h.break_("eligible", "%s is started although it has a taint", node.Name)
 	case !h.selected(node) && !deleting:
 		h.break_("eligible", "%s is started and not selected", node.Name)
 	case in.Job.Spec.Suspend && !deleting:
@@ -88,7 +88,7 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 // from what is on the nodes.
 func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	if h.isBad(node) {
-		return // how often it ran there is its own word
+		return // the node itself reports how often it ran there
 	}
 	bad, successes, others := len(h.harmed), 0, 0
 	if !h.stableAt().IsZero() {
@@ -102,7 +102,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 			!h.works(in, other) && !h.reboots(other)
 		switch {
 		case !h.selected(other):
-		case h.isBad(other): // it may leave its place to another one in many ways
+		case h.isBad(other): // it can lose its place to another node in many ways
 			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded {
 				successes++
 				if !failsItsSoak && !barred(other) && rec.MachineID == other.MachineID {
@@ -112,7 +112,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		case h.exhausted(other), h.down(in, other):
 			bad++
 		case other.UID == node.UID, barred(other) && (!h.isDone(other) || in.Job.Spec.Rerun.EverySeconds > 0):
-			// It is left out, or it is when its time has come; until then it is done.
+			// It is excluded, now or when it is due; until then it is done.
 			if h.isDone(other) {
 				successes++
 			}
@@ -134,7 +134,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		h.break_("rule 5", "%s is started although %d have failed and %d may (gone: %v, soaked: %v)", node.Name, bad, mayFail, h.harmed, h.soaked)
 	}
 	if !h.stableAt().IsZero() || h.ran(node, in.Pods) {
-		return // another try spreads it no further
+		return // a retry does not affect more nodes
 	}
 	specs := in.Job.Spec.Rollout.Steps
 	if len(specs) == 0 {
@@ -163,7 +163,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 	}
 }
 
-// checkStart checks what is started against what was requested and what has happened.
+// checkStart checks a start against what was requested and what has happened.
 func (h *history) checkStart(a task.Attempt) {
 	node := h.cache.nodes[a.NodeName]
 	key := run(&node, a.Revision)
@@ -194,7 +194,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 	delete(h.succeeded, key)
 	h.tried[key] = true
 	if h.failures[key] > *h.job.Spec.Retry.Limit {
-		h.break_("rule 6", "%s is tried again after %d failures", node.Name, h.failures[key])
+		h.break_("rule 6", "%s is retried after %d failures", node.Name, h.failures[key])
 	}
 	h.checkBackoff(node, a, key)
 	if h.awaited(node) {
@@ -245,7 +245,7 @@ func (h *history) checkRecord(node *Node, a Record) {
 	}
 }
 
-// checkMark checks what is done to a failed node against the policy.
+// checkMark checks the quarantine of a failed node against the policy.
 func (h *history) checkMark(node *Node, a PatchNode) {
 	rec := h.cache.nodes[node.Name].On.Record
 	policy := h.job.Spec.OnFailure.Node
@@ -286,9 +286,9 @@ func (h *history) checkMark(node *Node, a PatchNode) {
 func (h *history) checkCordon(node *Node, c *record.Cordon) {
 	others := slices.Contains(node.CordonedBy, otherKey)
 	switch {
-	case h.isBad(node): // it says what it likes
+	case h.isBad(node): // it can report anything
 	case h.byHand[node.UID]:
-		h.break_("rule 8", "the cordon of %s is changed, which somebody else has made", node.Name)
+		h.break_("rule 8", "the cordon of %s is changed, which has another owner", node.Name)
 	case node.Unschedulable && others && !slices.Contains(c.By, otherKey):
 		h.break_("rule 8", "%s is cordoned for another NodeJob, which is forgotten", node.Name)
 	}
@@ -312,7 +312,7 @@ func (h *history) checkEvict(a Evict) {
 	}
 }
 
-// checkForget is for the end of a NodeJob: if the task must be rolled back, the record is removed after the rollback.
+// checkForget checks the deletion of a NodeJob: if the task must be rolled back, the record is removed after the rollback.
 func (h *history) checkForget(node *Node) {
 	rec := node.On.Record
 	if h.job.DeletionTimestamp.IsZero() {
@@ -327,10 +327,10 @@ func (h *history) checkForget(node *Node) {
 	}
 }
 
-// finish is the end of the NodeJob: nothing of it may remain.
+// finish is the end of the NodeJob: nothing may remain.
 func (h *history) finish() {
 	h.gone = true
-	h.say("the NodeJob is gone")
+	h.say("the NodeJob is removed")
 	for name := range h.cache.pods {
 		if pod := h.pods[name]; pod != nil && !h.isBad(h.nodes[pod.NodeName]) && (pod.Finalized || pod.DeleteRequested.IsZero()) && h.made[pod.UID] != nil {
 			h.break_("deletion", "pod %s is left", name)

@@ -11,9 +11,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// What must be true of what a plan says, and of the writes that it asks for.
+// The rules for the states and the writes of a plan.
 
-// checkWrites checks that no two actions write to one node: they run in parallel, and know nothing of
+// checkWrites checks that no two actions write to one node: they run in parallel and independently of
 // each other.
 func (h *history) checkWrites(p Plan) {
 	written := map[string]bool{}
@@ -65,7 +65,7 @@ func (h *history) checkStates(in Input, p Plan) {
 		}
 		if rec != nil && node.On.Label == in.Revision && rec.Revision == in.Revision && rec.Outcome == record.Failed && fresh &&
 			rec.MachineID == node.MachineID && h.selected(node) && !h.hasPods(in, node.Name) && p.Nodes[i].State != Done &&
-			node.Ready == corev1.ConditionTrue && !h.replacedAsCanary(node.UID) { // it may fail a soak nevertheless
+			node.Ready == corev1.ConditionTrue && !h.replacedAsCanary(node.UID) { // it may still fail a soak
 			h.break_("skip", "%s is skipped by its label, and is %s", node.Name, p.Nodes[i].State)
 		}
 		if p.Nodes[i].Reason == "" {

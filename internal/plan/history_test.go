@@ -38,45 +38,45 @@ var (
 // kept are histories that once broke a rule, because of mutations of the planner or mistakes in it. They are played
 // first. A history with a negative number has no gates, facts, reboots and dependencies.
 var kept = []int64{
-	-8598,  // nodes that had joined were rolled back all at once for a deletion
+	-8598,  // joined nodes were rolled back all at once for a deletion
 	-13583, // a node was cordoned that had been skipped while its rollback ran
-	-19303, // the end of a drain wrote over the end of a rollback
+	-19303, // the outcome of a drain overwrote the outcome of a rollback
 	1342,   // a record that a user removed during an attempt was written again
-	548,    // the node of the manager never ran, since others ran again and again
-	105,    // a node that had cordoned itself held all others, and the status did not name it
-	862,    // pods were not refused anymore, and nothing started
-	448,    // a node on which pods are refused was the only one that was tried
-	1789,   // a deletion was held by a pod name that is taken, and the status did not say so
-	2159,   // a rollback that is refused prevented a node from being prepared, forever
-	312,    // a control plane node without progress was cordoned and uncordoned again and again
-	906,    // the node of the manager waited for a node on which pods are refused
-	1344,   // a deletion waited for a pod that never left, and the status did not say so
+	548,    // the node of the manager never ran, because others reran repeatedly
+	105,    // a node that had cordoned itself blocked all others, and the status did not name it
+	862,    // pods were no longer rejected, and nothing started
+	448,    // a node on which pods are rejected was the only one that was tried
+	1789,   // a taken pod name blocked a deletion, and the status did not say so
+	2159,   // a rejected rollback prevented the preparation of a node forever
+	312,    // a control plane node without progress was cordoned and uncordoned repeatedly
+	906,    // the node of the manager waited for a node on which pods are rejected
+	1344,   // a deletion waited for a pod that never terminated, and the status did not say so
 	2367,   // a rollback was started beyond maxUnavailable
-	-10557, // a node ran again whose success was recorded beside a skip of another revision
+	-10557, // a node reran whose success was recorded while another revision was skipped
 	18002,  // a node that claimed to be prepared was not counted
 	24874,  // a deletion rolled back a node on which the task had never started
-	24563,  // a node stayed cordoned in a rollout that had stopped
-	21157,  // a node with two troubles in turn never counted as without progress
+	24563,  // a node stayed cordoned in a Stalled rollout
+	21157,  // a node with two alternating problems never counted as without progress
 	23203,  // a node that rebooted once more was checked before it had been Ready for long enough
 	38279,  // a node waited for the control plane, and the status did not say for which
-	43117,  // a rollback that was refused prevented further runs from starting
+	43117,  // a rejected rollback prevented reruns from starting
 	44834,  // a node that joined in a soak, and had never been Ready, counted as failed in it
 	70898,  // a step had no nodes, and because of a schedule the status did not say so
-	114220, // a node removed its record again and again under the label of another revision, and ran without a wait
-	162458, // each try to record an end began the soak again
+	114220, // a node removed its record repeatedly under the label of another revision, and ran without a wait
+	162458, // each try to record an outcome restarted the soak
 	212065, // a node that was prepared for an earlier revision stayed cordoned, and the next canary waited for it
 	240377, // a node that joined in the second in which a soak began counted as failed in it
 	293285, // the status did not report a node that failed while a schedule made others run
 	330032, // a node that is not selected anymore counted as failed while it was due again
-	426820, // a disruption wrote the failures back that a user had removed
-	534620, // a canary that failed its soak was forgotten when it was tainted to be removed
-	59567,  // the nodes of a step changed with each further run, and its soak began again
+	426820, // a disruption restored the failures that a user had removed
+	534620, // a canary that failed its soak was forgotten when it was tainted for removal
+	59567,  // the nodes of a step changed with each rerun, and its soak restarted
 	953117, // because of a pod that never ended, beside a failed rollback, the status did not say why a deletion waits
-	973097, // a canary that was done, was being deleted, and was to run again lost its place at once
+	973097, // a canary that was done, terminating and due again lost its place at once
 	769720, // a pod that was only probed counted as a run whose record is removed, in the simulation only
-	963883, // a node that cordons itself in the name of a NodeJob that goes is uncordoned afterwards, not before
+	963883, // a node that cordons itself in the name of a deleted NodeJob is uncordoned afterwards, not before
 	986278, // the same, with a gate and published facts
-	695360, // a canary was lost after its reboot had failed, beside a pod of the machine before
+	695360, // a canary was unreachable after its failed reboot, while a pod of the previous machine existed
 	703694, // because of a schedule nodes were running, no node was left for the staging step, and the oracle expected more
 }
 
@@ -96,7 +96,7 @@ func TestRandomHistories(t *testing.T) {
 	seeds := slices.Clone(kept)
 	for s := *from; s < *from+int64(howMany(t)); s++ {
 		if s%3 == 0 {
-			seeds = append(seeds, -s) // more of a rollout fits where nothing goes around the tasks
+			seeds = append(seeds, -s) // a longer rollout fits without gates, facts, reboots and dependencies
 		} else {
 			seeds = append(seeds, s)
 		}
@@ -104,7 +104,7 @@ func TestRandomHistories(t *testing.T) {
 	playAll(t, seeds)
 }
 
-// howMany histories are played. make test says so by the environment: go test's cache knows that, and no flags.
+// howMany histories are played. make test sets it in the environment, because go test's cache ignores flags.
 func howMany(t *testing.T) int {
 	t.Helper()
 	said := os.Getenv("EVERYNODE_HISTORIES")
@@ -124,7 +124,7 @@ func howMany(t *testing.T) int {
 // playAll plays histories on all processors, and shows the first of them that is broken.
 func playAll(t *testing.T, seeds []int64) {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // nothing of a history lasts
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // histories are short-lived
 	var group sync.WaitGroup
 	var next, first atomic.Int64
 	first.Store(int64(len(seeds)))
@@ -169,7 +169,7 @@ type history struct {
 	uid    int
 	lines  []string
 	broken string
-	// obstacle of the moment.
+	// obstacle is the current obstacle.
 	obstacle *task.Obstacle
 	// workloads are the pods of others, by the UID of their node.
 	workloads map[types.UID][]DrainPod
@@ -195,19 +195,19 @@ type cache struct {
 
 type simPod struct {
 	Pod
-	// machine and boot are those that the pod was made for.
+	// machine and boot are those for which the pod was created.
 	machine, boot string
 	// recorded is true after its outcome is on its node, released after the manager has released it, and tampered after
 	// another client has.
 	recorded, released, tampered bool
 	// endedAt is when it really ended.
 	endedAt time.Time
-	// willSucceed is what the task does when it is left alone.
+	// willSucceed is the result of the task if nothing interrupts it.
 	willSucceed bool
 	// ran is true once the task itself ran to its end, and ranIn the boot in which it did.
 	ran   bool
 	ranIn string
-	// leaves is the boot that a reboot is to end.
+	// leaves is the boot that a reboot must end.
 	leaves string
 	// results are what it reports.
 	results map[string]string
@@ -266,7 +266,7 @@ func play(seed int64) *history {
 	return h
 }
 
-// someJob is a NodeJob with some of everything that a rollout can be told.
+// someJob is a NodeJob with a random selection of rollout settings.
 func (h *history) someJob() *v1alpha1.NodeJob {
 	limit := intstr.FromInt32(1 + h.rng.Int31n(3))
 	if h.rng.Intn(3) == 0 {
@@ -366,7 +366,7 @@ func (h *history) addNode(name string) {
 	h.changed(node)
 	pods := h.rng.Intn(3)
 	if h.job.Spec.Gate != nil && h.closedFor(node) {
-		pods = 0 // its gate keeps them off
+		pods = 0 // its gate excludes them
 	}
 	for i := range pods {
 		h.workloads[node.UID] = append(h.workloads[node.UID], DrainPod{Namespace: "web", Name: fmt.Sprintf("web-%d", i), UID: h.nextUID("web")})
@@ -389,7 +389,7 @@ func (h *history) pick() *Node {
 
 func (h *history) podNames() []string { return slices.Sorted(maps.Keys(h.pods)) }
 
-// catchUp shows the cache everything.
+// catchUp updates the whole cache.
 func (h *history) catchUp() {
 	before := h.cache.pods
 	h.cache = cache{nodes: map[string]Node{}, pods: map[string]Pod{}}
@@ -402,10 +402,10 @@ func (h *history) catchUp() {
 	h.vanish(before)
 }
 
-// wrote shows the cache what the manager wrote to a node.
+// wrote updates the cache with a write of the manager to a node.
 func (h *history) wrote(node *Node) { h.cache.nodes[node.Name] = *node }
 
-// collect removes pods from the API that nothing holds any more.
+// collect removes terminating pods without finalizers from the API.
 func (h *history) collect() {
 	for _, name := range h.podNames() {
 		pod := h.pods[name]
@@ -422,7 +422,7 @@ func (h *history) input() Input {
 		in.Nodes = append(in.Nodes, h.cache.nodes[name])
 	}
 	for _, look := range h.last.DrainPodRequests {
-		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // looked up live
+		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // read live
 	}
 	h.addPeers(&in)
 	h.tellTroubles(&in)
@@ -436,10 +436,10 @@ func (h *history) input() Input {
 func (h *history) pass() {
 	switch luck := h.rng.Intn(16); {
 	case h.faults && luck < 2:
-		h.say("the manager is away")
+		h.say("no manager runs")
 		return
 	case h.faults && luck < 4:
-		h.say("another manager begins")
+		h.say("another manager starts")
 		h.last.DrainPodRequests = nil
 		h.newManager()
 		h.catchUp()

@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// The words of docs/rules.md, as the oracle understands them. Nothing here calls a definition of the planner: a history
+// The terms of docs/rules.md, as the oracle understands them. Nothing here calls a definition of the planner: a history
 // knows what really happened, and the planner must find out.
 
 const (
@@ -26,7 +26,7 @@ const (
 	graceAfterDeadline = 10 * time.Second
 	// evictEvery is how often a blocked eviction may be tried.
 	evictEvery = 5 * time.Second
-	// joinTime is how long a node joins: before that its taints and its state come and go.
+	// joinTime is how long a node joins: until then its taints and its state can change.
 	joinTime = 10 * time.Minute
 	// The maximum numbers of failures, drains and unrecorded failures in a status.
 	mostFailures, mostDrains, mostCasualties = 10, 10, 32
@@ -35,7 +35,7 @@ const (
 	cloudTaint             = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// truth is what really became of the pods that the manager made, by their UID. It never forgets one.
+// truth is what really happened to the pods that the manager created, by their UID. Pods are never removed from it.
 type truth struct {
 	made map[types.UID]*simPod
 	// began are the nodes on which the manager began a run.
@@ -54,7 +54,7 @@ func over(pod *Pod) bool { return pod.Phase == corev1.PodSucceeded || pod.Phase 
 // silent reports whether the control plane gets no status from the kubelet of a node.
 func silent(node *Node) bool { return node.Ready == corev1.ConditionUnknown }
 
-// goingAway reports whether a node is about to be removed, or was cordoned by a person.
+// goingAway reports whether a node will be removed, or was cordoned by a user.
 func goingAway(node *Node) bool {
 	byHand := node.Unschedulable && len(node.CordonedBy) == 0
 	return node.Deleting || byHand || slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == clusterAutoscalerTaint })
@@ -76,12 +76,12 @@ func (h *history) onThisMachine(pod *Pod, node *Node) bool {
 	return made.NodeUID == node.UID || made.boot == node.BootID
 }
 
-// undoesRecord reports whether a pod is a rollback of what is on record on the node.
+// undoesRecord reports whether a pod is a rollback of the recorded attempt of the node.
 func undoesRecord(pod *Pod, node *Node) bool {
 	return pod.Runs == task.Rollback && node.On.Record != nil && node.On.Record.Revision == pod.Revision
 }
 
-// onItsWay reports whether a run with a reboot is on record on the node.
+// onItsWay reports whether a run with a reboot is recorded on the node.
 func onItsWay(node *Node, revision string) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Outcome == record.Rebooting && rec.Revision == revision
@@ -127,12 +127,12 @@ func (h *history) mayFailAtMost(in Input) int {
 	return portion(h.job.Spec.Rollout.MaxFailures, h.counted(in))
 }
 
-// atMost is a number of nodes that a step is for, at most: a percentage of those that there are, rounded up.
+// atMost is the maximum number of nodes of a step: a percentage of the existing nodes, rounded up.
 func (h *history) atMost(limit *intstr.IntOrString, in Input) int {
 	return stepSize(limit, in, func(node *Node) bool { return h.selected(node) || h.hadPod(in, node) })
 }
 
-// atLeast is the same at least: nodes that have joined since the step began, and those with a taint, may not be among them.
+// atLeast is the minimum number: nodes that have joined since the step began, and those with a taint, may not be among them.
 func (h *history) atLeast(limit *intstr.IntOrString, in Input) int {
 	began := in.Now
 	if r := h.job.Status.Rollout; r != nil {
@@ -157,7 +157,7 @@ func stepSize(limit *intstr.IntOrString, in Input, counts func(*Node) bool) int 
 	return max(1, (portion(limit, 100)*n+99)/100)
 }
 
-// mayBeStuck is true for a node that has made no progress for rollout.progressDeadlineSeconds, or nearly: it may count as
+// mayBeStuck reports whether a node has made no progress for rollout.progressDeadlineSeconds, or nearly: it may count as
 // failed, so that others take its place.
 func (h *history) mayBeStuck(node *Node) bool {
 	deadline := seconds32(h.job.Spec.Rollout.ProgressDeadlineSeconds, 3600) - 3*time.Second

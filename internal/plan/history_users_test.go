@@ -13,9 +13,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// Users ask for something while attempts run.
+// Requests of users while attempts run.
 
-// wishes are what users have asked for.
+// wishes are the requests of users.
 type wishes struct {
 	// skip is the revision that a user has said that a node is done with.
 	skip map[types.UID]string
@@ -52,11 +52,11 @@ func (h *history) interrupt() {
 	h.changed(node)
 }
 
-// skipNode is a user who says that a node is done.
+// skipNode is a user who skips a node.
 func (h *history) skipNode(node *Node) {
 	h.say("%s is skipped", node.Name)
 	if node.On.Label != h.rev {
-		h.ask(node) // the label of what it was done with is written over
+		h.ask(node) // the label of the earlier revision is overwritten
 		h.skip[node.UID] = h.rev
 	}
 	node.On.Label, node.On.Present = h.rev, true
@@ -65,11 +65,11 @@ func (h *history) skipNode(node *Node) {
 
 // unrecord is a user who resets the count of attempts.
 func (h *history) unrecord(node *Node) {
-	h.say("the annotation is taken off %s", node.Name)
+	h.say("the annotation of %s is removed", node.Name)
 	rec := node.On.Record
 	node.On.Record = nil
 	if node.On.Label == "" || rec != nil && rec.Revision != node.On.Label {
-		h.ask(node) // the label does not tell of it
+		h.ask(node) // the label does not show it
 	}
 	if node.On.Label != "" {
 		h.claimed[string(node.UID)+"/"+node.On.Label] = true
@@ -86,7 +86,7 @@ func (h *history) unlabel(node *Node) {
 	if node.On.Label == "" {
 		return
 	}
-	h.say("the label is taken off %s", node.Name)
+	h.say("the label of %s is removed", node.Name)
 	node.On.Label = ""
 	delete(h.skip, node.UID)
 	h.ask(node)
@@ -100,8 +100,8 @@ func (h *history) checkWish(before, after *Node) {
 	case h.deleting() || before.On.Label != wish || wish != h.rev || before.On.Record != nil && before.On.Record.MachineID != after.MachineID:
 		delete(h.skip, after.UID)
 	case before.On.Record != nil && before.On.Record.Revision == wish && (before.On.Record.Outcome == record.Succeeded || before.On.Record.Rerun):
-		// A user has had it run again, by taking the label off, and skipped that run: on the node it looks like a further
-		// run, of which a failure takes the label off.
+		// A user has requested a rerun by removing the label, and skipped it: on the node it looks like another
+		// rerun, whose failure removes the label.
 		delete(h.skip, after.UID)
 	case after.On.Label != wish:
 		h.break_("skip", "a user has skipped %s with the label %q, and a record has made it %q", after.Name, wish, after.On.Label)
@@ -118,12 +118,12 @@ func (h *history) checkCount(node *Node, r *record.Record, pod *simPod, key stri
 	}
 	seen := h.seen[node.Name]
 	if was := seen.On.Record; was != nil && was.Outcome == record.Rebooting && was.MachineID != r.MachineID {
-		// The run began on another machine, and fails on this one: so do those before it.
+		// The run began on another machine, and fails on this one: earlier failures count too.
 		h.failedSince[key] += h.failedSince[run(&Node{UID: node.UID, MachineID: was.MachineID}, r.Revision)]
 	}
 	h.failedSince[key]++
 	if pod != nil && pod.NodeUID == node.UID && pod.Runs == task.Task && r.Attempts > h.failedSince[key] {
-		h.break_("retry", "attempt %d is on record as failed on %s, and %d failed since a user removed the record", r.Attempts, node.Name, h.failedSince[key])
+		h.break_("retry", "attempt %d is recorded as failed on %s, and %d failed since a user removed the record", r.Attempts, node.Name, h.failedSince[key])
 	}
 }
 
@@ -152,7 +152,7 @@ func (h *history) allRan() bool {
 	}
 	names, failed := sortedKeys(h.nodes), map[string]bool{}
 	for _, st := range h.last.Nodes {
-		failed[st.Name] = st.State == Failed // until a user asks for another try
+		failed[st.Name] = st.State == Failed // until a user requests a retry
 	}
 	return (!h.stableAt().IsZero() || h.firstTakesAll()) && !slices.ContainsFunc(names, func(name string) bool {
 		node := h.nodes[name]

@@ -24,7 +24,7 @@ func draining(j *v1alpha1.NodeJob) {
 	j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(60)), GracePeriodSeconds: new(int32(7))}
 }
 
-// drainsSince says in the status that the node is being drained.
+// drainsSince adds a drain of the node to the status.
 func drainsSince(node string, seconds int) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
 		j.Status.Drains = []v1alpha1.NodeDrain{{Node: node, Since: metav1.NewTime(ago(seconds))}}
@@ -37,8 +37,8 @@ func cordonedBy(keys ...string) func(*Node) {
 
 func byHand(n *Node) { n.Unschedulable = true }
 
-// TestBeforeTheTask follows a node from its slot to the start of the task.
-func TestBeforeTheTask(t *testing.T) {
+// TestPreparation follows a node from its slot to the start of the task.
+func TestPreparation(t *testing.T) {
 	web := []DrainPod{{Namespace: "web", Name: "a", UID: "a"}, {Namespace: "web", Name: "b", UID: "b", EvictionRefused: "nothing would make it again"}}
 	ours := cordonedBy(jobKey)
 	const prepared, start = "Preparing n, cordoned by ns.everynode.dev/job", "start attempt 1 of rev on n"
@@ -53,38 +53,38 @@ func TestBeforeTheTask(t *testing.T) {
 		looks  int
 		drains int
 	}{
-		"it is cordoned first":              {job: []func(*v1alpha1.NodeJob){cordoning}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
-		"and then the task starts":          {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours}, want: []string{start}, reason: v1alpha1.ReasonStarting},
-		"a cordon by hand is as good":       {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){byHand}, want: []string{start}, reason: v1alpha1.ReasonStarting},
-		"one of another NodeJob is shared":  {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy("ns.everynode.dev/other")}, want: []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"}, reason: v1alpha1.ReasonPreparing},
-		"to be drained it is cordoned too":  {job: []func(*v1alpha1.NodeJob){draining}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
-		"then its pods are looked for":      {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"those that may be are evicted":     {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"when all have left the task runs":  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
-		"not before it was looked":          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
-		"a drain that takes too long fails": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
-		"the drain of an earlier node of that name is another": {
+		"it is cordoned first":                                  {job: []func(*v1alpha1.NodeJob){cordoning}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
+		"the task starts on a cordoned node":                    {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours}, want: []string{start}, reason: v1alpha1.ReasonStarting},
+		"a cordon by a user is sufficient":                      {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){byHand}, want: []string{start}, reason: v1alpha1.ReasonStarting},
+		"a cordon of another NodeJob is shared":                 {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){cordonedBy("ns.everynode.dev/other")}, want: []string{"Preparing n, cordoned by ns.everynode.dev/job and ns.everynode.dev/other"}, reason: v1alpha1.ReasonPreparing},
+		"it is cordoned before a drain":                         {job: []func(*v1alpha1.NodeJob){draining}, want: []string{prepared}, reason: v1alpha1.ReasonPreparing},
+		"the pods of a cordoned node are requested":             {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"pods that can be evicted are evicted":                  {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"the task starts when all pods have terminated":         {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, looked: true, want: []string{start}, reason: v1alpha1.ReasonStarting, looks: 1},
+		"the task does not start before the pods were observed": {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 10)}, node: []func(*Node){ours}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1},
+		"a drain that times out fails":                          {job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours}, pods: web, looked: true, want: []string{inVain}, reason: v1alpha1.ReasonPreparing, looks: 1},
+		"the drain of an earlier node of the same name does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, node: []func(*Node){ours, made(30)}, pods: web, looked: true,
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing, looks: 1, drains: 1,
 		},
-		"and so is one for a failure before": {
+		"the drain for an earlier failure does not count": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("n", 60)}, pods: web, looked: true, looks: 1, drains: 1,
 			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Drain = "old", &record.Drain{StartedAt: ago(60)} })},
 			want: []string{"evict from n: web/a"}, reason: v1alpha1.ReasonPreparing,
 		},
-		"under suspend it is given back": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
-		"also where failed nodes are cordoned": {
+		"it is uncordoned while suspended": {job: []func(*v1alpha1.NodeJob){cordoning, onHold}, node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended},
+		"it is uncordoned while suspended with onFailure.node: Cordon": {
 			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
 			node: []func(*Node){ours}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonSuspended,
 		},
-		"but not one that has failed": {
+		"a failed node stays cordoned while suspended": {
 			job:  []func(*v1alpha1.NodeJob){cordoning, onHold, func(j *v1alpha1.NodeJob) { j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon }},
 			node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.Revision, r.Cordoned = "old", true })}, reason: v1alpha1.ReasonSuspended,
 		},
-		"between two attempts it stays cordoned": {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })}, reason: v1alpha1.ReasonBackingOff},
-		"after a drain in vain it does not":      {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt, r.Reason = ago(1), v1alpha1.ReasonDrainTimedOut })}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonBackingOff},
-		"one that has failed for good is opened": {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, attempts(2))}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonRetriesExhausted},
-		"a node that is done is opened":          {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Succeeded)}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonDone},
+		"between two attempts it stays cordoned":        {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(1) })}, reason: v1alpha1.ReasonBackingOff},
+		"it is uncordoned after a drain that timed out": {job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){ours, recorded(record.Failed, func(r *record.Record) { r.FinishedAt, r.Reason = ago(1), v1alpha1.ReasonDrainTimedOut })}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonBackingOff},
+		"a failed node is uncordoned":                   {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Failed, attempts(2))}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonRetriesExhausted},
+		"a done node is uncordoned":                     {job: []func(*v1alpha1.NodeJob){cordoning}, node: []func(*Node){ours, recorded(record.Succeeded)}, want: []string{"Uncordoned n, uncordoned"}, reason: v1alpha1.ReasonDone},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestBeforeTheTask(t *testing.T) {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			if p.Nodes[0].Reason != tt.reason || len(p.DrainPodRequests) != tt.looks || len(p.Status.Drains) != tt.drains {
-				t.Errorf("%+v, looks %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.DrainPodRequests, p.Status.Drains, tt.reason, tt.looks, tt.drains)
+				t.Errorf("%+v, pod requests %+v, drains %+v; want %s, %d, %d", p.Nodes[0], p.DrainPodRequests, p.Status.Drains, tt.reason, tt.looks, tt.drains)
 			}
 			if tt.drains > 0 && !p.WakeAt.After(now) {
 				t.Errorf("wakes at %v, want later than now", p.WakeAt)
@@ -107,25 +107,25 @@ func TestBeforeTheTask(t *testing.T) {
 	}
 }
 
-// TestWhatADrainInVainSays tests what is left to roll back when the task never got its turn.
-func TestWhatADrainInVainSays(t *testing.T) {
+// TestOutcomeOfTimedOutDrain tests what a rollback has to undo if the task never started.
+func TestOutcomeOfTimedOutDrain(t *testing.T) {
 	rolledBack := &record.Rollback{Outcome: record.Succeeded, Attempts: 1, FinishedAt: ago(50), PodUID: "undo"}
 	tests := map[string]struct {
 		node         func(*Node)
 		neverStarted bool
 		rollback     *record.Rollback
 	}{
-		"the first of a run is neverStarted":                 {node: func(*Node) {}, neverStarted: true},
-		"and so is the second":                               {node: recorded(record.Failed, func(r *record.Record) { r.NeverStarted = true }), neverStarted: true},
-		"not after a failure of the task":                    {node: recorded(record.Failed)},
-		"nor after a disruption, which may have done things": {node: recorded(record.Disrupted)},
-		"after a success of before it is": {node: func(n *Node) {
+		"a timeout in the first attempt is neverStarted":                              {node: func(*Node) {}, neverStarted: true},
+		"a second timeout is neverStarted":                                            {node: recorded(record.Failed, func(r *record.Record) { r.NeverStarted = true }), neverStarted: true},
+		"a timeout after a failure of the task is not":                                {node: recorded(record.Failed)},
+		"a timeout after a disruption is not, because the task may have made changes": {node: recorded(record.Disrupted)},
+		"a timeout after an earlier success is": {node: func(n *Node) {
 			recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" })(n)
 			n.On.Label = "old"
 		}, neverStarted: true},
-		"after a failure of another revision, too":      {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
-		"after a failure on another machine, too":       {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
-		"what was rolled back is not rolled back again": {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
+		"a timeout after a failure of another revision is": {node: recorded(record.Failed, func(r *record.Record) { r.Revision = "old" }), neverStarted: true},
+		"a timeout after a failure on another machine is":  {node: recorded(record.Failed, func(r *record.Record) { r.MachineID = "gone" }), neverStarted: true},
+		"what was rolled back is not rolled back again":    {node: recorded(record.Failed, func(r *record.Record) { r.Rollback = rolledBack }), rollback: rolledBack},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,38 +160,38 @@ func TestMaxUnavailable(t *testing.T) {
 		own   string
 		want  []string
 	}{
-		"as many as may run, when nothing is said": {job: []func(*v1alpha1.NodeJob){rebooting}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"one at a time":                                   {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
-		"a percentage is rounded down":                    {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("70%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"}},
-		"but never below one":                             {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("1%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
-		"it does not count for a task that disrupts none": {job: []func(*v1alpha1.NodeJob){atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"a node that is not Ready counts, but for itself": {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){notReady}, nil), want: []string{"start attempt 1 of rev on b"}},
-		"one that is cordoned, by whomever, too":          {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand}), want: []string{"start attempt 1 of rev on c"}},
-		"also one that is done":                           {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)})},
-		"one that reboots counts": {
+		"without a value it is maxConcurrent":                       {job: []func(*v1alpha1.NodeJob){rebooting}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"one at a time":                                             {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
+		"a percentage is rounded down":                              {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("70%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"}},
+		"at least one node may be unavailable":                      {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromString("1%"))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a"}},
+		"it does not apply to a task without maintenance":           {job: []func(*v1alpha1.NodeJob){atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"a node that is not Ready counts, except for itself":        {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){notReady}, nil), want: []string{"start attempt 1 of rev on b"}},
+		"a node that a user has cordoned counts, except for itself": {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand}), want: []string{"start attempt 1 of rev on c"}},
+		"a cordoned node that is done counts":                       {job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){byHand, labelled(rev)})},
+		"a node that reboots counts": {
 			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, []func(*Node){recorded(record.Rebooting), func(n *Node) { n.ReadySince = now }}),
 			want: []string{"Settling c, recorded"},
 		},
-		"one on which the task runs counts": {
+		"a node on which the task runs counts": {
 			job: []func(*v1alpha1.NodeJob){rebooting, atMost(intstr.FromInt32(1))}, nodes: three(nil, nil, nil), pods: []Pod{newPod(newNode("c"))},
 		},
-		"one that was given its turn goes on": {
+		"a node that has its slot continues": {
 			job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1))}, nodes: three([]func(*Node){notReady}, []func(*Node){cordonedBy(jobKey)}, nil),
 			want: []string{"start attempt 1 of rev on b", "Preparing a, cordoned by ns.everynode.dev/job"},
 		},
 		"nodes that are not selected do not count": {
 			job: []func(*v1alpha1.NodeJob){rebooting, inPoolA, atMost(intstr.FromInt32(1))}, nodes: three(nil, []func(*Node){inPool("b"), notReady}, nil), want: []string{"start attempt 1 of rev on a"},
 		},
-		"the node of the manager waits for the others": {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
-		"and until they are at rest":                   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
-		"it does not wait for further runs": {
+		"the node of the manager waits for the others":                   {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, nil, nil), want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on c"}},
+		"the node of the manager waits until the others have no attempt": {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), pods: []Pod{newPod(newNode("c"))}},
+		"the node of the manager does not wait for reruns": {
 			job: []func(*v1alpha1.NodeJob){rebooting, everySeconds(60)}, own: "a", nodes: three(nil, []func(*Node){recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(3600) })}, []func(*Node){labelled(rev)}),
 			want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on b"},
 		},
-		"then it has its turn":                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
-		"a task that disrupts nothing minds no manager":  {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
-		"it is the canary only where it is the only one": {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},
-		"a node that is set aside already is the canary": {job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1)), inSteps(first(intstr.FromInt32(1)), rest)}, nodes: three([]func(*Node){made(90)}, []func(*Node){made(50), cordonedBy(jobKey)}, nil), want: []string{"start attempt 1 of rev on b"}},
+		"the node of the manager starts last":                                           {job: []func(*v1alpha1.NodeJob){rebooting}, own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, []func(*Node){labelled(rev)}), want: []string{"start attempt 1 of rev on a"}},
+		"a task without maintenance does not treat the node of the manager differently": {own: "a", nodes: three(nil, []func(*Node){labelled(rev)}, nil), want: []string{"start attempt 1 of rev on a", "start attempt 1 of rev on c"}},
+		"the node of the manager is only a canary if there is no other node":            {job: []func(*v1alpha1.NodeJob){rebooting, inSteps(first(intstr.FromInt32(1)), rest)}, own: "a", nodes: three([]func(*Node){made(90)}, []func(*Node){made(5)}, []func(*Node){made(50)}), want: []string{"start attempt 1 of rev on c"}},
+		"a node that is already cordoned is the canary":                                 {job: []func(*v1alpha1.NodeJob){cordoning, atMost(intstr.FromInt32(1)), inSteps(first(intstr.FromInt32(1)), rest)}, nodes: three([]func(*Node){made(90)}, []func(*Node){made(50), cordonedBy(jobKey)}, nil), want: []string{"start attempt 1 of rev on b"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestMaxUnavailable(t *testing.T) {
 }
 
 // Nodes that were quarantined after failures may use up maxUnavailable. The status says so, and how to continue.
-func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
+func TestStatusReportsExhaustedMaxUnavailable(t *testing.T) {
 	one := intstr.FromInt32(1)
 	job := newJob(cordoning, inSteps(poolB(0), rest), func(j *v1alpha1.NodeJob) {
 		j.Spec.OnFailure.Node, j.Spec.Maintenance.MaxUnavailable = v1alpha1.FailedNodeCordon, &one
@@ -222,6 +222,6 @@ func TestABudgetThatIsUsedUpIsSaid(t *testing.T) {
 		t.Errorf("condition %+v, want Stalled: %s", c, want)
 	}
 	if p.WakeAt.After(now.Add(-time.Second)) {
-		t.Errorf("wakes at %v, though time changes nothing", p.WakeAt)
+		t.Errorf("wakes at %v, want no wake-up", p.WakeAt)
 	}
 }

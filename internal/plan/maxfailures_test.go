@@ -25,16 +25,16 @@ func TestMaxFailures(t *testing.T) {
 		matched int
 		want    int
 	}{
-		"none when nothing is asked for":        {nil, 100, 0},
-		"a number":                              {value(intstr.FromInt32(3)), 100, 3},
-		"a number of more nodes than there are": {value(intstr.FromInt32(3)), 1, 3},
-		"a percentage":                          {value(intstr.FromString("10%")), 100, 10},
-		"a percentage is rounded down":          {value(intstr.FromString("10%")), 19, 1},
-		"a percentage of a few is none":         {value(intstr.FromString("10%")), 9, 0},
-		"a percentage of none":                  {value(intstr.FromString("100%")), 0, 0},
-		"all":                                   {value(intstr.FromString("100%")), 7, 7},
-		"what the API lets nobody write":        {value(intstr.FromString("many")), 7, 0},
-		"less than none":                        {value(intstr.FromInt32(-1)), 7, 0},
+		"none without a value":             {nil, 100, 0},
+		"a number":                         {value(intstr.FromInt32(3)), 100, 3},
+		"a number larger than the cluster": {value(intstr.FromInt32(3)), 1, 3},
+		"a percentage":                     {value(intstr.FromString("10%")), 100, 10},
+		"a percentage is rounded down":     {value(intstr.FromString("10%")), 19, 1},
+		"a percentage of a few nodes is rounded down to none": {value(intstr.FromString("10%")), 9, 0},
+		"a percentage of no nodes":                            {value(intstr.FromString("100%")), 0, 0},
+		"all":                                                 {value(intstr.FromString("100%")), 7, 7},
+		"a value that the API rejects":                        {value(intstr.FromString("many")), 7, 0},
+		"a negative number":                                   {value(intstr.FromInt32(-1)), 7, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,15 +45,15 @@ func TestMaxFailures(t *testing.T) {
 	}
 }
 
-// TestCasualties tests which nodes count as failed though no record says so.
-func TestCasualties(t *testing.T) {
+// TestUnrecordedFailures tests which nodes count as failed without a record of a failure.
+func TestUnrecordedFailures(t *testing.T) {
 	atRisk := func(name string, failed bool) v1alpha1.NodeAtRisk {
 		return v1alpha1.NodeAtRisk{Node: name, UID: types.UID(name + "-uid"), MachineID: name + "-machine", Failed: failed}
 	}
 	casualty := func(name, reason string) v1alpha1.UnrecordedFailure {
 		return v1alpha1.UnrecordedFailure{Node: name, UID: types.UID(name + "-uid"), Reason: reason, At: metav1.Time{Time: now}}
 	}
-	sick := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	going := func(key string) func(*Node) {
 		return func(n *Node) { n.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}} }
 	}
@@ -79,62 +79,62 @@ func TestCasualties(t *testing.T) {
 		wantCasualties []string
 		wantAtRisk     []string
 	}{
-		"none when all is well":                     {nodes: []Node{newNode("a", done), newNode("b")}},
-		"a failed node is at risk":                  {nodes: []Node{newNode("a", failed)}, wantAtRisk: []string{"a failed"}},
-		"a node that is done and not Ready is":      {nodes: []Node{newNode("a", done, sick), newNode("b")}, wantAtRisk: []string{"a"}},
-		"one that is not Ready and was not touched": {nodes: []Node{newNode("a", sick, func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b")}},
-		"one that was done with another revision":   {nodes: []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old"), func(n *Node) { n.Ready = corev1.ConditionUnknown })}},
-		"one that the cluster-autoscaler takes away": {
-			nodes: []Node{newNode("a", done, sick, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
+		"no node has a problem":                                   {nodes: []Node{newNode("a", done), newNode("b")}},
+		"a failed node is at risk":                                {nodes: []Node{newNode("a", failed)}, wantAtRisk: []string{"a failed"}},
+		"a done node that is not Ready is at risk":                {nodes: []Node{newNode("a", done, notReady), newNode("b")}, wantAtRisk: []string{"a"}},
+		"a node that is not Ready before its first attempt":       {nodes: []Node{newNode("a", notReady, func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b")}},
+		"a node that is not Ready and done with another revision": {nodes: []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }), labelled("old"), func(n *Node) { n.Ready = corev1.ConditionUnknown })}},
+		"a node that cluster-autoscaler removes": {
+			nodes: []Node{newNode("a", done, notReady, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
 		},
-		"one that Karpenter takes away":              {nodes: []Node{newNode("a", done, sick, going("karpenter.sh/disrupted")), newNode("b")}},
-		"one that an earlier Karpenter takes away":   {nodes: []Node{newNode("a", done, sick, going("karpenter.sh/disruption")), newNode("b")}},
-		"one that GKE takes back":                    {nodes: []Node{newNode("a", done, sick, going("cloud.google.com/impending-node-termination")), newNode("b")}},
-		"one whose spot instance AWS takes back":     {nodes: []Node{newNode("a", done, sick, going("aws-node-termination-handler/spot-itn")), newNode("b")}},
-		"one that a person has drained":              {nodes: []Node{newNode("a", done, sick, byHand), newNode("b")}},
-		"one that a NodeJob has cordoned is at risk": {nodes: []Node{newNode("a", done, sick, cordonedBy("ns.everynode.dev/other")), newNode("b")}, wantAtRisk: []string{"a"}},
-		"one that is being deleted":                  {nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}},
-		"one that was not Ready before that": {
-			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, sick, deleting), newNode("b")}, wantAtRisk: []string{"a"},
+		"a node that Karpenter removes":                       {nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disrupted")), newNode("b")}},
+		"a node that an earlier version of Karpenter removes": {nodes: []Node{newNode("a", done, notReady, going("karpenter.sh/disruption")), newNode("b")}},
+		"a node that GKE terminates":                          {nodes: []Node{newNode("a", done, notReady, going("cloud.google.com/impending-node-termination")), newNode("b")}},
+		"a node whose spot instance AWS terminates":           {nodes: []Node{newNode("a", done, notReady, going("aws-node-termination-handler/spot-itn")), newNode("b")}},
+		"a node that a user has cordoned":                     {nodes: []Node{newNode("a", done, notReady, byHand), newNode("b")}},
+		"a node that a NodeJob has cordoned is at risk":       {nodes: []Node{newNode("a", done, notReady, cordonedBy("ns.everynode.dev/other")), newNode("b")}, wantAtRisk: []string{"a"}},
+		"a terminating node":                                  {nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}},
+		"a terminating node that was not Ready before its deletion": {
+			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done, notReady, deleting), newNode("b")}, wantAtRisk: []string{"a"},
 		},
-		"one that is well again": {was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done), newNode("b")}},
-		"one that failed its soak, and is tainted to be removed when it is due again": {
+		"a node that is Ready again": {was: was(risks(atRisk("a", false))), nodes: []Node{newNode("a", done), newNode("b")}},
+		"a node that failed its soak, and is tainted for removal when it is due again": {
 			job: newJob(everySeconds(60)), was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))),
-			nodes:          []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }), sick, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
+			nodes:          []Node{newNode("a", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(900) }), notReady, going("ToBeDeletedByClusterAutoscaler")), newNode("b")},
 			wantCasualties: []string{"a NotReadyInSoak"},
 		},
-		"one that was deleted failed": {
+		"a failed node that was deleted": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
-		"one that was deleted not Ready": {
+		"a node that was not Ready when it was deleted": {
 			was: was(risks(atRisk("a", false))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
-		"one that was made anew under the same name": {
+		"a node that was recreated with the same name": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", func(n *Node) { n.UID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
-		"one that another machine has taken the place of": {
+		"a node whose machine was replaced": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "another" })}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
-		"one that does not say which machine it is": {
+		"a node without a machine ID": {
 			was: was(risks(atRisk("a", true))), nodes: []Node{newNode("a", failed, func(n *Node) { n.MachineID = "" })}, wantAtRisk: []string{"a failed"},
 		},
-		"it counts once": {
+		"a node counts once": {
 			was:   was(risks(atRisk("a", true)), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))),
 			nodes: []Node{newNode("b")}, wantCasualties: []string{"a FailedNodeDeleted"},
 		},
-		"it is forgotten with another try": {
+		"a retry removes unrecorded failures": {
 			job: newJob(askAgain), was: was(casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted))), nodes: []Node{newNode("b")},
 		},
-		"it is forgotten when the revision is proven": {
+		"unrecorded failures are removed when the revision is stable": {
 			was: was(provenSince(9), casualties(casualty("a", v1alpha1.ReasonFailedNodeDeleted)), risks(atRisk("c", true))), nodes: []Node{newNode("b", done)},
 		},
-		"one in a soak that runs again counts by what comes of it": {
+		"a node that reruns in a soak counts according to the outcome": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a"), newNode("b")},
 		},
-		"one in a soak that is deleted": {
+		"a node that is deleted in a soak": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("b")}, wantCasualties: []string{"a NotReadyNodeDeleted"},
 		},
-		"one in a soak that is still there": {
+		"a node that still exists in a soak": {
 			was: was(casualties(casualty("a", v1alpha1.ReasonNotReadyInSoak))), nodes: []Node{newNode("a", done), newNode("b")}, wantCasualties: []string{"a NotReadyInSoak"},
 		},
 	}
@@ -157,7 +157,7 @@ func TestCasualties(t *testing.T) {
 				atRisk = append(atRisk, text)
 			}
 			if diff := cmp.Diff(tt.wantCasualties, casualties); diff != "" {
-				t.Errorf("casualties (-want +got):\n%s", diff)
+				t.Errorf("unrecorded failures (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.wantAtRisk, atRisk); diff != "" {
 				t.Errorf("at risk (-want +got):\n%s", diff)
@@ -168,7 +168,7 @@ func TestCasualties(t *testing.T) {
 
 // A task breaks every node that it runs on, in a cluster that repairs nodes by replacing them. With maxFailures 100%,
 // only the number of these nodes stops the rollout.
-func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
+func TestTooManyUnrecordedFailuresStallRollout(t *testing.T) {
 	job := newJob()
 	job.Status.Revision = rev
 	job.Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.Time{Time: ago(300)}}
@@ -181,7 +181,7 @@ func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 	}
 	p := Next(see(job, nodes))
 	if len(p.Actions) != 0 || len(p.Status.Rollout.UnrecordedFailures) != maxUnrecordedFailures {
-		t.Errorf("%d actions, %d casualties", len(p.Actions), len(p.Status.Rollout.UnrecordedFailures))
+		t.Errorf("%d actions, %d unrecorded failures", len(p.Actions), len(p.Status.Rollout.UnrecordedFailures))
 	}
 	if c := p.Status.Conditions[2]; c.Reason != v1alpha1.ReasonMaxFailuresExceeded || !strings.Contains(c.Message, "gone-0: FailedNodeDeleted") {
 		t.Errorf("condition %+v", c)
@@ -189,7 +189,7 @@ func TestTooManyCasualtiesStopAnyBudget(t *testing.T) {
 }
 
 // A failed node prevents all others from starting, not only those of later steps.
-func TestBeyondMaxFailuresNothingStarts(t *testing.T) {
+func TestNothingStartsBeyondMaxFailures(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
 	again := recorded(record.Failed)
 	tests := map[string]struct {
@@ -198,17 +198,17 @@ func TestBeyondMaxFailuresNothingStarts(t *testing.T) {
 		pods    []Pod
 		want    []string
 	}{
-		"as many as may": {1, []Node{newNode("a", failed), newNode("b")}, nil, []string{"start attempt 1 of rev on b"}},
-		"one more":       {1, []Node{newNode("a", failed), newNode("b", failed), newNode("c")}, nil, nil},
-		"a retry":        {0, []Node{newNode("a", failed), newNode("b", again)}, nil, nil},
-		"what runs may end": {
+		"as many failed nodes as maxFailures":   {1, []Node{newNode("a", failed), newNode("b")}, nil, []string{"start attempt 1 of rev on b"}},
+		"one failed node more than maxFailures": {1, []Node{newNode("a", failed), newNode("b", failed), newNode("c")}, nil, nil},
+		"a retry":                               {0, []Node{newNode("a", failed), newNode("b", again)}, nil, nil},
+		"a running attempt continues": {
 			0, []Node{newNode("a", failed), newNode("b")}, []Pod{newPod(newNode("b"), exited(0))},
 			[]string{"record Succeeded on b: attempts 1, disruptions 0"},
 		},
-		"a failed node that is not selected any more does not count": {
+		"a failed node that is no longer selected does not count": {
 			0, []Node{newNode("a", failed, inPool("x")), newNode("b")}, nil, []string{"start attempt 1 of rev on b"},
 		},
-		"one that was skipped does not count": {
+		"a failed node that was skipped does not count": {
 			0, []Node{newNode("a", failed, labelled(rev)), newNode("b")}, nil, []string{"start attempt 1 of rev on b"},
 		},
 	}

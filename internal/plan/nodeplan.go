@@ -138,7 +138,7 @@ func (w *nodePlan) run(reason, message string, until time.Time) {
 // done gives the node the state of a node that is done. due is when it reruns the task; zero if it does not.
 func (w *nodePlan) done(due time.Time) { w.set(Done, v1alpha1.ReasonDone, "", due) }
 
-// fail gives the node the state of a node on which the task has failed. The task is not retried there by itself, unless
+// fail gives the node the state of a node on which the task has failed. The task is not retried there automatically, unless
 // the reason says so; a rollback may run. until is when the state may change.
 func (w *nodePlan) fail(reason, message string, until time.Time) {
 	w.set(Failed, reason, message, until)
@@ -192,7 +192,7 @@ func (w *nodePlan) startable() bool {
 // that stands until the rerun fails.
 func (w *nodePlan) countsAsDone() bool { return w.State == Done || w.rerun }
 
-// continues reports whether a waiting node continues by itself. Nodes that are unreachable, do not report or are being
+// continues reports whether a waiting node continues automatically. Nodes that are unreachable, do not report or are being
 // deleted may never continue; nodes of later steps continue only after others; and for a node that waits until fewer are
 // unavailable, a failed node that is cordoned may be the reason.
 func (w *nodePlan) continues() bool {

@@ -29,7 +29,7 @@ func templated(j *v1alpha1.NodeJob) {
 	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
 }
 
-// succeeded puts a success on a node whose label a user has removed since.
+// succeeded adds the record of a success to a node whose label a user has removed since.
 func succeeded(seconds int) func(*Node) {
 	return func(n *Node) {
 		recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt, r.RecordedAt = ago(seconds), ago(seconds) })(n)
@@ -41,8 +41,8 @@ func deletingSince(seconds int) func(*Node) {
 	return func(n *Node) { n.Deleting, n.DeletingSince = true, ago(seconds) }
 }
 
-// TestTroubleOnANode tests what else starts while something does not work on node a.
-func TestTroubleOnANode(t *testing.T) {
+// TestNodeProblem tests what starts while node a has a problem.
+func TestNodeProblem(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
 	refused := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-5)}
 	tests := map[string]struct {
@@ -57,80 +57,80 @@ func TestTroubleOnANode(t *testing.T) {
 			nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 5) },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonPodNameTaken,
 		},
-		"they come first when it may be tried again": {
+		"the other nodes come first when a may be retried": {
 			change: []func(*v1alpha1.NodeJob){oneAtOnce}, nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonWaitingForSlot,
 		},
-		"then it has its turn": {
+		"a is retried when no other node waits": {
 			nodes: []Node{newNode("a"), newNode("b", labelled(rev))}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
 			want: []string{"start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting,
 		},
-		"when nothing else goes on, the NodeJob is Stalled": {
+		"the NodeJob is Stalled when nothing else continues": {
 			nodes: []Node{newNode("a"), newNode("b", labelled(rev))}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 5) },
 			reason: v1alpha1.ReasonPodNameTaken, stalled: "a: pod x has its name",
 		},
-		"after the progress deadline it counts as failed": {
+		"a counts as failed after the progress deadline": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
 			in:     func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
 			reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s",
 		},
-		"and another takes its place, where one may fail": {
+		"another node takes its place if maxFailures allows a failure": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)}, nodes: []Node{newNode("a", made(90)), newNode("b")},
 			in:   func(in *Input) { in.NodeProblems = nameTaken(3600, 5) },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
-		"it loses its place also when it is prepared": {
+		"a loses its place also when it is prepared": {
 			change: []func(*v1alpha1.NodeJob){cordoning, oneAtOnce}, nodes: []Node{newNode("a", cordonedBy(jobKey)), newNode("b", byHand)},
 			in:   func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
 			want: []string{"start attempt 1 of rev on b", "Uncordoned a, uncordoned"}, reason: v1alpha1.ReasonWaitingForSlot,
 		},
-		"a rollback that cannot be made comes last": {
+		"a rollback that cannot be created comes last": {
 			change: []func(*v1alpha1.NodeJob){oneAtOnce, mayFailNodes(1), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }},
 			nodes:  []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonRollbackPending,
 		},
-		"without a deadline it does not": {
+		"a does not count as failed without a progress deadline": {
 			change: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Rollout.ProgressDeadlineSeconds = new(int32(0)) }},
 			nodes:  []Node{newNode("a"), newNode("b")}, in: func(in *Input) { in.NodeProblems = nameTaken(99999, 5) },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonPodNameTaken,
 		},
-		"nor while the API server refuses all pods": {
+		"a does not count as failed while the API server rejects all pods": {
 			nodes: []Node{newNode("a"), newNode("b")}, in: func(in *Input) {
 				in.Obstacle = refused
 				in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodForbidden, Message: "no", General: true, Since: ago(99999), RetryAt: ago(-5)}}
 			},
 			reason: v1alpha1.ReasonPodForbidden, stalled: "no",
 		},
-		"a rollback that is refused keeps no template from starting": {
+		"a rejected rollback does not prevent a template from starting": {
 			change: []func(*v1alpha1.NodeJob){templated, mayFailNodes(1)}, nodes: []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.RunnerRefused = refused },
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonRollbackPending,
 		},
-		"nor does a template that is refused keep a rollback": {
+		"a rejected template does not prevent a rollback": {
 			change: []func(*v1alpha1.NodeJob){templated, mayFailNodes(1)}, nodes: []Node{newNode("a", failed), newNode("b")}, in: func(in *Input) { in.Obstacle = refused },
 			want: []string{"start rollback 1 of rev on a"}, reason: v1alpha1.ReasonRollingBack, stalled: "no",
 		},
-		"a node that is disrupted for too long counts as failed and is tried again": {
+		"a node that is disrupted for too long counts as failed and is retried": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(1)},
 			nodes:  []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) })), newNode("b")},
 			in:     func(*Input) {}, want: []string{"start attempt 1 of rev on b", "start attempt 1 of rev on a"}, reason: v1alpha1.ReasonStarting,
 		},
-		"and stops a rollout in which none may fail": {
+		"a node that is disrupted for too long stalls a rollout with maxFailures 0": {
 			change: []func(*v1alpha1.NodeJob){mayFailNodes(0)},
 			nodes:  []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Disruptions, r.DisruptedSince, r.RecordedAt = 40, ago(3600), ago(400) })), newNode("b")},
 			in:     func(*Input) {}, reason: v1alpha1.ReasonMaxFailuresExceeded, stalled: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: ProgressDeadlineExceeded: no progress for 3600 s (rollout.progressDeadlineSeconds): 40 attempts in a row were disrupted",
 		},
-		"a canary that was lost after a disruption counts as failed": {
+		"a canary that is unreachable after a disruption counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
 			nodes: []Node{newNode("a", made(9000), func(n *Node) { n.Ready = corev1.ConditionUnknown },
 				recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince, r.RecordedAt = ago(4000), ago(4000) })), newNode("b")},
 			in: func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
 		},
-		"a canary that was done for long, is being deleted, and must run again keeps its place": {
+		"a canary that was done for a long time, is terminating, and is due again keeps its place": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
 			nodes:  []Node{newNode("a", made(9000), succeeded(4000), deletingSince(60)), newNode("b")},
 			in:     func(*Input) {}, reason: v1alpha1.ReasonNodeTerminating,
 		},
-		"until the progress deadline": {
+		"a terminating canary keeps its place until the progress deadline": {
 			change: []func(*v1alpha1.NodeJob){inSteps(first(intstr.FromInt32(1)), rest), mayFailNodes(1)},
 			nodes:  []Node{newNode("a", made(9000), succeeded(8000), deletingSince(3600)), newNode("b")},
 			in:     func(*Input) {}, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded,
@@ -204,8 +204,8 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 	}
 }
 
-// The end of an attempt that cannot be recorded keeps its slot, but not forever.
-func TestAnEndThatCannotBeRecorded(t *testing.T) {
+// An attempt whose outcome cannot be recorded keeps its slot, but not forever.
+func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 	cannot := func(since int) map[types.UID]NodeProblem {
 		return map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)}}
 	}
@@ -215,8 +215,8 @@ func TestAnEndThatCannotBeRecorded(t *testing.T) {
 		want    []string
 		reason  string
 	}{
-		"it holds its slot":           {created: 600, reason: v1alpha1.ReasonRunning},
-		"until the progress deadline": {created: 4000, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded},
+		"it has its slot": {created: 600, reason: v1alpha1.ReasonRunning},
+		"a terminating canary keeps its place until the progress deadline": {created: 4000, want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonProgressDeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(oneAtOnce, mayFailNodes(1)), nodes, newPod(nodes[0], exited(0), func(p *Pod) { p.Created = ago(tt.created) }))
@@ -230,29 +230,29 @@ func TestAnEndThatCannotBeRecorded(t *testing.T) {
 }
 
 // A soak does not wait forever for a node to become Ready.
-func TestASoakThatDoesNotBegin(t *testing.T) {
+func TestSoakThatDoesNotStart(t *testing.T) {
 	soaked := first(intstr.FromInt32(1))
 	soaked.SoakSeconds = 60
-	sick := newNode("a", made(9000), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
+	notReady := newNode("a", made(9000), recorded(record.Succeeded), func(n *Node) { n.Ready = corev1.ConditionFalse })
 	next := func(waits time.Time) Plan {
 		job := newJob(inSteps(soaked, rest), mayFailNodes(1))
 		job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: "first", StepStartedAt: metav1.Time{Time: ago(9000)}, WaitingForReadySince: metav1.Time{Time: waits}}
-		return Next(see(job, []Node{sick, newNode("b", made(9000))}))
+		return Next(see(job, []Node{notReady, newNode("b", made(9000))}))
 	}
 	if p := next(time.Time{}); !p.Status.Rollout.WaitingForReadySince.Time.Equal(now) || !p.WakeAt.Equal(now.Add(time.Hour)) || len(p.Actions) > 0 {
-		t.Errorf("it waits since %v, wakes at %v, and does %v", p.Status.Rollout.WaitingForReadySince, p.WakeAt, told(p))
+		t.Errorf("the soak waits since %v, the plan wakes at %v and does %v", p.Status.Rollout.WaitingForReadySince, p.WakeAt, told(p))
 	}
 	p := next(ago(3600))
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on b"}, told(p)); diff != "" || p.Nodes[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
 		t.Errorf("a is %+v; actions (-want +got):\n%s", p.Nodes[0], diff)
 	}
 	if c := p.Status.Rollout.UnrecordedFailures; len(c) != 1 || c[0].Reason != v1alpha1.ReasonProgressDeadlineExceeded {
-		t.Errorf("casualties %+v, want a", c)
+		t.Errorf("unrecorded failures %+v, want a", c)
 	}
 }
 
-// A node can write something under the NodeJob's key as often as it likes.
-func TestADeletionDoesNotWaitForWhatANodeWrites(t *testing.T) {
+// A node can write something under the NodeJob's key as often as it wants.
+func TestDeletionDoesNotWaitForNodeWrites(t *testing.T) {
 	forged := newNode("a", func(n *Node) { n.On = record.NodeRecord{Label: rev, Altered: true, Present: true} })
 	sealed := newNode("b", recorded(record.Succeeded), func(n *Node) { n.On.Sealed = true })
 	for name, tt := range map[string]struct {
@@ -260,10 +260,10 @@ func TestADeletionDoesNotWaitForWhatANodeWrites(t *testing.T) {
 		nodes   []Node
 		want    []string
 	}{
-		"at first it waits":            {deleted: 30, nodes: []Node{forged}, want: []string{"forget a"}},
-		"after a minute it does not":   {deleted: 60, nodes: []Node{forged}, want: []string{"forget a", "finish"}},
-		"for what is its own it does":  {deleted: 600, nodes: []Node{forged, sealed}, want: []string{"forget a", "forget b"}},
-		"it waits for no write at all": {deleted: 5, nodes: []Node{newNode("a")}, want: []string{"finish"}},
+		"it waits at first":                              {deleted: 30, nodes: []Node{forged}, want: []string{"forget a"}},
+		"it does not wait after a minute":                {deleted: 60, nodes: []Node{forged}, want: []string{"forget a", "finish"}},
+		"it waits for records that Everynode has sealed": {deleted: 600, nodes: []Node{forged, sealed}, want: []string{"forget a", "forget b"}},
+		"it waits for no write if nothing is left":       {deleted: 5, nodes: []Node{newNode("a")}, want: []string{"finish"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: ago(tt.deleted)} })

@@ -26,7 +26,7 @@ func withRollback(j *v1alpha1.NodeJob) {
 	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(30))}
 }
 
-// cordonedFor is a node that Everynode has cordoned for these.
+// cordonedFor is a node that Everynode has cordoned for these NodeJobs.
 func cordonedFor(keys ...string) func(*Node) {
 	return func(n *Node) { n.Unschedulable, n.CordonedBy, n.ResourceVersion = true, keys, "42" }
 }
@@ -43,7 +43,7 @@ func drainSince(seconds int) func(*record.Record) {
 
 func wasCordoned(r *record.Record) { r.Cordoned = true }
 
-// TestFailedNodes tests what becomes of a node on which every attempt failed.
+// TestFailedNodes tests what the plan does with a node on which every attempt failed.
 func TestFailedNodes(t *testing.T) {
 	const own, other = "ns.everynode.dev/job", "ns.everynode.dev/other"
 	failed := func(changes ...func(*record.Record)) func(*Node) {
@@ -63,38 +63,38 @@ func TestFailedNodes(t *testing.T) {
 		want       []string
 		wantReason string
 	}{
-		"it is left alone by default": {node: newNode("n", failed()), wantReason: v1alpha1.ReasonRetriesExhausted},
+		"nothing happens to it by default": {node: newNode("n", failed()), wantReason: v1alpha1.ReasonRetriesExhausted},
 
 		"it is rolled back": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed()),
 			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
-		"once": {
+		"it is rolled back once": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Succeeded, 1))), wantReason: v1alpha1.ReasonRolledBack,
 		},
-		"again when the rollback failed": {
+		"it is rolled back again when the rollback failed": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 1))),
 			want: []string{"start rollback 2 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
-		"not for ever": {
+		"the rollback is not retried forever": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Failed, 2))), wantReason: v1alpha1.ReasonRollbackFailed,
 		},
-		"again without counting when the rollback was disrupted": {
+		"a disrupted rollback does not count as a failure": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(undone(record.Disrupted, 0))),
 			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
-		"when it is back": {
+		"it is rolled back when it is reachable again": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(), lost), wantReason: v1alpha1.ReasonRollbackPending,
 		},
-		"in spite of a taint": {
+		"an untolerated taint does not prevent the rollback": {
 			job: []func(*v1alpha1.NodeJob){withRollback}, node: newNode("n", failed(), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
-		"though too many have failed": {
+		"more failures than maxFailures do not prevent the rollback": {
 			job: []func(*v1alpha1.NodeJob){withRollback, mayFailNodes(0)}, node: newNode("n", failed()),
 			want: []string{"start rollback 1 of rev on n"}, wantReason: v1alpha1.ReasonRollingBack,
 		},
-		"not while suspended": {
+		"it is not rolled back while suspended": {
 			job: []func(*v1alpha1.NodeJob){withRollback, func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }}, node: newNode("n", failed()),
 			wantReason: v1alpha1.ReasonRollbackPending,
 		},
@@ -111,62 +111,62 @@ func TestFailedNodes(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"one that is cordoned for another NodeJob is for this one too": {
+		"a cordon of another NodeJob is shared": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), cordonedFor(other)),
 			want: []string{"Cordoned n, recorded, cordoned by " + own + " and " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"one that somebody has cordoned by hand is not ours": {
+		"a cordon by a user is not changed": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), byHand),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"one that somebody has uncordoned by hand is left alone": {
+		"it is not cordoned again after a user uncordoned it": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(wasCordoned)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"and our mark is taken off it, and the drain ends": {
+		"the annotation is removed and the drain ends after a user uncordoned it": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"it is given back when it need not be cordoned any more": {
+		"it is uncordoned when onFailure no longer requires a cordon": {
 			node: newNode("n", failed(), cordonedFor(own, other)), want: []string{"Uncordoned n, cordoned by " + other}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"it is given back when it was skipped": {
+		"it is uncordoned when it was skipped": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(), labelled(rev), cordonedFor(own)),
 			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonDone,
 		},
-		"it is given back when it is not selected any more": {
+		"it is uncordoned when it is no longer selected": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), onPool("b")},
 			node: newNode("n", failed(), cordonedFor(own)), want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonNotSelected,
 		},
-		"and its drain ends": {
+		"its drain ends when it is no longer selected": {
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"its drain ends when it need only be cordoned": {
+		"its drain ends when onFailure no longer requires a drain": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			want: []string{"DrainCancelled n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"one that was cordoned for an earlier failure and uncordoned by hand since is left alone": {
+		"it is not cordoned again after a user uncordoned it for an earlier failure": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
 			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"Uncordoned n, recorded, uncordoned"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"it stays cordoned while it is tried again": {
+		"it stays cordoned during a retry": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain}, node: newNode("n", failed(), cordonedFor(own)),
 			want: []string{"start attempt 1 of rev on n"}, wantReason: v1alpha1.ReasonStarting,
 		},
 
-		"it is given back when it has a taint that is not tolerated": {
+		"it is uncordoned when it has an untolerated taint": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon)},
 			node: newNode("n", recorded(record.Failed), cordonedFor(own), func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 			want: []string{"Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonUntoleratedTaint,
 		},
-		"our mark is taken off when somebody uncordons it while it is tried again": {
+		"the annotation is removed when a user uncordons it during a retry": {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeCordon), askAgain},
 			node: newNode("n", failed(), cordonedFor(own), func(n *Node) { n.Unschedulable = false }),
 			want: []string{"start attempt 1 of rev on n", "Uncordoned n, uncordoned"}, wantReason: v1alpha1.ReasonStarting,
 		},
-		"its drain begins anew when it was cancelled and is wanted again": {
+		"its drain starts again when it was cancelled and is required again": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)},
 			node: newNode("n", failed(drainSince(9), func(r *record.Record) {
 				r.Drain.FinishedAt, r.Drain.Outcome = ago(5), v1alpha1.ReasonDrainCancelled
@@ -190,11 +190,11 @@ func TestFailedNodes(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(undone(record.Failed, 2), wasCordoned), cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackFailed,
 		},
-		"it is drained without the rollback when it is lost": {
+		"it is drained without the rollback when it is unreachable": {
 			job: []func(*v1alpha1.NodeJob){withRollback, onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(wasCordoned), lost, cordonedFor(own)),
 			want: []string{"Draining n, recorded"}, wantReason: v1alpha1.ReasonRollbackPending,
 		},
-		"nothing is evicted before it was looked at": {
+		"nothing is evicted before its pods were observed": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
@@ -202,7 +202,7 @@ func TestFailedNodes(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{web, held, terminating}, want: []string{"evict from n: web/web-1"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"one that was blocked waits a little": {
+		"a blocked pod is retried later": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{blocked}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
@@ -210,11 +210,11 @@ func TestFailedNodes(t *testing.T) {
 			job:  []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }},
 			node: newNode("n", failed(drainSince(9)), cordonedFor(own)), pods: []DrainPod{web}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"the drain ends when all have left": {
+		"the drain ends when all pods have terminated": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(9)), cordonedFor(own)),
 			pods: []DrainPod{}, want: []string{"Drained n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
-		"the drain ends in time": {
+		"the drain ends at its deadline": {
 			job: []func(*v1alpha1.NodeJob){onFailure(v1alpha1.FailedNodeDrain)}, node: newNode("n", failed(drainSince(600)), cordonedFor(own)),
 			pods: []DrainPod{blocked}, want: []string{"DrainTimedOut n, recorded"}, wantReason: v1alpha1.ReasonRetriesExhausted,
 		},
@@ -243,7 +243,7 @@ func onPool(pool string) func(*v1alpha1.NodeJob) {
 }
 
 // Each drain is checked repeatedly, so only a few run at the same time.
-func TestTenDrainsAtOnce(t *testing.T) {
+func TestConcurrentDrainsAreLimited(t *testing.T) {
 	nodes := make([]Node, 0, 15)
 	for i := range 15 {
 		changes := []func(*record.Record){attempts(2), wasCordoned}
@@ -253,7 +253,7 @@ func TestTenDrainsAtOnce(t *testing.T) {
 		nodes = append(nodes, newNode(fmt.Sprintf("n%02d", i), recorded(record.Failed, changes...), cordonedFor("ns.everynode.dev/job")))
 	}
 	if p := Next(see(newJob(onFailure(v1alpha1.FailedNodeDrain)), nodes)); len(p.Actions) != maxDrains-3 {
-		t.Errorf("%v begin beside 3 that go on", told(p))
+		t.Errorf("%v start in addition to 3 drains that continue", told(p))
 	}
 }
 
@@ -287,12 +287,12 @@ func TestDrainStatus(t *testing.T) {
 		t.Errorf("%+v, want the eviction of 4 pods with 7 seconds", p.Actions)
 	}
 	if got := p.Status.Failures[0].Quarantine; got != v1alpha1.ReasonDraining {
-		t.Errorf("set aside: %q", got)
+		t.Errorf("quarantined: %q", got)
 	}
 }
 
-// TestRollbackEnds follows the pod of a rollback to the node's record.
-func TestRollbackEnds(t *testing.T) {
+// TestOutcomeOfRollback follows the pod of a rollback to the node's record.
+func TestOutcomeOfRollback(t *testing.T) {
 	failed := newNode("n", recorded(record.Failed, attempts(2)))
 	undo := func(changes ...func(*Pod)) Pod {
 		return newPod(failed, append([]func(*Pod){func(p *Pod) { p.Runs, p.UID = task.Rollback, "undo-pod" }}, changes...)...)
@@ -313,7 +313,7 @@ func TestRollbackEnds(t *testing.T) {
 			node: failed, pod: undo(exited(4)), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 1, disruptions 0"},
 		},
-		"it fails for good": {
+		"it fails for the last time": {
 			node: failed, pod: undo(exited(4), func(p *Pod) { p.Attempt = 2 }), wantState: Failed, wantReason: v1alpha1.ReasonRollingBack,
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Failed: attempts 2, disruptions 0, for good"},
 		},
@@ -330,11 +330,11 @@ func TestRollbackEnds(t *testing.T) {
 			node: newNode("n", recorded(record.Failed, attempts(2)), labelled(rev)), pod: undo(exited(0)), wantState: Waiting, wantReason: v1alpha1.ReasonRollingBack,
 			want: []string{"record Failed on n: attempts 2, disruptions 0, TaskFailed: line 1\nno space left, rollback Succeeded: attempts 1, disruptions 0"},
 		},
-		"it is on record": {
+		"it is already recorded": {
 			node: newNode("n", recorded(record.Failed, attempts(2), undone(record.Succeeded, 1))), pod: undo(exited(0)),
 			want: []string{"release n-pod"}, wantState: Failed, wantReason: v1alpha1.ReasonRolledBack,
 		},
-		"the user has taken the record away meanwhile": {
+		"the user has removed the record meanwhile": {
 			node: newNode("n"), pod: undo(exited(0)), want: []string{"release n-pod"}, wantState: Waiting, wantReason: v1alpha1.ReasonPodTerminating,
 		},
 		"the revision has changed meanwhile": {

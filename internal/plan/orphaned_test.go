@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestStray tests what belongs to no NodeJob on a node.
-func TestStray(t *testing.T) {
+// TestOrphaned tests what is removed from a node because no NodeJob owns it.
+func TestOrphaned(t *testing.T) {
 	gate := func(key string, effect v1alpha1.GateEffect) *v1alpha1.NodeJob {
 		return newJob(func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: key, Effect: effect} })
 	}
@@ -25,18 +25,18 @@ func TestStray(t *testing.T) {
 		taints *record.Taints
 		cordon *record.Cordon
 	}{
-		"nothing":                            {node: newNode("n", withTaints(busy))},
-		"the gate of a NodeJob that is gone": {node: newNode("n", withTaints(busy, ownTaint)), taints: taints(busy)},
-		"a gate that its kubelet has closed is somebody's":     {node: newNode("n", withTaints(kubeletTaint))},
-		"the gate of a NodeJob that is there":                  {jobs: []*v1alpha1.NodeJob{gate("", "")}, node: newNode("n", withTaints(ownTaint))},
-		"its own plan takes off the key of its own":            {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", withTaints(ownTaint))},
-		"unless its gate has another key by now":               {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", "")}, node: newNode("n", withTaints(ownTaint, sharedTaint)), taints: taints(sharedTaint)},
-		"a gate that has another effect by now":                {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", v1alpha1.GateNoExecute)}, node: newNode("n", withTaints(sharedTaint)), taints: taints()},
-		"one of two that share a gate is gone":                 {jobs: []*v1alpha1.NodeJob{newJob(), gate("example.com/boot", v1alpha1.GateNoSchedule)}, node: newNode("n", withTaints(sharedTaint))},
-		"a cordon of a NodeJob that is gone":                   {node: newNode("n", cordonedBy(jobKey)), cordon: &record.Cordon{By: []string{}}},
-		"one of two":                                           {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy("gone.everynode.dev/job", jobKey)), cordon: &record.Cordon{By: []string{jobKey}}},
-		"one that somebody has opened":                         {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", func(n *Node) { n.CordonedBy = []string{"gone.everynode.dev/job", jobKey} }), cordon: &record.Cordon{}},
-		"a cordon by hand, and one of a NodeJob that is there": {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy(jobKey))},
+		"no orphaned taint":                                                 {node: newNode("n", withTaints(busy))},
+		"the gate of a deleted NodeJob":                                     {node: newNode("n", withTaints(busy, ownTaint)), taints: taints(busy)},
+		"a gate that the kubelet has closed stays":                          {node: newNode("n", withTaints(kubeletTaint))},
+		"the gate of an existing NodeJob":                                   {jobs: []*v1alpha1.NodeJob{gate("", "")}, node: newNode("n", withTaints(ownTaint))},
+		"the default key of an existing NodeJob is removed by its own plan": {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", withTaints(ownTaint))},
+		"the default key of a NodeJob whose gate has another key now":       {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", "")}, node: newNode("n", withTaints(ownTaint, sharedTaint)), taints: taints(sharedTaint)},
+		"a gate that has another effect now":                                {jobs: []*v1alpha1.NodeJob{gate("example.com/boot", v1alpha1.GateNoExecute)}, node: newNode("n", withTaints(sharedTaint)), taints: taints()},
+		"one of two NodeJobs that share a gate was deleted":                 {jobs: []*v1alpha1.NodeJob{newJob(), gate("example.com/boot", v1alpha1.GateNoSchedule)}, node: newNode("n", withTaints(sharedTaint))},
+		"a cordon of a deleted NodeJob":                                     {node: newNode("n", cordonedBy(jobKey)), cordon: &record.Cordon{By: []string{}}},
+		"a cordon of a deleted NodeJob and an existing one":                 {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy("gone.everynode.dev/job", jobKey)), cordon: &record.Cordon{By: []string{jobKey}}},
+		"a cordon of a deleted NodeJob on a node that a user uncordoned":    {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", func(n *Node) { n.CordonedBy = []string{"gone.everynode.dev/job", jobKey} }), cordon: &record.Cordon{}},
+		"a cordon of an existing NodeJob":                                   {jobs: []*v1alpha1.NodeJob{newJob()}, node: newNode("n", cordonedBy(jobKey))},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -50,10 +50,10 @@ func TestOperatingSystems(t *testing.T) {
 		"a template runs on any":                   {newJob(templateFor("")), newNode("n", withOS("windows")), starts},
 		"a template for Windows runs there":        {newJob(templateFor(corev1.Windows)), newNode("n", withOS("windows")), starts},
 		"a template for Windows runs nowhere else": {newJob(templateFor(corev1.Windows)), newNode("n", withOS("linux")), leftOut(notWindows)},
-		"a failed node that is Windows is left out": {
+		"a failed Windows node is excluded": {
 			newJob(), newNode("n", withOS("windows"), recorded(record.Failed, attempts(2))), leftOut(notLinux),
 		},
-		"a node of another pool is not selected first of all": {
+		"a node of another pool is reported as not selected": {
 			newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 			}), newNode("n", withOS("windows")),
@@ -76,7 +76,7 @@ func TestOperatingSystems(t *testing.T) {
 	}
 }
 
-func TestANodeJobForNoNodeNamesTheOperatingSystem(t *testing.T) {
+func TestNoMatchingNodesNamesOperatingSystem(t *testing.T) {
 	p := Next(see(newJob(), []Node{newNode("b", withOS("windows")), newNode("a", withOS("windows"))}))
 	const want = "2 nodes are left out for the operating system (such as a): scripts and commands run on Linux only. For others use spec.task.template with spec.os"
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionComplete)
@@ -85,8 +85,8 @@ func TestANodeJobForNoNodeNamesTheOperatingSystem(t *testing.T) {
 	}
 }
 
-// A Windows node must not wait for a NodeJob that is for Linux, neither behind its gate nor in dependsOn.
-func TestOtherNodeJobsDoNotWaitForOneOfAnotherOperatingSystem(t *testing.T) {
+// A Windows node must not wait for a NodeJob with a task for Linux, neither for its gate nor in dependsOn.
+func TestNoWaitForNodeJobOfAnotherOS(t *testing.T) {
 	const shared = "setup.example/closed"
 	node := newNode("n", withOS("windows"), withTaints(corev1.Taint{Key: shared, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}))
 	for os, want := range map[corev1.OSName]bool{corev1.Linux: true, corev1.Windows: false, "": false} {

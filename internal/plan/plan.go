@@ -326,7 +326,7 @@ func Next(in Input) Plan {
 		return *s.plan
 	}
 
-	// 1. Each node by itself: what its pods and its record mean, and whether it could start.
+	// 1. Each node separately: what its pods and its record mean, and whether it could start.
 	for i := range s.nodes {
 		s.assessor.assessNode(&s.nodes[i])
 	}

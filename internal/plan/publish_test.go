@@ -27,7 +27,7 @@ func withResults(of map[string]string) func(*record.Record) {
 	return func(r *record.Record) { r.Results = of }
 }
 
-// has gives a node a label, and says who has published it; "" if that is not known.
+// has gives a node a label that the given NodeJob has published; "" if the publisher is unknown.
 func has(key, value, owner string) func(*Node) {
 	return func(n *Node) {
 		n.Labels = map[string]string{"pool": "a", key: value}
@@ -37,8 +37,8 @@ func has(key, value, owner string) func(*Node) {
 	}
 }
 
-// TestFactsOfASuccess tests what becomes of the results of a run that succeeds.
-func TestFactsOfASuccess(t *testing.T) {
+// TestFactsOfSuccess tests how the results of a successful run are published.
+func TestFactsOfSuccess(t *testing.T) {
 	const succeeded, failed = "record Succeeded on n: attempts 1, disruptions 0", "record Failed on n: attempts 1, disruptions 0, "
 	tests := map[string]struct {
 		node    func(*Node)
@@ -47,40 +47,40 @@ func TestFactsOfASuccess(t *testing.T) {
 		want    string
 		guarded bool
 	}{
-		"both are put on the node with the success": {
+		"both are published with the success": {
 			results: map[string]string{"size": "8", "kernel": "6.8 (a b)"}, guarded: true,
 			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=6.8 (a b)",
 		},
-		"what is not reported is not published":                  {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
-		"what was reported before, and is not now, is taken off": {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
-		"what is there already is not written again":             {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
-		"an empty value is one":                                  {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
-		"what is no label value fails the attempt": {
+		"a result that is not reported is not published": {results: map[string]string{"size": "8", "other": "x"}, want: succeeded + ", label example.com/size=8", guarded: true},
+		"a fact that is no longer reported is removed":   {node: has("example.com/size", "4", jobKey), want: succeeded + ", no label example.com/size", guarded: true},
+		"an unchanged fact is not written again":         {node: has("example.com/size", "8", jobKey), results: map[string]string{"size": "8"}, want: succeeded},
+		"an empty value is published":                    {results: map[string]string{"size": ""}, want: succeeded + ", label example.com/size=", guarded: true},
+		"an invalid label value fails the attempt": {
 			results: map[string]string{"size": "8 GB"},
 			want:    failed + `InvalidResult: the result size cannot be published as label example.com/size, since "8 GB" is no valid label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends`,
 		},
-		"a label of somebody fails it": {
+		"a label of a user fails the attempt": {
 			node: has("example.com/size", "mine", ""), results: map[string]string{"size": "8"},
 			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
 		},
-		"even if it says the same": {
+		"a label of a user with the same value fails the attempt": {
 			node: has("example.com/size", "8", ""), results: map[string]string{"size": "8"},
 			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
 		},
-		"a label of another NodeJob fails it": {
+		"a label of another NodeJob fails the attempt": {
 			node: has("example.com/size", "4", "ns.everynode.dev/other"), results: map[string]string{"size": "8"},
 			want: failed + "PublishConflict: label example.com/size of the node is published by another NodeJob (ns.everynode.dev/other): publish under another key",
 		},
-		"somebody's label is in nobody's way when nothing is reported": {node: has("example.com/size", "mine", ""), want: succeeded},
-		"a result that was left out fails it": {
+		"a label of a user does not matter if the result is not reported": {node: has("example.com/size", "mine", ""), want: succeeded},
+		"an omitted result fails the attempt": {
 			exit: func(exit *Exit) { exit.Truncated = true },
 			want: failed + "InvalidResult: the result size cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
 		},
-		"a result that was cut fails it": {
+		"a truncated result fails the attempt": {
 			results: map[string]string{"size": "8", "kernel": strings.Repeat("k", outcome.MaxValueBytes-3) + "…"}, exit: func(exit *Exit) { exit.Truncated = true },
 			want: failed + "InvalidResult: the result kernel cannot be published, since results were left out or cut: one may have 256 bytes, and all together 2048",
 		},
-		"another one that was left out does not": {
+		"an omitted result that is not published does not matter": {
 			results: map[string]string{"size": "8", "kernel": "6"}, exit: func(exit *Exit) { exit.Truncated = true }, guarded: true,
 			want: succeeded + ", label example.com/size=8, annotation example.com/kernel=6",
 		},
@@ -102,45 +102,45 @@ func TestFactsOfASuccess(t *testing.T) {
 				t.Fatalf("actions (-want +got):\n%s", diff)
 			}
 			if got := p.Actions[0].(Record).Guarded(); got != tt.guarded {
-				t.Errorf("written under a precondition: %v, want %v", got, tt.guarded)
+				t.Errorf("written with a precondition: %v, want %v", got, tt.guarded)
 			}
 		})
 	}
 }
 
-// TestFactsWithoutARun tests what is brought up to date on a node that is done.
-func TestFactsWithoutARun(t *testing.T) {
+// TestFactsWithoutRun tests which facts are updated on a node that is done.
+func TestFactsWithoutRun(t *testing.T) {
 	done := recorded(record.Succeeded, withResults(map[string]string{"size": "8"}))
 	removing := func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"example.com/needs"} }
 	tests := map[string]struct {
 		job  func(*v1alpha1.NodeJob)
 		node Node
 		want []string
-		// stalled is the beginning of what the status says.
+		// stalled is the beginning of the message of the Stalled condition.
 		stalled string
 	}{
-		"what is published since":             {job: publishing, node: newNode("n", done), want: []string{"Published n, label example.com/size=8"}},
-		"what somebody has changed":           {job: publishing, node: newNode("n", done, has("example.com/size", "9", jobKey)), want: []string{"Published n, label example.com/size=8"}},
-		"what somebody has taken off":         {job: publishing, node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }), want: []string{"Published n, label example.com/size=8"}},
-		"what is published no more":           {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}},
-		"what is as it should be":             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
-		"what is another NodeJob's stays":     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
-		"a node that is skipped says nothing": {job: publishing, node: newNode("n", labelled(rev))},
-		"a node that failed has what it had":  {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
-		"but not what is listed no more":      {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
+		"a fact that was added to spec.publish":                         {job: publishing, node: newNode("n", done), want: []string{"Published n, label example.com/size=8"}},
+		"a fact that a user has changed":                                {job: publishing, node: newNode("n", done, has("example.com/size", "9", jobKey)), want: []string{"Published n, label example.com/size=8"}},
+		"a fact that a user has removed":                                {job: publishing, node: newNode("n", done, func(n *Node) { n.Published.Labels = map[string]string{"example.com/size": jobKey} }), want: []string{"Published n, label example.com/size=8"}},
+		"a fact that was removed from spec.publish":                     {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}},
+		"an unchanged fact":                                             {job: publishing, node: newNode("n", done, has("example.com/size", "8", jobKey))},
+		"a fact of another NodeJob stays":                               {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("example.com/size", "8", "ns.everynode.dev/other"))},
+		"a skipped node has no results":                                 {job: publishing, node: newNode("n", labelled(rev))},
+		"a failed node keeps its facts":                                 {job: publishing, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), stalled: "1 node failed"},
+		"a failed node loses a fact that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
 		"a conflict is in the status": {
 			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),
 			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: the node has the label example.com/size already",
 		},
-		"what a NodeJob may not publish is not taken away in its name": {
+		"a label that a NodeJob may not publish is not removed in its name": {
 			job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("kubernetes.io/hostname", "n", jobKey)),
 		},
-		"a label that is to be removed since":  {job: removing, node: newNode("n", done, has("example.com/needs", "setup", "")), want: []string{"Published n, recorded, without example.com/needs"}},
-		"on a node without it nothing is done": {job: removing, node: newNode("n", done)},
-		"a deletion takes all of it off":       {job: func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) }, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"also without a record":                {job: deleted(""), node: newNode("n", has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
-		"unless all is to be retained":         {job: deleted(v1alpha1.DeletionRetain), node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"finish"}},
-		"and leaves what is somebody's":        {job: deleted(""), node: newNode("n", has("example.com/size", "8", "")), want: []string{"finish"}},
+		"a label that was added to spec.removeLabels":           {job: removing, node: newNode("n", done, has("example.com/needs", "setup", "")), want: []string{"Published n, recorded, without example.com/needs"}},
+		"a node without the label is not changed":               {job: removing, node: newNode("n", done)},
+		"a deletion removes all facts":                          {job: func(j *v1alpha1.NodeJob) { publishing(j); deleted("")(j) }, node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
+		"a deletion removes all facts without a record":         {job: deleted(""), node: newNode("n", has("example.com/size", "8", jobKey)), want: []string{"forget n, no label example.com/size"}},
+		"a deletion with deletionPolicy Retain keeps all facts": {job: deleted(v1alpha1.DeletionRetain), node: newNode("n", done, has("example.com/size", "8", jobKey)), want: []string{"finish"}},
+		"a deletion keeps the label of a user":                  {job: deleted(""), node: newNode("n", has("example.com/size", "8", "")), want: []string{"finish"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestFactsWithoutARun(t *testing.T) {
 	}
 }
 
-// TestLabelsThatASuccessTakesOff asks for what they were, and who is selected by them.
-func TestLabelsThatASuccessTakesOff(t *testing.T) {
+// TestLabelsAreRemovedOnSuccess tests that removed labels are recorded and still select the node.
+func TestLabelsAreRemovedOnSuccess(t *testing.T) {
 	const needs = "example.com/needs"
 	job := func(j *v1alpha1.NodeJob) {
 		j.Spec.RemoveLabels = []string{needs}
@@ -166,7 +166,7 @@ func TestLabelsThatASuccessTakesOff(t *testing.T) {
 		j.Spec.NodeSelector.MatchLabels = map[string]string{needs: "setup"}
 	}
 	removed := func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "setup"} }
-	t.Run("they go with the success, and are remembered", func(t *testing.T) {
+	t.Run("they are removed with the success and recorded", func(t *testing.T) {
 		node := newNode("n", has(needs, "setup", ""))
 		p := Next(see(newJob(job), []Node{node}, newPod(node, exited(0))))
 		if diff := cmp.Diff([]string{"record Succeeded on n: attempts 1, disruptions 0, without " + needs}, told(p)); diff != "" {
@@ -181,12 +181,12 @@ func TestLabelsThatASuccessTakesOff(t *testing.T) {
 		node Node
 		want NodeState
 	}{
-		"a node that had it is one of the NodeJob's still": {job, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Done, Reason: v1alpha1.ReasonDone}},
-		"one that never had it is not":                     {job, newNode("n"), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"nor is one that had another value":                {job, newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "no"} })), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"nor when it is not to be removed any more":        {func(j *v1alpha1.NodeJob) { job(j); j.Spec.RemoveLabels = nil }, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
-		"a failure keeps that in mind":                     {job, newNode("n", recorded(record.Failed, attempts(2), removed)), NodeState{State: Failed, Reason: v1alpha1.ReasonRetriesExhausted}},
-		"setting it again asks for another run":            {job, newNode("n", recorded(record.Succeeded, removed), has(needs, "setup", "")), NodeState{State: Running, Reason: v1alpha1.ReasonStarting}},
+		"a node that had the label still matches":                   {job, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Done, Reason: v1alpha1.ReasonDone}},
+		"a node that never had the label does not match":            {job, newNode("n"), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
+		"a node that had another value does not match":              {job, newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.RemovedLabels = map[string]string{needs: "no"} })), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
+		"a node does not match after spec.removeLabels was removed": {func(j *v1alpha1.NodeJob) { job(j); j.Spec.RemoveLabels = nil }, newNode("n", recorded(record.Succeeded, removed)), NodeState{State: Excluded, Reason: v1alpha1.ReasonNotSelected}},
+		"a failed node that had the label still matches":            {job, newNode("n", recorded(record.Failed, attempts(2), removed)), NodeState{State: Failed, Reason: v1alpha1.ReasonRetriesExhausted}},
+		"setting the label again requests another run":              {job, newNode("n", recorded(record.Succeeded, removed), has(needs, "setup", "")), NodeState{State: Running, Reason: v1alpha1.ReasonStarting}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

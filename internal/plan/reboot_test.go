@@ -25,8 +25,8 @@ func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 
 func verifying(j *v1alpha1.NodeJob) { j.Spec.Verify = &v1alpha1.VerifySpec{Script: "true"} }
 
-// TestWhatASuccessIsFollowedBy tests whether a node is rebooted.
-func TestWhatASuccessIsFollowedBy(t *testing.T) {
+// TestSuccessIsFollowedByReboot tests whether a node is rebooted after a success.
+func TestSuccessIsFollowedByReboot(t *testing.T) {
 	asks := results(map[string]string{outcome.RebootKey: outcome.RebootValue})
 	madeFor := func(policy v1alpha1.RebootPolicy) func(*Pod) { return func(p *Pod) { p.Reboot = policy } }
 	const done, goesOn = "record Succeeded on n: attempts 1, disruptions 0", "record Rebooting on n: attempts 1, disruptions 0"
@@ -36,12 +36,12 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 		node func(*Node)
 		want string
 	}{
-		"no reboot is asked for":               {pod: madeFor(""), want: done},
-		"nor is it when the task asks for one": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
-		"always":                               {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
-		"if requested, and it is":              {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
-		"if requested, and it is not":          {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
-		"a node that does not say which boot it is in cannot be rebooted": {
+		"no reboot is requested":                            {pod: madeFor(""), want: done},
+		"a request of the task is ignored without a policy": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
+		"always":                                 {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
+		"if requested, and the task requests it": {pod: madeFor(v1alpha1.RebootIfRequested), exit: []func(*Exit){asks}, want: goesOn},
+		"if requested, and the task does not request it": {pod: madeFor(v1alpha1.RebootIfRequested), want: done},
+		"a node without a boot ID cannot be rebooted": {
 			pod: func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, "n-machine/" }, node: func(n *Node) { n.BootID = "" },
 			want: "record Failed on n: attempts 1, disruptions 0, RebootFailed: the node does not report a boot ID, so a reboot cannot be confirmed",
 		},
@@ -52,7 +52,7 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 				tt.node = func(*Node) {}
 			}
 			node := newNode("n", tt.node)
-			// What counts is what the pod was made for.
+			// The policy for which the pod was created counts.
 			p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, newPod(node, exited(0, tt.exit...), tt.pod)))
 			if diff := cmp.Diff([]string{tt.want}, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
@@ -63,7 +63,7 @@ func TestWhatASuccessIsFollowedBy(t *testing.T) {
 
 // A pod may be created for a boot that the node has left before the pod runs. The boot in which the node was last seen
 // counts. Otherwise the node would count as rebooted without a reboot.
-func TestTheBootThatIsLeftIsTheLastThatWasSeen(t *testing.T) {
+func TestBootToLeaveIsLastObservedBoot(t *testing.T) {
 	node := newNode("n", func(n *Node) { n.BootID = "second" })
 	pod := newPod(node, exited(0), func(p *Pod) { p.Reboot, p.Machine = v1alpha1.RebootAlways, task.Machine("n-machine", "first") })
 	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, pod))
@@ -73,7 +73,7 @@ func TestTheBootThatIsLeftIsTheLastThatWasSeen(t *testing.T) {
 	}
 }
 
-// TestReboot follows a node whose task has succeeded, a minute ago, in the boot "first".
+// TestReboot tests a node whose task succeeded a minute ago in the boot "first".
 func TestReboot(t *testing.T) {
 	inBoot := func(boot string) func(*Node) { return func(n *Node) { n.BootID = boot } }
 	since := func(seconds int) func(*Node) { return func(n *Node) { n.ReadySince = ago(seconds) } }
@@ -106,56 +106,56 @@ func TestReboot(t *testing.T) {
 		"it is rebooted": {
 			node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
 		},
-		"also under suspend, since the run has begun": {
+		"it is rebooted while suspended, because the run has started": {
 			job: []func(*v1alpha1.NodeJob){onHold}, node: []func(*Node){goesOn(), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
 		},
-		"also when it is not selected any more": {
+		"it is rebooted when it is no longer selected": {
 			job: []func(*v1alpha1.NodeJob){inPoolA}, node: []func(*Node){goesOn(), inBoot("first"), inPool("b")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
 		},
-		"it gets no pod while it is lost": {node: []func(*Node){goesOn(), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
-		"the pod that reboots it runs":    {node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
-		"the pod has found it in another boot, which the node does not report yet": {
+		"it gets no pod while it is unreachable": {node: []func(*Node){goesOn(), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
+		"the pod that reboots it runs":           {node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
+		"the pod ran in another boot, which the node does not report yet": {
 			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(0)), reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
 		},
-		"a pod that was disrupted is made again later": {
+		"a disrupted pod is recreated later": {
 			node: []func(*Node){goesOn(disrupted(4)), inBoot("first")}, reason: v1alpha1.ReasonRebooting, wake: 6 * time.Second,
 		},
-		"and then it is": {
+		"a disrupted pod is recreated after the backoff": {
 			node: []func(*Node){goesOn(disrupted(10)), inBoot("first")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
 		},
 		"the pod could not reboot it": {
 			node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(exited(1, reported(outcome.ReasonRebootFailed))), reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootFailed: the end"},
 		},
-		"it is not back in time": {
+		"it is not in another boot before the deadline": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
-		"and its pod has not ended": {
+		"it is not in another boot before the deadline, and its pod has not ended": {
 			node: []func(*Node){goesOn(late), inBoot("first"), lost}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node did not come back in another boot within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
-		"it is back, and its pod is let go": {
+		"it is in another boot, and its pod is released": {
 			node: []func(*Node){goesOn(), inBoot("second"), notReady}, pod: rebootPod(exited(255)), reason: v1alpha1.ReasonSettling, want: []string{"release n-pod"}, wake: 240 * time.Second,
 		},
-		"it is back, and not Ready": {node: []func(*Node){goesOn(), inBoot("second"), notReady}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second},
-		"it is Ready, which is noted": {
+		"it is in another boot and not Ready": {node: []func(*Node){goesOn(), inBoot("second"), notReady}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second},
+		"it is Ready, which is recorded": {
 			node: []func(*Node){goesOn(), inBoot("second"), since(1)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
 		"it is not Ready for long enough": {
 			node: []func(*Node){goesOn(back(15)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, wake: 5 * time.Second,
 		},
-		"it was away once more": {
+		"it was not Ready once more": {
 			node: []func(*Node){goesOn(back(50)), inBoot("second"), since(12)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
 		"it has rebooted once more": {
 			node: []func(*Node){goesOn(back(50), func(r *record.Record) { r.Reboot.BootID = "second" }), inBoot("third"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"Settling n, recorded"}, wake: 240 * time.Second,
 		},
-		"it is done where nothing is to be checked": {
+		"it is done without spec.verify": {
 			node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonSettling, want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, wake: 240 * time.Second,
 		},
-		"it is checked where something is": {
+		"it is checked with spec.verify": {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, reason: v1alpha1.ReasonVerifying,
 			want: []string{"start verify 1 of rev on n"}, wake: 240 * time.Second,
 		},
@@ -171,11 +171,11 @@ func TestReboot(t *testing.T) {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){goesOn(back(20)), inBoot("second"), since(30)}, pod: verifyPod(func(p *Pod) { p.Phase = corev1.PodFailed }), reason: v1alpha1.ReasonVerifying,
 			want: []string{"record Rebooting on n: attempts 1, disruptions 1"},
 		},
-		"it does not stay Ready in time": {
+		"it does not stay Ready before the deadline": {
 			node: []func(*Node){goesOn(late, back(100)), inBoot("second"), since(5)}, reason: v1alpha1.ReasonRebooting,
 			want: []string{"record Failed on n: attempts 1, disruptions 0, RebootTimedOut: the node came back in another boot and did not stay Ready, or was not checked, within 300 s of the end of the task (maintenance.rebootTimeoutSeconds)"},
 		},
-		"the check of a run that somebody has taken off the node is let go": {
+		"the pod of a check is released when a user has removed the record of the run": {
 			job: []func(*v1alpha1.NodeJob){verifying}, node: []func(*Node){inBoot("second")}, pod: verifyPod(exited(0)), reason: v1alpha1.ReasonPodTerminating, want: []string{"release n-pod"},
 		},
 	}
@@ -201,8 +201,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// The pods of a run with a reboot know what they are for.
-func TestThePodsOfARunWithAReboot(t *testing.T) {
+// The pods of a run with a reboot refer to the recorded run.
+func TestPodsOfRunWithReboot(t *testing.T) {
 	node := newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Attempts = 2 }), func(n *Node) { n.BootID = "n-boot-before" })
 	start := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node})).Actions[0].(Start).Attempt
 	if start.BootID != "n-boot-before" || start.Number != 2 {
@@ -212,12 +212,12 @@ func TestThePodsOfARunWithAReboot(t *testing.T) {
 	node.On.Record.Reboot.ReadySince = ago(100)
 	start = Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node})).Actions[0].(Start).Attempt
 	if start.Checks != node.On.Record || start.BootID != "next" {
-		t.Errorf("the check is for %+v in %q", start.Checks, start.BootID)
+		t.Errorf("the check refers to %+v in %q", start.Checks, start.BootID)
 	}
 }
 
 // The run is done in the boot in which it was checked. The node may have rebooted since, which rerun.onReboot handles.
-func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
+func TestSuccessHasBootOfCheck(t *testing.T) {
 	node := newNode("n", recorded(record.Rebooting), func(n *Node) { n.BootID = "third" })
 	pod := newPod(node, exited(0), func(p *Pod) { p.Runs, p.Machine = task.Verify, task.Machine("n-machine", "second") })
 	p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways), verifying), []Node{node}, pod))
@@ -228,10 +228,10 @@ func TestTheBootOfASuccessIsThatOfTheCheck(t *testing.T) {
 
 // A pod that is on record stays on record when time ends the run. Otherwise, if it were not released yet, it would be
 // recorded once more.
-func TestARunThatNoPodEndsKeepsThePodOnRecord(t *testing.T) {
+func TestPodStaysRecordedWhenTimeEndsRun(t *testing.T) {
 	for name, node := range map[string]Node{
-		"a reboot that is given up": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),
-		"one that is over":          newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt, r.Reboot.ReadySince = ago(50), ago(50) }), func(n *Node) { n.ReadySince = ago(50) }),
+		"a reboot that timed out": newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.StartedAt = ago(300) })),
+		"a reboot that is over":   newNode("n", recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt, r.Reboot.ReadySince = ago(50), ago(50) }), func(n *Node) { n.ReadySince = ago(50) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := newPod(node, exited(0), func(p *Pod) { p.UID = "earlier-pod" })

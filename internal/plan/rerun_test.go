@@ -16,8 +16,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestStanding tests what the marks on a node still mean for the revision.
-func TestStanding(t *testing.T) {
+// TestStateFromRecord tests what the record and the label of a node mean for the revision.
+func TestStateFromRecord(t *testing.T) {
 	var (
 		keepOld     = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = new(false) }
 		keepMachine = func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = new(false) }
@@ -28,9 +28,9 @@ func TestStanding(t *testing.T) {
 		ofMachine = func(machine string) func(*record.Record) {
 			return func(r *record.Record) { r.MachineID = machine }
 		}
-		done = recordState{done: true}
-		anew = recordState{}
-		// ran says besides that this revision has run there before.
+		done  = recordState{done: true}
+		fresh = recordState{}
+		// ran also says that this revision has run there before.
 		ran = func(was recordState) recordState {
 			was.ranRevision, was.since = true, ago(61)
 			return was
@@ -42,54 +42,54 @@ func TestStanding(t *testing.T) {
 		node Node
 		want recordState
 	}{
-		"a success with a label by hand of another": {
+		"a success with a label that a user set to another revision": {
 			node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled(rev)), want: done,
 		},
-		"a failure from before the user asked for another try": {
-			job: newJob(askAgain), node: newNode("n", recorded(record.Failed, attempts(9))), want: ran(anew),
+		"a failure before the user requested a retry": {
+			job: newJob(askAgain), node: newNode("n", recorded(record.Failed, attempts(9))), want: ran(fresh),
 		},
-		"a failure since the user asked for another try": {
+		"a failure after the user requested a retry": {
 			job:  newJob(askAgain),
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
 			want: ran(recordState{failures: 1, notBefore: ago(50)}),
 		},
-		"a failure from a try that was asked for, where the annotation is gone": {
+		"a failure of a requested retry, without the annotation": {
 			node: newNode("n", recorded(record.Failed, func(r *record.Record) { r.Retry = task.RetryToken(newJob(askAgain)) })),
 			want: ran(recordState{failures: 1, notBefore: ago(50)}),
 		},
-		"a success from before the user asked for another try": {
+		"a success before the user requested a retry": {
 			job: newJob(askAgain), node: newNode("n", recorded(record.Succeeded)), want: proof,
 		},
-		"nothing on the node":                       {node: newNode("n"), want: anew},
-		"a success of this revision":                {node: newNode("n", recorded(record.Succeeded)), want: proof},
-		"a label set by hand skips the node":        {node: newNode("n", labelled(rev)), want: done},
-		"a label of another revision set by hand":   {node: newNode("n", labelled("other")), want: anew},
-		"a label taken off asks for another run":    {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(anew)},
-		"a label emptied by hand asks for one too":  {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(anew)},
-		"a label that is not the record's":          {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(anew)},
-		"a success of an earlier revision":          {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: anew},
-		"one that is to be kept":                    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
-		"one that was to be kept, without label":    {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: anew},
-		"a failure of an earlier revision":          {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: anew},
-		"a failure of this one counts":              {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
-		"two failures back off twice as long":       {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
-		"a failure of the run that a label outruns": {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
-		"a disruption counts as nothing and waits":  {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
-		"the third in a row waits longer": {
+		"no label and no record":                                          {node: newNode("n"), want: fresh},
+		"a success of this revision":                                      {node: newNode("n", recorded(record.Succeeded)), want: proof},
+		"a label set by a user skips the node":                            {node: newNode("n", labelled(rev)), want: done},
+		"a label that a user set to another revision":                     {node: newNode("n", labelled("other")), want: fresh},
+		"removing the label requests another run":                         {node: newNode("n", recorded(record.Succeeded), unlabelled), want: ran(fresh)},
+		"an empty label requests another run":                             {node: newNode("n", recorded(record.Succeeded), labelled("")), want: ran(fresh)},
+		"a label with another revision than the record":                   {node: newNode("n", recorded(record.Succeeded), labelled("other")), want: ran(fresh)},
+		"a success of an earlier revision":                                {node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: fresh},
+		"an earlier revision with rerun.onChange: false":                  {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), labelled("old")), want: done},
+		"an earlier revision with rerun.onChange: false, without a label": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old")), unlabelled), want: fresh},
+		"a failure of an earlier revision":                                {node: newNode("n", recorded(record.Failed, ofRevision("old"))), want: fresh},
+		"a failure of this revision counts":                               {node: newNode("n", recorded(record.Failed)), want: ran(recordState{failures: 1, notBefore: ago(50)})},
+		"two failures back off twice as long":                             {node: newNode("n", recorded(record.Failed, attempts(2))), want: ran(recordState{failures: 2, notBefore: ago(40)})},
+		"a failure of a skipped node":                                     {node: newNode("n", recorded(record.Failed), labelled(rev)), want: ran(done)},
+		"a disruption does not count as a failure and backs off":          {node: newNode("n", recorded(record.Disrupted)), want: ran(recordState{notBefore: ago(50)})},
+		"the third disruption in a row backs off longer": {
 			node: newNode("n", recorded(record.Disrupted, func(r *record.Record) { r.Attempts, r.Disruptions = 1, 3 })),
 			want: ran(recordState{failures: 1, notBefore: ago(20)}),
 		},
-		"a disruption of a revision that is kept": {
+		"a disruption of an earlier revision with rerun.onChange: false": {
 			job: newJob(keepOld), node: newNode("n", recorded(record.Disrupted), labelled("old")), want: ran(done),
 		},
 
-		"a success of another machine":           {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: anew},
-		"a failure of another machine":           {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: anew},
-		"an earlier revision of another machine": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: anew},
-		"another machine that does not matter":   {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
-		"a record that names no machine":         {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
-		"a node that names no machine":           {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
-		"the same machine after a reboot":        {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
+		"a success of another machine":                                      {node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: fresh},
+		"a failure of another machine":                                      {node: newNode("n", recorded(record.Failed, ofMachine("gone"))), want: fresh},
+		"an earlier revision on another machine with rerun.onChange: false": {job: newJob(keepOld), node: newNode("n", recorded(record.Succeeded, ofRevision("old"), ofMachine("gone")), labelled("old")), want: fresh},
+		"a success of another machine with rerun.onReplace: false":          {job: newJob(keepMachine), node: newNode("n", recorded(record.Succeeded, ofMachine("gone"))), want: proof},
+		"a record without a machine ID":                                     {node: newNode("n", recorded(record.Succeeded, ofMachine(""))), want: proof},
+		"a node without a machine ID":                                       {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.MachineID = "" }), want: proof},
+		"the same machine after a reboot":                                   {node: newNode("n", recorded(record.Succeeded), func(n *Node) { n.BootID = "next" }), want: proof},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestStanding(t *testing.T) {
 			}
 			got := newPlanner(see(tt.job, nil)).records.readRecord(&tt.node)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(recordState{})); diff != "" {
-				t.Errorf("standing (-want +got):\n%s", diff)
+				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -113,16 +113,16 @@ func TestBackoff(t *testing.T) {
 		n     int32
 		want  time.Duration
 	}{
-		"the first wait is the one that was asked for":  {seconds(5, 60), 1, 5 * time.Second},
-		"the second is twice as long":                   {seconds(5, 60), 2, 10 * time.Second},
-		"the fourth is eight times as long":             {seconds(5, 60), 4, 40 * time.Second},
-		"no wait is longer than the longest":            {seconds(5, 60), 5, 60 * time.Second},
-		"a number that no history reaches":              {seconds(5, 60), 2147483647, 60 * time.Second},
-		"a number that a stranger wrote on the node":    {seconds(5, 60), -1, 5 * time.Second},
-		"the longest is shorter than the first":         {seconds(60, 5), 1, 5 * time.Second},
-		"a day at most, doubled no further":             {seconds(86400, 86400), 100, 24 * time.Hour},
-		"nothing was asked for":                         {v1alpha1.RetrySpec{}, 1, 10 * time.Second},
-		"nothing was asked for, and it goes on failing": {v1alpha1.RetrySpec{}, 10, 300 * time.Second},
+		"the first backoff is the given one":            {seconds(5, 60), 1, 5 * time.Second},
+		"the second backoff is twice as long":           {seconds(5, 60), 2, 10 * time.Second},
+		"the fourth backoff is eight times as long":     {seconds(5, 60), 4, 40 * time.Second},
+		"the backoff is limited to the maximum":         {seconds(5, 60), 5, 60 * time.Second},
+		"the largest number of failures":                {seconds(5, 60), 2147483647, 60 * time.Second},
+		"a negative number of failures":                 {seconds(5, 60), -1, 5 * time.Second},
+		"the maximum is shorter than the first backoff": {seconds(60, 5), 1, 5 * time.Second},
+		"the backoff is limited to one day":             {seconds(86400, 86400), 100, 24 * time.Hour},
+		"defaults":                                      {v1alpha1.RetrySpec{}, 1, 10 * time.Second},
+		"defaults after ten failures":                   {v1alpha1.RetrySpec{}, 10, 300 * time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestRetry follows one node from attempt to attempt.
+// TestRetry tests the attempts on one node.
 func TestRetry(t *testing.T) {
 	limit := func(n int32) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = &n }
@@ -144,17 +144,17 @@ func TestRetry(t *testing.T) {
 		node Node
 		want []string
 	}{
-		"the first retry is the second attempt":    {job: newJob(), node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
-		"the limit is reached":                     {job: newJob(), node: newNode("n", recorded(record.Failed, attempts(2)))},
-		"the limit was raised since":               {job: newJob(limit(2)), node: newNode("n", recorded(record.Failed, attempts(2))), want: []string{"start attempt 3 of rev on n"}},
-		"no retry at all":                          {job: newJob(limit(0)), node: newNode("n", recorded(record.Failed))},
-		"three when nothing was asked for":         {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = v1alpha1.RetrySpec{} }), node: newNode("n", recorded(record.Failed, attempts(3))), want: []string{"start attempt 4 of rev on n"}},
-		"a disrupted attempt has its number again": {job: newJob(limit(0)), node: newNode("n", recorded(record.Disrupted)), want: []string{"start attempt 1 of rev on n"}},
-		"one that was disrupted after a failure": {
+		"the first retry is the second attempt":                {job: newJob(), node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
+		"the limit is reached":                                 {job: newJob(), node: newNode("n", recorded(record.Failed, attempts(2)))},
+		"the limit was raised since":                           {job: newJob(limit(2)), node: newNode("n", recorded(record.Failed, attempts(2))), want: []string{"start attempt 3 of rev on n"}},
+		"no retry at all":                                      {job: newJob(limit(0)), node: newNode("n", recorded(record.Failed))},
+		"the default is three retries":                         {job: newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry = v1alpha1.RetrySpec{} }), node: newNode("n", recorded(record.Failed, attempts(3))), want: []string{"start attempt 4 of rev on n"}},
+		"a disrupted attempt is repeated with the same number": {job: newJob(limit(0)), node: newNode("n", recorded(record.Disrupted)), want: []string{"start attempt 1 of rev on n"}},
+		"a retry that was disrupted": {
 			job: newJob(), node: newNode("n", recorded(record.Disrupted, attempts(1))), want: []string{"start attempt 2 of rev on n"},
 		},
-		"the annotation taken off begins anew": {job: newJob(limit(0)), node: newNode("n", func(n *Node) { n.On.Present = false }), want: []string{"start attempt 1 of rev on n"}},
-		"an attempt count that a stranger wrote is no reason to go on": {
+		"removing the record restarts the attempts": {job: newJob(limit(0)), node: newNode("n", func(n *Node) { n.On.Present = false }), want: []string{"start attempt 1 of rev on n"}},
+		"a huge attempt count starts no further attempt": {
 			job: newJob(limit(100)), node: newNode("n", recorded(record.Disrupted, attempts(2147483647))),
 		},
 	}
@@ -169,8 +169,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRunsAgain tests why and when a node that is done runs the task again without a change of it.
-func TestRunsAgain(t *testing.T) {
+// TestNodesRerun tests when a done node reruns the same task.
+func TestNodesRerun(t *testing.T) {
 	onReboot := func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }
 	every := func(seconds int32) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }
@@ -186,18 +186,18 @@ func TestRunsAgain(t *testing.T) {
 		node Node
 		want []string
 	}{
-		"a reboot is no reason by itself":                 {node: newNode("n", recorded(record.Succeeded, rebooted))},
-		"it is one where that is asked for":               {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
-		"not for a node that does not say its boot":       {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
-		"not for one that is skipped":                     {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
-		"not for one that has failed":                     {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
-		"not for one that failed and is skipped":          {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
-		"a success of an earlier revision that is kept":   {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"a day after, when it is due each hour":           {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
-		"not within half an interval":                     {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
-		"a further run that was disrupted is taken up":    {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
-		"also where an earlier revision is kept":          {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
-		"one that failed is tried again, without a label": {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
+		"a reboot alone is no reason":                                        {node: newNode("n", recorded(record.Succeeded, rebooted))},
+		"a reboot with rerun.onReboot is a reason":                           {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted)), want: []string{"start attempt 1 of rev on n"}},
+		"a node without a boot ID does not rerun":                            {job: []func(*v1alpha1.NodeJob){onReboot}, node: newNode("n", recorded(record.Succeeded, rebooted), func(n *Node) { n.BootID = "" })},
+		"a skipped node does not rerun":                                      {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", labelled(rev))},
+		"a failed node does not rerun":                                       {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2)))},
+		"a failed node that was skipped does not rerun":                      {job: []func(*v1alpha1.NodeJob){onReboot, every(10)}, node: newNode("n", recorded(record.Failed, rebooted, attempts(2), again), labelled(rev))},
+		"a success of an earlier revision with rerun.onChange: false reruns": {job: []func(*v1alpha1.NodeJob){onReboot, keepOld}, node: newNode("n", recorded(record.Succeeded, rebooted, func(r *record.Record) { r.Revision = "old" }), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"an hourly schedule reruns after a day":                              {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(24*time.Hour))), want: []string{"start attempt 1 of rev on n"}},
+		"a schedule does not rerun within half an interval":                  {job: []func(*v1alpha1.NodeJob){every(3600)}, node: newNode("n", recorded(record.Succeeded, ended(1799*time.Second)))},
+		"a disrupted rerun continues":                                        {node: newNode("n", recorded(record.Disrupted, again), labelled(rev)), want: []string{"start attempt 1 of rev on n"}},
+		"a disrupted rerun continues with rerun.onChange: false":             {job: []func(*v1alpha1.NodeJob){keepOld}, node: newNode("n", recorded(record.Disrupted, again), labelled("old")), want: []string{"start attempt 1 of rev on n"}},
+		"a failed rerun without a label is retried":                          {node: newNode("n", recorded(record.Failed)), want: []string{"start attempt 2 of rev on n"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRunsAgain(t *testing.T) {
 }
 
 // The record of a rerun says so while it runs, and its failure removes the label.
-func TestAFurtherRunIsOnRecordAsOne(t *testing.T) {
+func TestFurtherRunIsRecordedAsRerun(t *testing.T) {
 	node := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.BootID = "before" }))
 	tests := map[string]struct {
 		pod       func(*Pod)
@@ -261,7 +261,7 @@ func TestNextDue(t *testing.T) {
 	}
 }
 
-func TestNextDueAtTheBounds(t *testing.T) {
+func TestNextDueBounds(t *testing.T) {
 	every := func(seconds int32) *planner {
 		return newPlanner(see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = seconds }), nil))
 	}
@@ -274,10 +274,10 @@ func TestNextDueAtTheBounds(t *testing.T) {
 		finished time.Time
 		want     time.Time
 	}{
-		"half an interval before it":            {boundary.Add(-300 * time.Second), boundary},
-		"a second less":                         {boundary.Add(-299 * time.Second), boundary.Add(600 * time.Second)},
-		"right then":                            {boundary, boundary.Add(600 * time.Second)},
-		"a time that somebody wrote is not now": {time.Time{}, time.Time{}},
+		"half an interval before the due time":  {boundary.Add(-300 * time.Second), boundary},
+		"one second less than half an interval": {boundary.Add(-299 * time.Second), boundary.Add(600 * time.Second)},
+		"at the due time":                       {boundary, boundary.Add(600 * time.Second)},
+		"a zero time":                           {time.Time{}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := every(600)
@@ -288,7 +288,7 @@ func TestNextDueAtTheBounds(t *testing.T) {
 			}
 		})
 	}
-	// A plan at the boundary itself runs it, and one before wakes then.
+	// A plan at the due time starts the rerun, and an earlier plan wakes at the due time.
 	done := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = boundary.Add(-400 * time.Second) }))
 	in := see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 600 }), []Node{done})
 	in.Now = boundary.Add(-time.Millisecond)

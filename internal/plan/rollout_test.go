@@ -24,23 +24,23 @@ func TestMaxConcurrent(t *testing.T) {
 		matched int
 		want    int
 	}{
-		"a quarter when nothing is asked for":    {nil, 40, 10},
-		"a number":                               {new(number(3)), 40, 3},
-		"a number larger than the cluster":       {new(number(300)), 40, 300},
-		"a percentage":                           {new(percent("50%")), 40, 20},
-		"a percentage is rounded down":           {new(percent("50%")), 5, 2},
-		"but one may always run":                 {new(percent("1%")), 5, 1},
-		"one may always run, in a cluster of 0":  {new(percent("25%")), 0, 1},
-		"all of them":                            {new(percent("100%")), 7, 7},
-		"what the API does not let in is one":    {new(percent("many")), 40, 1},
-		"a number below one is one":              {new(number(0)), 40, 1},
-		"a percentage below one is one":          {new(percent("-5%")), 40, 1},
-		"15,000 nodes by percent do not overrun": {new(percent("100%")), 15_000, 15_000},
+		"a quarter without a value":                             {nil, 40, 10},
+		"a number":                                              {new(number(3)), 40, 3},
+		"a number larger than the cluster":                      {new(number(300)), 40, 300},
+		"a percentage":                                          {new(percent("50%")), 40, 20},
+		"a percentage is rounded down":                          {new(percent("50%")), 5, 2},
+		"a percentage is at least one node":                     {new(percent("1%")), 5, 1},
+		"a percentage is at least one node in an empty cluster": {new(percent("25%")), 0, 1},
+		"all nodes":                                             {new(percent("100%")), 7, 7},
+		"a value that the API rejects is one node":              {new(percent("many")), 40, 1},
+		"a number below one is one":                             {new(number(0)), 40, 1},
+		"a percentage below one is one":                         {new(percent("-5%")), 40, 1},
+		"a percentage of 15,000 nodes does not overflow":        {new(percent("100%")), 15_000, 15_000},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := maxConcurrent(v1alpha1.RolloutSpec{MaxConcurrent: tt.value}, tt.matched); got != tt.want {
-				t.Errorf("%d at once, want %d", got, tt.want)
+				t.Errorf("%d nodes at once, want %d", got, tt.want)
 			}
 		})
 	}
@@ -69,43 +69,43 @@ func TestStartWithinLimit(t *testing.T) {
 			in: see(two, []Node{d, b, a, c}), want: start("a", "b"),
 			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"what runs holds its slot": {
+		"a running attempt has its slot": {
 			in: see(two, []Node{a, b, c}, newPod(c)), want: start("a"),
 			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"what ended holds it until that is recorded": {
+		"an ended attempt has its slot until its outcome is recorded": {
 			in:          see(two, []Node{a, b, c, d}, newPod(c, exited(0)), newPod(d)),
 			want:        []string{"record Succeeded on c: attempts 1, disruptions 0"},
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time", "b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"a node that is lost while it runs holds its slot": {
+		"a node that becomes unreachable during an attempt has its slot": {
 			in:          see(two, []Node{a, b, newNode("c", func(n *Node) { n.Ready = corev1.ConditionUnknown })}, newPod(b), newPod(newNode("c"))),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"a pod of an earlier revision holds its slot": {
+		"a pod of an earlier revision has its slot": {
 			in:          see(two, []Node{a, b, c}, newPod(a, func(p *Pod) { p.Revision = "old" }), newPod(b, func(p *Pod) { p.Revision = "old" })),
 			wantWaiting: map[string]string{"c": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"more run than may, since the limit was lowered": {
+		"nothing starts while more nodes run than a lowered limit": {
 			in:          see(two, []Node{a, b, c, d}, newPod(a), newPod(b), newPod(c)),
 			wantWaiting: map[string]string{"d": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"done and failed nodes hold none": {
+		"done and failed nodes have no slot": {
 			in: see(two, []Node{newNode("a", recorded(record.Succeeded)), newNode("b", recorded(record.Failed, attempts(2))), c, d}), want: start("c", "d"),
 		},
-		"a percentage is one of the nodes that it is for": {
+		"a percentage refers to matching nodes": {
 			in: see(third, []Node{a, b, c, tainted, tainted, tainted}), want: start("a"),
 			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
-		"a node that is not selected any more holds its slot while it runs": {
+		"a node that is no longer selected has its slot while it runs": {
 			in:          see(two, []Node{a, b, tainted}, newPod(tainted), newPod(b)),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},
 		},
-		"nodes that run again take turns": {
+		"nodes that rerun start in the order of their last run": {
 			in: see(newJob(oneAtOnce, everySeconds(60)), []Node{due("a", 300), due("b", 900), due("c", 600)}), want: start("b"),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", "c": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
-		"and with those on which something fails that only the manager knows of": {
+		"nodes with a problem that only the manager knows start in the order of their last try": {
 			in: func() Input {
 				in := see(newJob(oneAtOnce, everySeconds(60)), []Node{a, due("b", 900)})
 				in.NodeProblems = map[types.UID]NodeProblem{a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)}}
@@ -113,7 +113,7 @@ func TestStartWithinLimit(t *testing.T) {
 			}(), want: start("b"),
 			wantWaiting: map[string]string{"a": "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time"},
 		},
-		"one try shows whether the API server still refuses": {
+		"a single start tests whether the API server still rejects pods": {
 			in: func() Input {
 				in := see(two, []Node{a, b})
 				in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}

@@ -21,13 +21,13 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// refused is an input in which the API server has just refused a pod.
+// refused is an input in which the API server has just rejected a pod.
 func refused(in Input) Input {
 	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: in.Now.Add(time.Second)}
 	return in
 }
 
-// TestConditions shows what people read, whole.
+// TestConditions shows the complete conditions, because users read them.
 func TestConditions(t *testing.T) {
 	var (
 		done = func(name string) Node { return newNode(name, recorded(record.Succeeded)) }
@@ -85,19 +85,19 @@ func TestConditions(t *testing.T) {
 		"it waits for promotion": {see(reached("first", time.Time{}, inSteps(canary, rest), promotedTo("first")), []Node{done("a"), newNode("b"), newNode("c")}), []string{
 			"Complete=False AwaitingPromotion: " + promote, "Reconciling=False AwaitingPromotion: " + promote, "Stalled=False NotStalled: no action needed",
 		}},
-		"no node is in its step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
+		"no node is in the step": {see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
 				"Correct the nodeSelector of the step, or remove the step",
 		}},
-		"also when nodes of earlier steps run again": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), everySeconds(60)), []Node{due("a"), newNode("c")}), []string{
+		"no node is in the step while nodes of earlier steps rerun": {see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), everySeconds(60)), []Node{due("a"), newNode("c")}), []string{
 			"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 			"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so nothing verifies the task there, and the later steps wait. " +
 				"Correct the nodeSelector of the step, or remove the step",
 		}},
-		"all that is left runs again, and is refused": {func() Input {
+		"only a rerun is left, and its pod is rejected": {func() Input {
 			in := see(newJob(everySeconds(60)), []Node{due("a")})
 			in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)}}
 			return in
@@ -106,7 +106,7 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
 			"Stalled=True PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a); a: pod x has the name",
 		}},
-		"a canary that failed its soak is named also when it is tainted to be removed": {func() Input {
+		"a canary that failed its soak is reported when it is tainted for removal": {func() Input {
 			job := reached("first", time.Time{}, inSteps(soaked, rest), everySeconds(60))
 			job.Status.Rollout.UnrecordedFailures = []v1alpha1.UnrecordedFailure{{Node: "a", UID: "a-uid", Reason: v1alpha1.ReasonNotReadyInSoak}}
 			a := due("a")
@@ -117,12 +117,12 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
 			"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
 		}},
-		"a node that failed is said also when others run again": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
+		"a failed node is reported while others rerun": {see(newJob(everySeconds(60)), []Node{due("a"), failed("b")}), []string{
 			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " + remedy,
 		}},
-		"too many have failed, and cannot be rolled back": {
+		"too many nodes failed, and cannot be rolled back": {
 			see(newJob(inSteps(canary, rest), withRollback), []Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")}), []string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
@@ -131,18 +131,18 @@ func TestConditions(t *testing.T) {
 					"Check the state of these nodes; the last lines of output are in the annotation ns.everynode.dev/job of each node",
 			},
 		},
-		"too many have died of it": {
+		"too many nodes have unrecorded failures": {
 			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}), []string{
 				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + retryAll,
 			},
 		},
-		"none has failed to be rolled back": {see(newJob(withRollback), []Node{done("a")}), []string{
+		"no rollback failed": {see(newJob(withRollback), []Node{done("a")}), []string{
 			"Complete=True AllNodesDone: 1 of 1 node is done", "Reconciling=False AllNodesDone: 1 of 1 node is done", "Stalled=False NotStalled: no action needed",
 			"RollbackFailed=False NoRollbackFailed: no rollback has failed for good",
 		}},
-		"it goes on beside nodes that failed": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
+		"the rollout continues after failures": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
 			"Complete=False InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Stalled=False NotStalled: no action needed",
@@ -157,7 +157,7 @@ func TestConditions(t *testing.T) {
 			"Reconciling=False AllNodesDone: 1 of 1 node is done",
 			"Stalled=False NotStalled: no action needed",
 		}},
-		"no node matches for a taint": {see(newJob(), []Node{tainted}), []string{
+		"no node matches because of a taint": {see(newJob(), []Node{tainted}), []string{
 			"Complete=False NoMatchingNodes: " + tooTainted,
 			"Reconciling=False NoMatchingNodes: " + tooTainted,
 			"Stalled=False NotStalled: no action needed",
@@ -180,7 +180,7 @@ func TestConditions(t *testing.T) {
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
 				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
-		"a node was lost and nothing else is known of it": {
+		"an unreachable node failed without a message": {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
 				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeUnreachable, "", nil
 			}))}), []string{
@@ -204,7 +204,7 @@ func TestConditions(t *testing.T) {
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
-		"something is missing": {
+		"a referenced object is missing": {
 			func() Input {
 				in := see(newJob(), []Node{done("a"), newNode("b")})
 				in.Obstacle = missing
@@ -215,7 +215,7 @@ func TestConditions(t *testing.T) {
 				"Stalled=True ConfigMapNotFound: " + missing.Message,
 			},
 		},
-		"a pod says nothing and does not start": {
+		"a pod does not start and reports no reason": {
 			see(newJob(), []Node{newNode("a")}, newPod(newNode("a"), func(p *Pod) {
 				p.Name, p.Phase, p.Started, p.Created = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart)
 			})), []string{
@@ -225,28 +225,28 @@ func TestConditions(t *testing.T) {
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
-		"a refusal while attempts run may pass by itself": {
+		"a rejected pod while attempts run does not stall": {
 			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
 				"Complete=False PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
 				"Reconciling=True PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b); exceeded quota",
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
-		"a refusal while nothing runs": {
+		"a rejected pod while nothing runs": {
 			refused(see(newJob(), []Node{done("a"), newNode("b")})), []string{
 				"Complete=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
 				"Reconciling=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
 				"Stalled=True PodForbidden: exceeded quota",
 			},
 		},
-		"a refusal that matters to no node any more": {
+		"a rejected pod that no node needs any more": {
 			refused(see(newJob(), []Node{done("a")})), []string{
 				"Complete=True AllNodesDone: 1 of 1 node is done",
 				"Reconciling=False AllNodesDone: 1 of 1 node is done",
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
-		"a lost node does not hide that others failed": {
+		"an unreachable node does not hide that others failed": {
 			see(newJob(), []Node{failed("a"), newNode("b", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
 				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
@@ -254,7 +254,7 @@ func TestConditions(t *testing.T) {
 					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
-		"a node is disrupted again and again": {
+		"a node is disrupted repeatedly": {
 			see(newJob(), []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) {
 				r.Attempts, r.Disruptions, r.Message, r.FinishedAt = 0, manyDisruptions, "OutOfcpu: node is full", now
 			}))}), []string{
@@ -264,7 +264,7 @@ func TestConditions(t *testing.T) {
 					"They are repeated and do not count as failures; find out what ends them",
 			},
 		},
-		"the selector cannot be used": {
+		"the selector is invalid": {
 			see(newJob(func(j *v1alpha1.NodeJob) {
 				j.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}}
 			}), []Node{newNode("a")}), []string{
@@ -321,7 +321,7 @@ func TestStatusIsStable(t *testing.T) {
 	})
 	first := Next(see(job, nodes, pods...)).Status
 	if first.Conditions[0].Type != "SomebodyElses" || len(first.Conditions) != 4 {
-		t.Errorf("conditions %+v, want somebody else's first, and ours", first.Conditions)
+		t.Errorf("conditions %+v, want the condition of another tool first, and ours", first.Conditions)
 	}
 
 	later := job.DeepCopy()
@@ -332,7 +332,7 @@ func TestStatusIsStable(t *testing.T) {
 		t.Errorf("status of the same state, five seconds later (-first +second):\n%s", diff)
 	}
 
-	turned.Pods = nil // the attempt that made it continue is over
+	turned.Pods = nil // the attempt because of which it was Reconciling is over
 	for _, c := range Next(turned).Status.Conditions {
 		switch {
 		case c.Type == v1alpha1.ConditionReconciling && !c.LastTransitionTime.Time.Equal(turned.Now):
@@ -388,7 +388,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	for name, in := range map[string]Input{
 		"while pods do not start": see(newJob(), nodes, pods...),
-		"when all failed":         see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }), nodes),
+		"when all nodes failed":   see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }), nodes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := Next(in).Status

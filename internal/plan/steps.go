@@ -134,7 +134,7 @@ func (ro *rollout) joinedInSoak(i int) bool {
 	return !since.IsZero() && !ro.nodes[i].node.Created.Before(since.Add(-time.Second))
 }
 
-// choose selects the nodes of a step that is for a number of nodes. Nodes on which the revision has run come first, in
+// choose selects the nodes of a step with a number of nodes. Nodes on which the revision has run come first, in
 // the order of their runs, so that the choice stays the same if nodes join or are removed. A failed node is selected,
 // but another node takes its place. The others follow by age, so that a joining node changes nothing, spread over the
 // zones.

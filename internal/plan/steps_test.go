@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// in steps gives a NodeJob these steps, and lets no node fail.
+// inSteps gives a NodeJob these steps and maxFailures 0.
 func inSteps(steps ...v1alpha1.RolloutStep) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
 		j.Spec.Rollout.Steps = steps
@@ -47,8 +47,8 @@ func inPool(pool string) func(*Node) {
 	return func(n *Node) { n.Labels = map[string]string{"pool": pool} }
 }
 
-// TestTheNodesOfAStep tests which nodes a new revision begins on.
-func TestTheNodesOfAStep(t *testing.T) {
+// TestNodesOfStep tests on which nodes a new revision starts.
+func TestNodesOfStep(t *testing.T) {
 	one, two, half := intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("50%")
 	tests := map[string]struct {
 		steps []v1alpha1.RolloutStep
@@ -58,30 +58,30 @@ func TestTheNodesOfAStep(t *testing.T) {
 		"one node by default": {
 			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a"},
 		},
-		"the oldest, whatever its name": {
+		"the oldest node, regardless of its name": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(10)), newNode("b", made(30)), newNode("c", made(20))}, want: []string{"b"},
 		},
-		"one that is Ready before an older one that is not": {
+		"a Ready node before an older node that is not Ready": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Ready = corev1.ConditionFalse }), newNode("b", made(10))}, want: []string{"b"},
 		},
-		"one of the control plane last": {
+		"control plane nodes last": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Labels = map[string]string{controlPlaneLabel: ""} }), newNode("b", made(10))}, want: []string{"b"},
 		},
-		"none that is lost": {
+		"no unreachable node": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(30), func(n *Node) { n.Ready = corev1.ConditionUnknown }), newNode("b", made(10))}, want: []string{"b"},
 		},
-		"one of each zone in turn": {
+		"one node of each zone in turn": {
 			steps: []v1alpha1.RolloutStep{first(intstr.FromInt32(3)), rest},
 			nodes: []Node{
 				newNode("a", inZone("x"), made(60)), newNode("b", inZone("x"), made(50)), newNode("c", inZone("x"), made(40)),
 				newNode("d", inZone("y"), made(30)), newNode("e", inZone("z"), made(20)),
 			}, want: []string{"a", "d", "e"},
 		},
-		"a zone that has one waits for the others": {
+		"a zone with a node waits for the other zones": {
 			steps: []v1alpha1.RolloutStep{first(two), rest},
 			nodes: []Node{
 				newNode("a", inZone("x"), recorded(record.Succeeded)), newNode("b", inZone("x"), made(50)), newNode("c", inZone("y"), made(40)),
@@ -91,22 +91,22 @@ func TestTheNodesOfAStep(t *testing.T) {
 			steps: []v1alpha1.RolloutStep{first(half), rest},
 			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a", "b"},
 		},
-		"a percentage of few is one node": {
+		"a percentage of a few nodes is one node": {
 			steps: []v1alpha1.RolloutStep{first(intstr.FromString("1%")), rest},
 			nodes: []Node{newNode("a"), newNode("b"), newNode("c")}, want: []string{"a"},
 		},
-		"as many as there are": {
+		"a number larger than the cluster": {
 			steps: []v1alpha1.RolloutStep{first(intstr.FromInt32(9)), rest},
 			nodes: []Node{newNode("a"), newNode("b")}, want: []string{"a", "b"},
 		},
-		"a percentage of no nodes is none": {
+		"a percentage of no nodes": {
 			steps: []v1alpha1.RolloutStep{first(half), rest}, nodes: nil, want: nil,
 		},
-		"those that a selector matches": {
+		"the nodes that a selector matches": {
 			steps: []v1alpha1.RolloutStep{poolB(0), rest},
 			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b"))}, want: []string{"b", "c"},
 		},
-		"a part of those that a selector matches": {
+		"some of the nodes that a selector matches": {
 			steps: []v1alpha1.RolloutStep{{Name: "first", Nodes: &half, NodeSelector: poolB(0).NodeSelector}, rest},
 			nodes: []Node{newNode("a"), newNode("b", inPool("b")), newNode("c", inPool("b")), newNode("d")}, want: []string{"b"},
 		},
@@ -114,15 +114,15 @@ func TestTheNodesOfAStep(t *testing.T) {
 			steps: []v1alpha1.RolloutStep{first(one), poolB(0), rest},
 			nodes: []Node{newNode("a", made(1)), newNode("b", inPool("b"), made(9)), newNode("c", made(1))}, want: []string{"b"},
 		},
-		"nobody else while the first still runs, though it is younger than another": {
+		"no other node while the first one runs, although another one is older": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(9)), newNode("b", made(1), recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = ago(1) }))},
 		},
-		"the next after those that were skipped": {
+		"the next node after skipped nodes": {
 			steps: []v1alpha1.RolloutStep{first(one), rest},
 			nodes: []Node{newNode("a", made(9), labelled(rev)), newNode("b", made(1))}, want: []string{"b"},
 		},
-		"all at once in a single step": {
+		"all nodes in a single step": {
 			steps: []v1alpha1.RolloutStep{rest}, nodes: []Node{newNode("a"), newNode("b")}, want: []string{"a", "b"},
 		},
 	}
@@ -140,8 +140,8 @@ func TestTheNodesOfAStep(t *testing.T) {
 	}
 }
 
-// TestAdvance tests the progress of the rollout: the step, since when it soaks, whether it is stable, and what node z,
-// which comes last, waits for.
+// TestAdvance tests the progress of the rollout: the step, its soak, whether it is stable, and why node z,
+// which comes last, waits.
 func TestAdvance(t *testing.T) {
 	at := func(step string, changes ...func(*v1alpha1.RolloutStatus)) *v1alpha1.RolloutStatus {
 		r := &v1alpha1.RolloutStatus{Step: step, StepStartedAt: metav1.Time{Time: ago(300)}}
@@ -153,7 +153,7 @@ func TestAdvance(t *testing.T) {
 	soaking := func(seconds int) func(*v1alpha1.RolloutStatus) {
 		return func(r *v1alpha1.RolloutStatus) { r.SoakingSince = metav1.Time{Time: ago(seconds)} }
 	}
-	sick := func(n *Node) { n.Ready = corev1.ConditionFalse }
+	notReady := func(n *Node) { n.Ready = corev1.ConditionFalse }
 	done := recorded(record.Succeeded)
 	failed := recorded(record.Failed, attempts(2))
 	one := first(intstr.FromInt32(1))
@@ -169,7 +169,7 @@ func TestAdvance(t *testing.T) {
 		change []func(*v1alpha1.NodeJob)
 		was    *v1alpha1.RolloutStatus
 		nodes  []Node
-		// want is the step, and what is said of z.
+		// want is the step, and the state of z.
 		wantStep, wantReason, wantMessage string
 		wantUntil                         time.Time
 		wantSoak, wantProof               bool
@@ -183,7 +183,7 @@ func TestAdvance(t *testing.T) {
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
 		"it waits for a soak to begin while a node is not Ready": {
-			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first"), nodes: []Node{newNode("a", done, sick), z},
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first"), nodes: []Node{newNode("a", done, notReady), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the soak of step first begins when node a is Ready",
 		},
 		"it waits for a soak to end": {
@@ -191,17 +191,17 @@ func TestAdvance(t *testing.T) {
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
-		"a soak that is over stays over": {
+		"a soak that is over does not start again": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), promotedTo("first")}, was: at("first", func(r *v1alpha1.RolloutStatus) { r.SoakedAt = metav1.Time{Time: ago(60)} }),
-			nodes: []Node{newNode("a", done, sick), z}, wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion,
+			nodes: []Node{newNode("a", done, notReady), z}, wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion,
 			wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
-		"a time to come on record does not hold it": {
+		"a recorded time in the future does not block it": {
 			change:   []func(*v1alpha1.NodeJob){inSteps(rest)},
 			nodes:    []Node{newNode("z", recorded(record.Disrupted, func(r *record.Record) { r.FinishedAt = now.AddDate(50, 0, 0) }))},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"another API server's clock that is ahead makes it wait that much longer": {
+		"it waits longer if the clock of another API server was ahead": {
 			change:   []func(*v1alpha1.NodeJob){inSteps(rest)},
 			nodes:    []Node{newNode("z", recorded(record.Disrupted, func(r *record.Record) { r.RecordedAt = now.Add(2 * time.Second) }))},
 			wantStep: "rest", wantReason: v1alpha1.ReasonBackingOff, wantMessage: "the next attempt waits after one that failed or was disrupted", wantUntil: now.Add(12 * time.Second),
@@ -210,111 +210,111 @@ func TestAdvance(t *testing.T) {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"it does not when a node has turned NotReady in the soak": {
-			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, sick), z},
+		"it does not start when a node turned NotReady in the soak": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, notReady), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonMaxFailuresExceeded,
 			wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
 		},
-		"another takes the place of that node, where one may fail": {
-			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), mayFailNodes(1)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, sick), z},
+		"another node takes the place of a node that failed its soak if maxFailures allows it": {
+			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), mayFailNodes(1)}, was: at("first", soaking(60)), nodes: []Node{newNode("a", done, notReady), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonStarting,
 		},
 		"it waits for promotion": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("first"), nodes: []Node{newNode("a", done), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
-		"it waits when the ceiling is lowered under its step": {
+		"it waits when promoteTo is set to a step before its own": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
-		"and while its step still has nodes to do": {
+		"it waits for promotion while its step has nodes that are not done": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), promotedTo("first")}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("b", made(99)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonAwaitingPromotion, wantMessage: "it is in step rest, and rollout.promoteTo is first",
 		},
-		"it waits where no node is in a step": {
+		"it waits when a step has no nodes": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, poolB(0), rest)}, was: at("first"), nodes: []Node{newNode("a", done), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonStepWithoutNodes, wantMessage: "it is in step rest, and no node is in step b",
 		},
-		"a node that was away before the step does not hold it up": {
+		"a node that was unreachable before the step does not block it": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
 			nodes:    []Node{newNode("a", inPool("b"), recorded(record.Succeeded), inPool("b")), newNode("b", inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"a node that went away after an attempt that failed counts as failed": {
+		"a node that became unreachable after a failed attempt counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
 			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", recorded(record.Failed), inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonMaxFailuresExceeded, wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
 		},
-		"a node that went away after an attempt that was disrupted does": {
+		"a node that became unreachable after a disrupted attempt counts as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest)}, was: at("b"),
 			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", recorded(record.Disrupted), inPool("b"), func(n *Node) { n.Ready = corev1.ConditionUnknown }), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step b",
 		},
-		"a node that joined after the step had begun does not": {
+		"a node that joined after the start of the step does not count as failed": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(0), rest), oneAtOnce}, was: at("b"),
 			nodes:    []Node{newNode("a", done, inPool("b")), newNode("b", inPool("b"), made(5)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time",
 		},
-		"a failed canary is followed by another, where one may fail": {
+		"another node takes the place of a failed canary if maxFailures allows it": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), mayFailNodes(1)}, was: at("first"), nodes: []Node{newNode("a", failed), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonStarting,
 		},
-		"it has stopped": {
+		"the rollout is Stalled": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", failed), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonMaxFailuresExceeded,
 			wantMessage: "the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0",
 		},
-		"a step that is not there any more begins anew": {
+		"a rollout in a step that was removed starts again": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("gone"), nodes: []Node{newNode("a", made(9)), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonWaitingForStep, wantMessage: "it is in step rest, and the rollout is in step first",
 		},
-		"a step that is for more nodes than there are does not hold it up": {
+		"a step with more nodes than the cluster has does not block it": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, v1alpha1.RolloutStep{Name: "second", Nodes: one.Nodes}, rest)}, was: at("first"), nodes: []Node{newNode("z", done)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonDone, wantProof: true,
 		},
-		"the last step proves it": {
+		"the revision is stable after the last step": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("rest"), nodes: []Node{newNode("a", done), newNode("z", done)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonDone, wantProof: true,
 		},
-		"a node that joins when it is proven takes no slot until it is Ready": {
+		"a node that joins when the revision is stable takes no slot until it is Ready": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
-			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), newNode("z", made(5), sick)},
+			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), newNode("z", made(5), notReady)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
 		},
-		"nor while the gate is closed since its creation": {
+		"a joining node takes no slot while its gate is closed since its creation": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce, gated(v1alpha1.GateSpec{})}, was: at("rest", provenSince(3600)),
 			nodes:    []Node{newNode("a", made(9000)), newNode("b", made(9000)), newNode("z", made(900), withTaints(ownTaint))},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
 		},
-		"one whose gate was closed later may carry workloads, and takes one": {
+		"a joining node whose gate was closed later can run workloads and takes a slot": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce, gated(v1alpha1.GateSpec{})}, was: at("rest", provenSince(3600)),
 			nodes:    []Node{newNode("a", made(9000)), newNode("b", made(9000)), newNode("z", made(900), withTaints(closedLater))},
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
-		"and so does one that is Ready": {
+		"a joining node that is Ready takes a slot": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("b", made(90)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
-		"one that joined long ago, while nothing could start, does, too": {
+		"a node that joined long ago, while nothing could start, takes a slot": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(90000)),
-			nodes:    []Node{newNode("a", made(99000)), newNode("b", made(99000)), newNode("z", made(80000), sick)},
+			nodes:    []Node{newNode("a", made(99000)), newNode("b", made(99000)), newNode("z", made(80000), notReady)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
 		},
-		"a canary that is due again keeps nothing waiting": {
+		"a canary that is due again does not make others wait": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), everySeconds(60)}, was: at("first"), nodes: []Node{newNode("a", done, due), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"and does not begin the soak again": {
+		"a canary that is due again does not restart the soak": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soaked, rest), everySeconds(60)}, was: at("first", soaking(20)), nodes: []Node{newNode("a", done, due), z},
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
-		"one that was disrupted in a further run does not, either": {
+		"a canary that was disrupted in a rerun does not restart the soak": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest)}, was: at("first"), nodes: []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.Rerun = true }), labelled(rev)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"the revision is proven although a node is always due": {
+		"the revision is stable although a node is always due": {
 			change: []func(*v1alpha1.NodeJob){inSteps(rest), everySeconds(60)}, was: at("rest"), nodes: []Node{newNode("a", done, due), newNode("z", done, due)},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting, wantProof: true,
 		},
@@ -323,19 +323,19 @@ func TestAdvance(t *testing.T) {
 			nodes:    []Node{newNode("a", made(900), done), newNode("b", made(900)), newNode("c", made(9)), newNode("d", made(9)), z},
 			wantStep: "rest", wantReason: v1alpha1.ReasonStarting,
 		},
-		"and do not begin its soak again": {
+		"nodes that join do not restart a soak": {
 			change: []func(*v1alpha1.NodeJob){inSteps(soakedTwo, rest)}, was: at("first", soaking(20)),
 			nodes:    []Node{newNode("a", made(900), done), newNode("z", made(9))},
 			wantStep: "first", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step first soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
-		"one that joined in the soak, and has never been Ready, does not fail in it": {
+		"a node that joined in the soak and has never been Ready does not fail": {
 			change: []func(*v1alpha1.NodeJob){inSteps(poolB(60), rest)}, was: at("b", soaking(20)),
-			nodes:    []Node{newNode("a", made(900), done, inPool("b")), newNode("b", made(9), done, sick, inPool("b")), z},
+			nodes:    []Node{newNode("a", made(900), done, inPool("b")), newNode("b", made(9), done, notReady, inPool("b")), z},
 			wantStep: "b", wantReason: v1alpha1.ReasonSoaking, wantMessage: "it is in step rest, and step b soaks until 2026-03-01T12:00:40Z",
 			wantUntil: now.Add(40 * time.Second), wantSoak: true,
 		},
-		"one that is only selected since does": {
+		"a node that is only selected since the soak fails": {
 			change: []func(*v1alpha1.NodeJob){inSteps(one, rest), oneAtOnce}, was: at("rest", provenSince(60)),
 			nodes:    []Node{newNode("a", made(90)), newNode("z", made(90))},
 			wantStep: "rest", wantReason: v1alpha1.ReasonWaitingForSlot, wantMessage: "it waits for a slot: rollout.maxConcurrent allows 1 node at the same time", wantProof: true,
@@ -348,7 +348,7 @@ func TestAdvance(t *testing.T) {
 			p := Next(see(job, tt.nodes))
 			r := p.Status.Rollout
 			if r.Step != tt.wantStep || !r.SoakingSince.IsZero() != tt.wantSoak || !r.StableAt.IsZero() != tt.wantProof {
-				t.Errorf("step %q, soaking since %v, proven at %v", r.Step, r.SoakingSince, r.StableAt)
+				t.Errorf("step %q, soaking since %v, stable at %v", r.Step, r.SoakingSince, r.StableAt)
 			}
 			got := p.Nodes[len(p.Nodes)-1]
 			if got.Reason != tt.wantReason || got.Message != tt.wantMessage || !got.Until.Equal(tt.wantUntil) {
@@ -380,7 +380,7 @@ func provenSince(seconds int) func(*v1alpha1.RolloutStatus) {
 }
 
 // The choice of canaries is stable: if nodes join or are removed, the same nodes stay canaries as long as they exist.
-func TestTheCanariesStayTheSame(t *testing.T) {
+func TestCanariesAreStable(t *testing.T) {
 	job := newJob(inSteps(first(intstr.FromInt32(2)), rest))
 	nodes := []Node{newNode("m", made(50)), newNode("n", made(40)), newNode("o", made(30)), newNode("p", made(20))}
 	chosen := func(nodes []Node, pods ...Pod) string {
@@ -397,10 +397,10 @@ func TestTheCanariesStayTheSame(t *testing.T) {
 		nodes []Node
 		pods  []Pod
 	}{
-		"as they are":              {nodes: nodes},
-		"others have left":         {nodes: []Node{nodes[0], nodes[1], nodes[3]}},
-		"a younger one has joined": {nodes: append([]Node{newNode("a", made(1))}, nodes...)},
-		"an older one turns up while they run": {
+		"without changes":           {nodes: nodes},
+		"other nodes were removed":  {nodes: []Node{nodes[0], nodes[1], nodes[3]}},
+		"a younger node has joined": {nodes: append([]Node{newNode("a", made(1))}, nodes...)},
+		"an older node appears while they run": {
 			nodes: append([]Node{newNode("a", made(99))}, nodes...), pods: []Pod{newPod(nodes[0]), newPod(nodes[1])},
 		},
 	} {
@@ -412,8 +412,8 @@ func TestTheCanariesStayTheSame(t *testing.T) {
 	}
 }
 
-// A further run does not change the order in which a step takes its nodes, nor does a retry.
-func TestTheCanariesStayTheSameWhenTheyRunAgain(t *testing.T) {
+// Neither a rerun nor a retry changes the order in which a step takes its nodes.
+func TestCanariesAreStableAcrossReruns(t *testing.T) {
 	job := newJob(inSteps(first(intstr.FromInt32(1)), rest))
 	m := newNode("m", recorded(record.Succeeded, func(r *record.Record) { r.StartedAt, r.FirstStartedAt = ago(100), ago(900) }))
 	n := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.StartedAt = ago(500) }))
@@ -425,7 +425,7 @@ func TestTheCanariesStayTheSameWhenTheyRunAgain(t *testing.T) {
 		node := newNode("m", recorded(outcome, func(r *record.Record) { r.StartedAt, r.FirstStartedAt = ago(100), ago(900) }))
 		p := Next(see(job, []Node{node}, newPod(node, exited(0))))
 		if got := p.Actions[0].(Record).Record; !got.BeganAt().Equal(ago(900)) || got.StartedAt.Equal(ago(900)) {
-			t.Errorf("after %s: began at %v, and this attempt at %v", outcome, got.BeganAt(), got.StartedAt)
+			t.Errorf("after %s: started at %v, and this attempt at %v", outcome, got.BeganAt(), got.StartedAt)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// nodeStories are about what is done to nodes around the task.
+// nodeStories show maintenance of nodes before and after the task.
 var nodeStories = []story{
 	{
 		file: "reboot-and-verify.txt",

@@ -43,11 +43,11 @@ func TestNamedNodes(t *testing.T) {
 	in.DependsOn = []Peer{{Name: "dep", Key: "ns.everynode.dev/dep", Revision: "1", NodeNames: []string{"b"}}}
 	readOnPeers(&in)
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on a"}, told(Next(in))); diff != "" {
-		t.Errorf("a dependency that is for b only (-want +got):\n%s", diff)
+		t.Errorf("a dependency that matches only b (-want +got):\n%s", diff)
 	}
 }
 
-func TestStartWithin(t *testing.T) {
+func TestStartingDeadline(t *testing.T) {
 	within := func(j *v1alpha1.NodeJob) { j.Spec.StartingDeadlineSeconds = new(int32(60)) }
 	lost := newNode("lost", func(n *Node) { n.Ready = corev1.ConditionUnknown })
 	running := newNode("running")
@@ -59,11 +59,11 @@ func TestStartWithin(t *testing.T) {
 		condition string
 		wantWake  time.Time
 	}{
-		"before the time is over it starts":            {created: ago(59), nodes: []Node{newNode("a")}, want: []string{"start attempt 1 of rev on a"}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
-		"after it nothing does":                        {created: ago(60), nodes: []Node{newNode("a")}, condition: "Reconciling False Suspended"},
-		"what runs may end":                            {created: ago(60), nodes: []Node{newNode("a"), running}, pods: []Pod{newPod(running)}, condition: "Reconciling True Suspended", wantWake: ago(10 - 70)},
-		"a node that is away does not hold it up":      {created: ago(60), nodes: []Node{lost}, condition: "Reconciling False Suspended"},
-		"a node that is away is waited for until then": {created: ago(59), nodes: []Node{lost}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
+		"it starts before the deadline":                               {created: ago(59), nodes: []Node{newNode("a")}, want: []string{"start attempt 1 of rev on a"}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
+		"nothing starts after the deadline":                           {created: ago(60), nodes: []Node{newNode("a")}, condition: "Reconciling False Suspended"},
+		"a running attempt continues after the deadline":              {created: ago(60), nodes: []Node{newNode("a"), running}, pods: []Pod{newPod(running)}, condition: "Reconciling True Suspended", wantWake: ago(10 - 70)},
+		"it does not wait for an unreachable node after the deadline": {created: ago(60), nodes: []Node{lost}, condition: "Reconciling False Suspended"},
+		"it waits for an unreachable node before the deadline":        {created: ago(59), nodes: []Node{lost}, condition: "Reconciling True InProgress", wantWake: ago(-1)},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,10 +82,10 @@ func TestStartWithin(t *testing.T) {
 	}
 }
 
-func TestPodsAreKept(t *testing.T) {
+func TestPodsAreRetained(t *testing.T) {
 	keeps := func(j *v1alpha1.NodeJob) { j.Spec.RetainPodsSeconds = 100 }
 	node := newNode("a")
-	// by is the record of the pod's end, so many seconds ago.
+	// by returns a node with the record of an attempt that ended this many seconds ago.
 	by := func(pod Pod, o record.Outcome, seconds int) Node {
 		return newNode("a", recorded(o, func(r *record.Record) { r.PodUID, r.FinishedAt = pod.UID, ago(seconds) }))
 	}
@@ -100,16 +100,16 @@ func TestPodsAreKept(t *testing.T) {
 		want     []string
 		wantWake time.Time
 	}{
-		"its end is recorded, and it stays":           {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
-		"its end is on record, and it is let go":      {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
-		"it is kept":                                  {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
-		"its time is over":                            {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
-		"somebody has deleted it":                     {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
-		"the record is taken off, and it runs again":  {node: node, pod: failed, want: []string{"release a-pod"}},
-		"it is to be tried again, and makes room":     {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
-		"it has failed for good, and is kept":         {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
-		"the NodeJob is deleted":                      {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
-		"a record of a time to come does not keep it": {node: by(kept, record.Succeeded, -1000), pod: kept, want: []string{"release a-pod"}},
+		"its outcome is recorded, and it is not deleted":   {node: node, pod: ended, want: []string{"record Succeeded on a: attempts 1, disruptions 0, and keep its pod"}},
+		"its outcome was recorded, and it is retained now": {node: by(ended, record.Succeeded, 50), pod: ended, want: []string{"keep a-pod"}, wantWake: ago(-50)},
+		"it is retained":                                        {node: by(kept, record.Succeeded, 50), pod: kept, wantWake: ago(-50)},
+		"its time has passed":                                   {node: by(kept, record.Succeeded, 100), pod: kept, want: []string{"release a-pod"}},
+		"a user has deleted it":                                 {node: by(kept, record.Succeeded, 50), pod: newPod(node, exited(0), let, func(p *Pod) { p.DeleteRequested = ago(1) })},
+		"the record was removed, and the task runs again":       {node: node, pod: failed, want: []string{"release a-pod"}},
+		"it is released before a retry":                         {node: by(failed, record.Failed, 50), pod: failed, want: []string{"release a-pod"}, wantWake: ago(-50)},
+		"it failed for the last time and is retained":           {node: by(failed, record.Failed, 50), pod: failed, change: func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }, wantWake: ago(-50)},
+		"the NodeJob is deleted":                                {node: by(kept, record.Succeeded, 50), pod: kept, change: func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = &metav1.Time{Time: now} }, want: []string{"release a-pod", "forget a"}},
+		"a record with a time in the future does not retain it": {node: by(kept, record.Succeeded, -1000), pod: kept, want: []string{"release a-pod"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestExpiry(t *testing.T) {
 	ttl := func(seconds int32) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) { j.Spec.TTLSecondsAfterFinished = &seconds }
 	}
-	// since is a status whose Reconciling is so for so many seconds.
+	// since sets the condition Reconciling, with its last transition this many seconds ago.
 	since := func(status metav1.ConditionStatus, reason string, seconds int) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
 			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReconciling, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(ago(seconds))}}
@@ -150,16 +150,16 @@ func TestExpiry(t *testing.T) {
 		want     []string
 		wantWake time.Time
 	}{
-		"done for less than that":            {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 50)), nodes: []Node{finished(record.Succeeded, 55)}, wantWake: ago(-10)},
-		"done for as long":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 60)), nodes: []Node{finished(record.Succeeded, 65)}, want: []string{"expire"}},
-		"done without a time to live":        {job: newJob(since(metav1.ConditionFalse, "AllNodesDone", 6000)), nodes: []Node{finished(record.Succeeded, 6000)}},
+		"done for less than the TTL":         {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 50)), nodes: []Node{finished(record.Succeeded, 55)}, wantWake: ago(-10)},
+		"done for the TTL":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "AllNodesDone", 60)), nodes: []Node{finished(record.Succeeded, 65)}, want: []string{"expire"}},
+		"done without a TTL":                 {job: newJob(since(metav1.ConditionFalse, "AllNodesDone", 6000)), nodes: []Node{finished(record.Succeeded, 6000)}},
 		"failed":                             {job: newJob(once, ttl(60), since(metav1.ConditionFalse, "NodesFailed", 60)), nodes: []Node{finished(record.Failed, 60)}, want: []string{"expire"}},
 		"suspended":                          {job: newJob(ttl(60), since(metav1.ConditionFalse, "Suspended", 60), func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), nodes: []Node{newNode("a")}, want: []string{"expire"}},
-		"no node":                            {job: newJob(ttl(60), since(metav1.ConditionFalse, "NoMatchingNodes", 60)), want: []string{"expire"}},
-		"it is only now that it is at rest":  {job: newJob(ttl(60), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, wantWake: ago(-60)},
-		"a time of nothing":                  {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, want: []string{"expire"}},
-		"it has stopped, and a node runs":    {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)), nodes: []Node{finished(record.Failed, 60), runs}, pods: []Pod{newPod(runs)}, wantWake: ago(10 - 70)},
-		"it has stopped, and a node ran on":  {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{finished(record.Failed, 600), newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
+		"no matching node":                   {job: newJob(ttl(60), since(metav1.ConditionFalse, "NoMatchingNodes", 60)), want: []string{"expire"}},
+		"done since now":                     {job: newJob(ttl(60), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, wantWake: ago(-60)},
+		"a TTL of zero":                      {job: newJob(ttl(0), since(metav1.ConditionTrue, "InProgress", 600)), nodes: []Node{finished(record.Succeeded, 5)}, want: []string{"expire"}},
+		"Stalled, and a node runs":           {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60)), nodes: []Node{finished(record.Failed, 60), runs}, pods: []Pod{newPod(runs)}, wantWake: ago(10 - 70)},
+		"Stalled, and a node finished later": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 600)), nodes: []Node{finished(record.Failed, 600), newNode("b", recorded(record.Succeeded, func(r *record.Record) { r.FinishedAt = ago(30) }))}, wantWake: ago(-30)},
 		"a failed node is to be rolled back": {job: newJob(once, ttl(60), none, since(metav1.ConditionFalse, "MaxFailuresExceeded", 60), func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), nodes: []Node{finished(record.Failed, 60)}, want: []string{"start " + string(task.Rollback) + " 1 of rev on a"}},
 	}
 	for name, tt := range tests {
@@ -175,5 +175,5 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// none may fail.
+// none sets maxFailures to 0.
 func none(j *v1alpha1.NodeJob) { j.Spec.Rollout.MaxFailures = nil }

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// somebodysNode has other entries that a careless patch would change: the same prefix, the same name in another domain,
+// nodeOfOthers has other entries that a careless patch would change: the same prefix, the same name in another domain,
 // another NodeJob's record.
-func somebodysNode() *corev1.Node {
+func nodeOfOthers() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "n1", UID: "node-uid", ResourceVersion: "42", Finalizers: []string{"somebody.example/keep"},
+			Name: "n1", UID: "node-uid", ResourceVersion: "42", Finalizers: []string{"other.example/keep"},
 			Labels: map[string]string{
 				"kubernetes.io/hostname": "n1", "ns.everynode.dev/other": "rev", "ns.everynode.dev/job-2": "rev", "job": "rev", "ns": "x",
 			},
@@ -30,7 +30,7 @@ func somebodysNode() *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{
 			Unschedulable: true,
-			Taints:        []corev1.Taint{{Key: "somebody.example/busy", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
+			Taints:        []corev1.Taint{{Key: "other.example/busy", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	}
@@ -53,7 +53,7 @@ func apply(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
 	return patched
 }
 
-func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
+func TestPatchesChangeOnlyOwnKeys(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	of := func(o Outcome) Record {
 		r := whole()
@@ -76,7 +76,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 				SetOn(n, key, of(Succeeded))
 			},
 		},
-		"a success writes over an earlier one": {
+		"a success overwrites an earlier one": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: false}.Patch(),
 			want: func(n *corev1.Node) {
@@ -84,7 +84,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 				SetOn(n, key, of(Succeeded))
 			},
 		},
-		"a success is a success, whatever is asked of the label": {
+		"a success sets the label even if DropLabel is set": {
 			before: []func(*corev1.Node){labelled},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Succeeded)), DropLabel: true}.Patch(),
 			want: func(n *corev1.Node) {
@@ -92,12 +92,12 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 				SetOn(n, key, of(Succeeded))
 			},
 		},
-		"a failure takes a label off that is not true any more": {
+		"a failure removes a label that is no longer correct": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
 			want:   func(n *corev1.Node) { SetOn(n, key, of(Failed)) },
 		},
-		"a failure where there was no label": {
+		"a failure without a label": {
 			patch: Change{UID: "node-uid", Key: key, Record: new(of(Failed)), DropLabel: true}.Patch(),
 			want:  func(n *corev1.Node) { SetOn(n, key, of(Failed)) },
 		},
@@ -125,24 +125,24 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 				n.Spec.Unschedulable = false
 			},
 		},
-		"a node is given back while another holds it": {
+		"a node is released while another NodeJob has cordoned it": {
 			before: []func(*corev1.Node){func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = key + ",ns.everynode.dev/other" }},
 			patch:  Change{UID: "node-uid", Key: key, Forget: true, ResourceVersion: "42", Cordon: &Cordon{By: []string{"ns.everynode.dev/other"}}}.Patch(),
 			want:   func(n *corev1.Node) { n.Annotations["everynode.dev/cordoned-by"] = "ns.everynode.dev/other" },
 		},
-		"to forget takes both away": {
+		"Forget removes label and annotation": {
 			before: []func(*corev1.Node){labelled, annotated},
 			patch:  Change{UID: "node-uid", Key: key, Forget: true}.Patch(),
 			want:   func(*corev1.Node) {},
 		},
-		"to forget what is not there changes nothing": {
+		"Forget without a record changes nothing": {
 			patch: Change{UID: "node-uid", Key: key, Forget: true}.Patch(),
 			want:  func(*corev1.Node) {},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			before, want := somebodysNode(), somebodysNode()
+			before, want := nodeOfOthers(), nodeOfOthers()
 			for _, change := range tt.before {
 				change(before)
 			}
@@ -154,7 +154,7 @@ func TestPatchesTouchOurOwnKeyOnly(t *testing.T) {
 	}
 }
 
-func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
+func TestPatchesWorkWithoutLabelsAndAnnotations(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}
 	got := apply(t, bare, Change{UID: "node-uid", Key: key, Record: new(whole()), DropLabel: true}.Patch())
@@ -169,28 +169,28 @@ func TestPatchesWorkOnANodeWithoutLabelsAndAnnotations(t *testing.T) {
 
 // The API server returns a conflict for a patch that would change a UID, so a node that was recreated with the same
 // name is never written to.
-func TestPatchesNameTheNodeThatTheyAreFor(t *testing.T) {
+func TestPatchesHaveUIDOfNode(t *testing.T) {
 	for name, patch := range map[string][]byte{
 		"record": Change{UID: "uid-1", Key: "key", Record: new(whole()), DropLabel: false}.Patch(),
 		"forget": Change{UID: "uid-1", Key: "key", Forget: true}.Patch(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := apply(t, somebodysNode(), patch).UID; got != "uid-1" {
+			if got := apply(t, nodeOfOthers(), patch).UID; got != "uid-1" {
 				t.Errorf("UID %q, want that of the patch", got)
 			}
 		})
 	}
 }
 
-// A cordon is decided on what was seen: the API server refuses it on a node that has changed since.
-func TestACordonNamesTheVersionThatItIsFor(t *testing.T) {
+// A cordon is decided on the observed node: the API server rejects it on a node that has changed since.
+func TestCordonHasResourceVersion(t *testing.T) {
 	cordon := Change{UID: "uid-1", Key: "key", ResourceVersion: "41", Cordon: &Cordon{By: []string{"key"}}}.Patch()
-	if got := apply(t, somebodysNode(), cordon).ResourceVersion; got != "41" {
+	if got := apply(t, nodeOfOthers(), cordon).ResourceVersion; got != "41" {
 		t.Errorf("resource version %q, want that of the patch", got)
 	}
 	record := Change{UID: "uid-1", Key: "key", Record: new(whole())}.Patch()
-	if got := apply(t, somebodysNode(), record).ResourceVersion; got != "42" {
-		t.Errorf("resource version %q: a record alone minds no other writer", got)
+	if got := apply(t, nodeOfOthers(), record).ResourceVersion; got != "42" {
+		t.Errorf("resource version %q: a record alone does not conflict with other writers", got)
 	}
 }
 
@@ -199,12 +199,12 @@ func TestCordonedBy(t *testing.T) {
 		value string
 		want  []string
 	}{
-		"nobody":                  {"", nil},
-		"one":                     {"ns.everynode.dev/a", []string{"ns.everynode.dev/a"}},
-		"several, as they came":   {"b,a", []string{"a", "b"}},
-		"one twice":               {"a,a", []string{"a"}},
-		"what a person has typed": {" a, b ,", []string{"a", "b"}},
-		"a megabyte":              {strings.Repeat("a", 1<<20), []string{strings.Repeat("a", maxCordonedBytes)}},
+		"no NodeJob":                        {"", nil},
+		"one NodeJob":                       {"ns.everynode.dev/a", []string{"ns.everynode.dev/a"}},
+		"several NodeJobs in another order": {"b,a", []string{"a", "b"}},
+		"one NodeJob twice":                 {"a,a", []string{"a"}},
+		"text that a user has typed":        {" a, b ,", []string{"a", "b"}},
+		"a megabyte":                        {strings.Repeat("a", 1<<20), []string{strings.Repeat("a", maxCordonedBytes)}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

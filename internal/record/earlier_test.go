@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// listed are the earlier attempts of a record, in one line each.
+// listed returns the earlier attempts of a record, one line each.
 func listed(r Record) []string {
 	var all []string
 	for _, a := range r.Earlier {
@@ -33,8 +33,8 @@ func listed(r Record) []string {
 	return all
 }
 
-// ends plays ends of attempts one after the other, as the planner records them: each one changes a copy of the record
-// before it, and says whether it is the end of a rollback.
+// ends records outcomes of attempts one after the other, as the planner does: each one changes a copy of the record
+// before it, and reports whether it is the outcome of a rollback.
 func ends(t *testing.T, changes ...func(*Record) (rollback bool)) Record {
 	t.Helper()
 	var prev *Record
@@ -122,11 +122,11 @@ func TestEarlierThan(t *testing.T) {
 			[]func(*Record) bool{failed("a", 1), func(r *Record) bool { r.Retry = "again"; return failed("a", 1)(r) }},
 			[]string{"a 1 Failed: no disk 1"},
 		},
-		"another machine begins an empty list": {
+		"another machine starts an empty list": {
 			[]func(*Record) bool{failed("a", 1), failed("a", 2), on("other", failed("a", 1))},
 			nil,
 		},
-		"a machine that is not known yet continues the list": {
+		"an unknown machine continues the list": {
 			[]func(*Record) bool{on("", failed("a", 1)), failed("a", 2)},
 			[]string{"a 1 Failed: no disk 1"},
 		},
@@ -182,7 +182,7 @@ func TestEarlierThan(t *testing.T) {
 	}
 }
 
-func TestEarlierThanChangesNoRecord(t *testing.T) {
+func TestEarlierThanDoesNotChangeRecords(t *testing.T) {
 	prev := Record{Revision: "a", Outcome: Failed, Attempts: 6, FinishedAt: began, Earlier: make(Attempts, MaxEarlier, 2*MaxEarlier)}
 	for i := range prev.Earlier {
 		prev.Earlier[i] = Attempt{Revision: "a", Number: int32(i + 1), Outcome: Failed, FinishedAt: began.Add(-time.Hour), Message: "x"}
@@ -200,7 +200,7 @@ func TestEarlierThanChangesNoRecord(t *testing.T) {
 	}
 }
 
-// full has the longest list that there can be: every byte of it is escaped in JSON.
+// full has the longest possible list: every byte of it is escaped in JSON.
 func full() Record {
 	r := whole()
 	for i := range 2 * MaxEarlier {
@@ -213,7 +213,7 @@ func full() Record {
 	return r
 }
 
-func TestTheListOfEarlierAttemptsIsBounded(t *testing.T) {
+func TestEarlierAttemptsAreBounded(t *testing.T) {
 	without := whole()
 	got, err := Decode(Encode(full()))
 	if err != nil {
@@ -232,7 +232,7 @@ func TestTheListOfEarlierAttemptsIsBounded(t *testing.T) {
 	}
 }
 
-// The list is cut before anything else is.
+// The list is truncated before anything else.
 func TestEncodeCutsEarlierAttemptsFirst(t *testing.T) {
 	quotes := func(n int) string { return strings.Repeat(`"`, n) }
 	tests := map[string]struct {
@@ -261,7 +261,7 @@ func TestEncodeCutsEarlierAttemptsFirst(t *testing.T) {
 				t.Fatalf("%d bytes, want at most %d; %v", len(encoded), MaxBytes, err)
 			}
 			if got.Message != in.Message || got.Truncated != in.Truncated || cmp.Diff(in.Results, got.Results) != "" {
-				t.Error("the message or the results were cut before the list")
+				t.Error("the message or the results were truncated before the list")
 			}
 			if len(got.Earlier) != tt.wantEarlier {
 				t.Errorf("%d earlier attempts, want %d", len(got.Earlier), tt.wantEarlier)
@@ -278,25 +278,25 @@ func TestEncodeCutsEarlierAttemptsFirst(t *testing.T) {
 	}
 }
 
-// A list that nothing of ours has written does not make the record unreadable.
+// A list that Everynode did not write does not make the record unreadable.
 func TestDecodeBoundsEarlierAttempts(t *testing.T) {
 	tests := map[string]struct {
 		list string
 		want []string
 	}{
-		"no list":                     {`"x"`, nil},
-		"null":                        {`null`, nil},
-		"an object":                   {`{"a":1}`, nil},
-		"entries that are none":       {`[1,"a",null]`, nil},
-		"an unknown outcome":          {`[{"revision":"r","attempt":1,"outcome":"Maybe"},{"revision":"r","attempt":1,"outcome":"Failed"}]`, []string{"r 1 Failed"}},
-		"an attempt that continues":   {`[{"revision":"r","attempt":1,"outcome":"Rebooting"}]`, nil},
-		"a revision that is no label": {`[{"revision":"\u001b[2J","attempt":1,"outcome":"Failed"},{"revision":"","attempt":1,"outcome":"Failed"}]`, nil},
-		"numbers out of range":        {`[{"revision":"r","attempt":-5,"outcome":"Disrupted","disruptions":-1},{"revision":"r","attempt":2147483647,"outcome":"Failed","disruptions":2147483647}]`, []string{"r 1 Disrupted", "r 1000000 Failed x1000000"}},
-		"a number that is no int32":   {`[{"revision":"r","attempt":1e99,"outcome":"Failed"}]`, nil},
-		"text that hides itself":      {`[{"revision":"r","attempt":1,"outcome":"Failed","message":"a\n\u202eb\u0000\n\n"}]`, []string{`r 1 Failed: \u202eb\x00`}},
-		"a success says nothing":      {`[{"revision":"r","attempt":1,"outcome":"Succeeded","message":"a","reason":"b"}]`, []string{"r 1 Succeeded"}},
-		"a thousand entries":          {"[" + strings.Repeat(`{"revision":"r","outcome":"Failed"},`, 300) + `{"revision":"r","outcome":"Failed"}]`, []string{"r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed"}},
-		"a time of no year":           {`[{"revision":"r","attempt":1,"outcome":"Failed","finishedAt":"9999-12-31T23:59:59Z"}]`, []string{"r 1 Failed"}},
+		"no list":                                {`"x"`, nil},
+		"null":                                   {`null`, nil},
+		"an object":                              {`{"a":1}`, nil},
+		"entries that are not objects":           {`[1,"a",null]`, nil},
+		"an unknown outcome":                     {`[{"revision":"r","attempt":1,"outcome":"Maybe"},{"revision":"r","attempt":1,"outcome":"Failed"}]`, []string{"r 1 Failed"}},
+		"an attempt that continues":              {`[{"revision":"r","attempt":1,"outcome":"Rebooting"}]`, nil},
+		"a revision that is not a label value":   {`[{"revision":"\u001b[2J","attempt":1,"outcome":"Failed"},{"revision":"","attempt":1,"outcome":"Failed"}]`, nil},
+		"numbers out of range":                   {`[{"revision":"r","attempt":-5,"outcome":"Disrupted","disruptions":-1},{"revision":"r","attempt":2147483647,"outcome":"Failed","disruptions":2147483647}]`, []string{"r 1 Disrupted", "r 1000000 Failed x1000000"}},
+		"a number that is not an int32":          {`[{"revision":"r","attempt":1e99,"outcome":"Failed"}]`, nil},
+		"text with hidden characters":            {`[{"revision":"r","attempt":1,"outcome":"Failed","message":"a\n\u202eb\u0000\n\n"}]`, []string{`r 1 Failed: \u202eb\x00`}},
+		"a success has no message and no reason": {`[{"revision":"r","attempt":1,"outcome":"Succeeded","message":"a","reason":"b"}]`, []string{"r 1 Succeeded"}},
+		"a thousand entries":                     {"[" + strings.Repeat(`{"revision":"r","outcome":"Failed"},`, 300) + `{"revision":"r","outcome":"Failed"}]`, []string{"r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed", "r 1 Failed"}},
+		"a time with an invalid year":            {`[{"revision":"r","attempt":1,"outcome":"Failed","finishedAt":"9999-12-31T23:59:59Z"}]`, []string{"r 1 Failed"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -314,8 +314,8 @@ func TestDecodeBoundsEarlierAttempts(t *testing.T) {
 	}
 }
 
-// Results and messages at their bounds leave no space for the list, and lose nothing to it.
-func TestTheListTakesNothingFromResults(t *testing.T) {
+// Results and messages of the maximum size leave no space for the list, and are not truncated for it.
+func TestEarlierAttemptsDoNotTruncateResults(t *testing.T) {
 	r := full()
 	r.Results = map[string]string{}
 	for i := range 7 {

@@ -16,8 +16,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestPatchesOfWhatOthersWriteToo applies changes of facts, labels and taints to a node that has others beside.
-func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
+// TestPatchesOfSharedMetadata applies changes of facts, labels and taints to a node that also has those of others.
+func TestPatchesOfSharedMetadata(t *testing.T) {
 	const key, size, kernel = "ns.everynode.dev/job", "example.com/size", "example.com/kernel"
 	ours := Published{Labels: map[string]string{size: key}, Annotations: map[string]string{kernel: key}}
 	const says = `{"labels":{"example.com/size":"ns.everynode.dev/job"},"annotations":{"example.com/kernel":"ns.everynode.dev/job"}}`
@@ -30,16 +30,16 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 		change Change
 		want   func(*corev1.Node)
 	}{
-		"facts are published with who has": {
+		"facts are published with their publisher": {
 			change: Change{Facts: &Facts{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours}},
 			want:   published,
 		},
-		"facts are taken off, and nobody has published any": {
+		"the last facts are removed": {
 			before: published,
 			change: Change{Facts: &Facts{Labels: map[string]*string{size: nil}, Annotations: map[string]*string{kernel: nil}, Published: Published{}.Clone()}},
 			want:   func(*corev1.Node) {},
 		},
-		"those of another NodeJob stay": {
+		"facts of another NodeJob stay": {
 			before: func(n *corev1.Node) {
 				published(n)
 				n.Labels["example.com/theirs"] = "x"
@@ -52,13 +52,13 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 				n.Annotations[v1alpha1.PublishedAnnotation] = `{"labels":{"example.com/theirs":"ns.everynode.dev/other"}}`
 			},
 		},
-		"an empty value is one": {
+		"an empty value is published": {
 			change: Change{Facts: &Facts{Labels: map[string]*string{size: new("")}, Published: Published{Labels: map[string]string{size: key}}}},
 			want: func(n *corev1.Node) {
 				n.Labels[size], n.Annotations[v1alpha1.PublishedAnnotation] = "", `{"labels":{"example.com/size":"ns.everynode.dev/job"}}`
 			},
 		},
-		"labels go with a success": {
+		"labels are removed with a success": {
 			before: func(n *corev1.Node) { n.Labels["example.com/needs"] = "setup" },
 			change: Change{Record: new(succeeded()), RemoveLabels: []string{"example.com/needs"}},
 			want: func(n *corev1.Node) {
@@ -66,9 +66,9 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 				SetOn(n, key, succeeded())
 			},
 		},
-		"a gate is opened beside the taints of others": {
+		"a gate is opened and the taints of others stay": {
 			before: func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, gate) },
-			change: Change{Taints: &Taints{All: somebodysNode().Spec.Taints}},
+			change: Change{Taints: &Taints{All: nodeOfOthers().Spec.Taints}},
 			want:   func(*corev1.Node) {},
 		},
 		"the last taint leaves an empty list, to which others can add": {
@@ -81,7 +81,7 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 				n.Annotations[v1alpha1.CordonedAnnotation] = key
 			},
 			change: Change{
-				Record: new(succeeded()), Cordon: &Cordon{}, Taints: &Taints{All: somebodysNode().Spec.Taints},
+				Record: new(succeeded()), Cordon: &Cordon{}, Taints: &Taints{All: nodeOfOthers().Spec.Taints},
 				Facts: &Facts{Labels: map[string]*string{size: new("8")}, Annotations: map[string]*string{kernel: new("6.8")}, Published: ours},
 			},
 			want: func(n *corev1.Node) {
@@ -94,7 +94,7 @@ func TestPatchesOfWhatOthersWriteToo(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			before, want := somebodysNode(), somebodysNode()
+			before, want := nodeOfOthers(), nodeOfOthers()
 			if tt.before != nil {
 				tt.before(before)
 			}
@@ -121,11 +121,11 @@ func TestShared(t *testing.T) {
 		change Change
 		want   bool
 	}{
-		"a record is our own":             {Change{Record: new(whole())}, false},
-		"a cordon is everybody's":         {Change{Cordon: &Cordon{}}, true},
-		"and so are taints":               {Change{Taints: &Taints{}}, true},
-		"and facts":                       {Change{Facts: &Facts{}}, true},
-		"labels are what a user asks for": {Change{RemoveLabels: []string{"a"}}, false},
+		"a record is not shared":          {Change{Record: new(whole())}, false},
+		"a cordon is shared":              {Change{Cordon: &Cordon{}}, true},
+		"taints are shared":               {Change{Taints: &Taints{}}, true},
+		"facts are shared":                {Change{Facts: &Facts{}}, true},
+		"labels to remove are not shared": {Change{RemoveLabels: []string{"a"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tt.change.Shared(); got != tt.want {
@@ -140,13 +140,13 @@ func TestReadPublished(t *testing.T) {
 		value string
 		want  Published
 	}{
-		"nothing":              {"", Published{}},
-		"labels":               {`{"labels":{"a":"ns.everynode.dev/b"}}`, Published{Labels: map[string]string{"a": "ns.everynode.dev/b"}}},
-		"what is no JSON":      {"a=b", Published{}},
-		"what is another kind": {`{"labels":["a"]}`, Published{}},
-		"half of it":           {`{"labels":{"a":"b"},"annotations":7}`, Published{}},
-		"fields to come":       {`{"labels":{"a":"b"},"taints":{}}`, Published{Labels: map[string]string{"a": "b"}}},
-		"what is too long":     {`{"labels":{"a":"` + strings.Repeat("b", maxPublishedBytes) + `"}}`, Published{}},
+		"nothing":                   {"", Published{}},
+		"labels":                    {`{"labels":{"a":"ns.everynode.dev/b"}}`, Published{Labels: map[string]string{"a": "ns.everynode.dev/b"}}},
+		"not JSON":                  {"a=b", Published{}},
+		"another type":              {`{"labels":["a"]}`, Published{}},
+		"only the labels are valid": {`{"labels":{"a":"b"},"annotations":7}`, Published{}},
+		"unknown fields":            {`{"labels":{"a":"b"},"taints":{}}`, Published{Labels: map[string]string{"a": "b"}}},
+		"too long":                  {`{"labels":{"a":"` + strings.Repeat("b", maxPublishedBytes) + `"}}`, Published{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestPublishedIsClonedAndBounded(t *testing.T) {
 	}
 }
 
-// FuzzReadPublished: whatever stands in the annotation, what is read and fits can be written and read as the same.
+// FuzzReadPublished: for any annotation, a result that fits can be written and read again unchanged.
 func FuzzReadPublished(f *testing.F) {
 	f.Add(`{"labels":{"a":"b"},"annotations":{"c":"d"}}`)
 	f.Add(`{"labels":{"a":"\ud800"}}`)
@@ -190,8 +190,8 @@ func FuzzReadPublished(f *testing.F) {
 	})
 }
 
-// TestRebootsOnRecord goes with what a run with a reboot, and a further run, have on record.
-func TestRebootsOnRecord(t *testing.T) {
+// TestRebootsInRecord tests the record of a run with a reboot, and of a rerun.
+func TestRebootsInRecord(t *testing.T) {
 	reboots := func(change func(*Record)) Record {
 		r := whole()
 		r.Outcome, r.Rollback, r.Drain = Rebooting, nil, nil
@@ -202,7 +202,7 @@ func TestRebootsOnRecord(t *testing.T) {
 		}
 		return r
 	}
-	t.Run("it comes back as it was", func(t *testing.T) {
+	t.Run("it is decoded unchanged", func(t *testing.T) {
 		got, err := Decode(Encode(reboots(nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRebootsOnRecord(t *testing.T) {
 			t.Errorf("record (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("also when there is no room for the rest", func(t *testing.T) {
+	t.Run("it is decoded unchanged if other fields do not fit", func(t *testing.T) {
 		removed := map[string]string{}
 		for _, c := range "abcdefgh" {
 			removed[strings.Repeat(string(c), 60)+"."+strings.Repeat("d", 60)+"."+strings.Repeat("d", 60)+"/"+strings.Repeat("n", 63)] = strings.Repeat("v", 63)
@@ -239,18 +239,18 @@ func TestRebootsOnRecord(t *testing.T) {
 		change func(*Record)
 		want   func(*Record)
 	}{
-		"labels that are none are dropped": {
+		"invalid labels are dropped": {
 			func(r *Record) { r.RemovedLabels = map[string]string{"a b": "x", "a": "b c", "ok": "yes"} },
 			func(r *Record) { r.RemovedLabels = map[string]string{"ok": "yes"} },
 		},
-		"of too many the first stay": {
+		"the first of too many labels stay": {
 			func(r *Record) { r.RemovedLabels = labelsOf("abcdefghijkl") }, func(r *Record) { r.RemovedLabels = labelsOf("abcdefgh") },
 		},
-		"none of them is none": {func(r *Record) { r.RemovedLabels = map[string]string{"a b": ""} }, func(r *Record) { r.RemovedLabels = nil }},
+		"only invalid labels result in no labels": {func(r *Record) { r.RemovedLabels = map[string]string{"a b": ""} }, func(r *Record) { r.RemovedLabels = nil }},
 		"a boot ID is bounded": {
 			func(r *Record) { r.Reboot.FromBootID = strings.Repeat("b", 1000) }, func(r *Record) { r.Reboot.FromBootID = "…" + strings.Repeat("b", 125) },
 		},
-		"a time that nobody can tell is none": {func(r *Record) { r.Reboot.BackAt = began.AddDate(8000, 0, 0) }, func(r *Record) { r.Reboot.BackAt = Reboot{}.BackAt }},
+		"an invalid time is dropped": {func(r *Record) { r.Reboot.BackAt = began.AddDate(8000, 0, 0) }, func(r *Record) { r.Reboot.BackAt = Reboot{}.BackAt }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Decode(Encode(reboots(tt.change)))
@@ -263,14 +263,14 @@ func TestRebootsOnRecord(t *testing.T) {
 		})
 	}
 	for name, value := range map[string]string{
-		"no reboot":                     `{"revision":"r","outcome":"Rebooting","attempts":1}`,
-		"a reboot from no boot":         `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"2026-03-01T12:00:00Z"}}`,
-		"a rollback that reboots":       `{"revision":"r","outcome":"Failed","attempts":1,"rollback":{"outcome":"Rebooting","attempts":1}}`,
-		"a time that is none":           `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"soon","fromBootID":"b"}}`,
-		"labels that are not a map":     `{"revision":"r","outcome":"Failed","attempts":1,"removedLabels":["a"]}`,
-		"rerun, which is true or false": `{"revision":"r","outcome":"Failed","attempts":1,"rerun":"yes"}`,
+		"no reboot":                   `{"revision":"r","outcome":"Rebooting","attempts":1}`,
+		"a reboot without a boot ID":  `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"2026-03-01T12:00:00Z"}}`,
+		"a rollback that reboots":     `{"revision":"r","outcome":"Failed","attempts":1,"rollback":{"outcome":"Rebooting","attempts":1}}`,
+		"an invalid time":             `{"revision":"r","outcome":"Rebooting","attempts":1,"reboot":{"startedAt":"soon","fromBootID":"b"}}`,
+		"labels that are not a map":   `{"revision":"r","outcome":"Failed","attempts":1,"removedLabels":["a"]}`,
+		"rerun that is not a boolean": `{"revision":"r","outcome":"Failed","attempts":1,"rerun":"yes"}`,
 	} {
-		t.Run(name+" is no record", func(t *testing.T) {
+		t.Run(name+" is not a record", func(t *testing.T) {
 			if r, err := Decode(value); err == nil {
 				t.Errorf("read %+v, want an error", r)
 			}

@@ -40,13 +40,13 @@ func whole() Record {
 	}
 }
 
-func TestEncodeGivesBackWhatWasRecorded(t *testing.T) {
+func TestEncodeAndDecode(t *testing.T) {
 	zero := int32(0)
 	tests := map[string]Record{
-		"every field":                        whole(),
-		"a success has little to say":        {Revision: "r", Outcome: Succeeded, Attempts: 1, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
-		"an exit code of 0 is not none":      {Revision: "r", Outcome: Disrupted, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
-		"an attempt that never said its end": {Revision: "r", Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "p"},
+		"every field":                            whole(),
+		"a success without a message":            {Revision: "r", Outcome: Succeeded, Attempts: 1, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
+		"an exit code of 0 is recorded":          {Revision: "r", Outcome: Disrupted, FinishedAt: began, ExitCode: &zero, PodUID: "p"},
+		"an attempt that did not report its end": {Revision: "r", Outcome: Disrupted, Disruptions: 1, FinishedAt: began, PodUID: "p"},
 	}
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestEncodeGivesBackWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// The annotation is read by people and by their scripts: what it looks like is part of the product.
-func TestEncodeLooksLikeThis(t *testing.T) {
+// Users and their scripts read the annotation, so its format is part of the API.
+func TestEncodeFormat(t *testing.T) {
 	want := `{"revision":"0123456789","outcome":"Failed","attempts":2,"disruptions":1,` +
 		`"startedAt":"2026-03-01T12:00:00Z","finishedAt":"2026-03-01T12:01:30Z","exitCode":3,"reason":"TaskFailed",` +
 		`"message":"line 1\nline 2: no <disk> & more","results":{"kernel":"6.12","zone":"a"},"truncated":true,` +
@@ -78,7 +78,7 @@ func TestEncodeLooksLikeThis(t *testing.T) {
 	}
 }
 
-func TestEncodeTellsTimesInWholeSecondsOfUTC(t *testing.T) {
+func TestEncodeWritesTimesInWholeSecondsOfUTC(t *testing.T) {
 	r := whole()
 	east := time.FixedZone("east", 2*60*60)
 	r.StartedAt, r.FinishedAt = r.StartedAt.Add(time.Nanosecond).In(east), r.FinishedAt.Add(time.Second-1).In(east)
@@ -87,8 +87,8 @@ func TestEncodeTellsTimesInWholeSecondsOfUTC(t *testing.T) {
 	}
 }
 
-// TestEncodeKeepsItsBounds gives it what no attempt can report, since outcome bounds that before:
-// the bound on a node must not hang on who calls.
+// TestEncodeKeepsItsBounds encodes values that no attempt can report, because outcome limits them before:
+// the bounds on a node must not depend on the caller.
 func TestEncodeKeepsItsBounds(t *testing.T) {
 	many := map[string]string{}
 	for i := range 10_000 {
@@ -98,45 +98,45 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 		change func(r *Record)
 		want   func(r *Record)
 	}{
-		"ten thousand results are left out and said so": {
+		"ten thousand results are omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = many, false },
 			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
 		},
-		"one result of a megabyte is left out and said so": {
+		"a result of one megabyte is omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = map[string]string{"a": strings.Repeat("v", 1<<20)}, false },
 			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
 		},
-		"of a long message the end stays": {
+		"a long message keeps its end": {
 			change: func(r *Record) { r.Message = strings.Repeat("x", 1<<20) + "the end" },
 			want:   func(r *Record) { r.Message = "…" + strings.Repeat("x", outcome.MaxMessageBytes-10) + "the end" },
 		},
-		"control characters and what hides text show as escapes": {
+		"control characters and hidden text are escaped": {
 			change: func(r *Record) { r.Reason, r.Message = "\x1b[31m", "a\u202eb\x00\xff\u2028" },
 			want:   func(r *Record) { r.Reason, r.Message = `\x1b[31m`, `a\u202eb\x00\xff\u2028` },
 		},
-		"a node's clock of a year that is not told with a deadline": {
+		"the time of a node with an invalid year, with a deadline": {
 			change: func(r *Record) { r.Drain.StartedAt = time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC) },
 			want:   func(r *Record) { r.Drain.StartedAt = time.Time{} },
 		},
-		"counts that one more would make negative": {
+		"counts that would overflow": {
 			change: func(r *Record) { r.Attempts, r.Disruptions, r.Rollback.Disruptions = 1<<31-1, 1<<31-1, 1<<31-1 },
 			want:   func(r *Record) { r.Attempts, r.Disruptions, r.Rollback.Disruptions = maxCount, maxCount, maxCount },
 		},
-		"a node's clock beyond the year 9999 is not told": {
+		"a time of a node after the year 9999 is omitted": {
 			change: func(r *Record) {
 				r.StartedAt, r.FinishedAt = r.StartedAt.AddDate(8000, 0, 0), r.FinishedAt.AddDate(8000, 0, 0)
 			},
 			want: func(r *Record) { r.StartedAt, r.FinishedAt = time.Time{}, time.Time{} },
 		},
-		"a boot ID of a megabyte is cut": {
+		"a boot ID of one megabyte is truncated": {
 			change: func(r *Record) { r.BootID = strings.Repeat("b", 1<<20) },
 			want:   func(r *Record) { r.BootID = "…" + strings.Repeat("b", 125) },
 		},
-		"of what a rollback printed the end stays": {
+		"the output of a rollback keeps its end": {
 			change: func(r *Record) { r.Rollback.Message = strings.Repeat("x", 1<<20) + "the end" },
 			want:   func(r *Record) { r.Rollback.Message = "…" + strings.Repeat("x", maxRollbackMessage-10) + "the end" },
 		},
-		"what somebody wrote into a record is bounded when it is written back": {
+		"invalid values in an annotation are limited when they are written again": {
 			change: func(r *Record) {
 				long := strings.Repeat("x", 1<<20)
 				r.Retry, r.Rollback.Retry, r.Drain.Outcome = long, long, long
@@ -169,8 +169,8 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// What an attempt may report fits a record, whatever characters it is made of.
-func TestEncodeLosesNoResultThatAnOutcomeMayHave(t *testing.T) {
+// Everything that an attempt may report fits into a record, with any characters.
+func TestEncodeKeepsAllResultsOfOutcome(t *testing.T) {
 	for _, character := range []string{"v", `"`, `\`, "<", "&", "\t", "ä", "\u2028"} {
 		t.Run(fmt.Sprintf("results made of %q", character), func(t *testing.T) {
 			var lines strings.Builder
@@ -198,7 +198,7 @@ func TestEncodeLosesNoResultThatAnOutcomeMayHave(t *testing.T) {
 	}
 }
 
-func TestEncodeChangesNothingOfItsArgument(t *testing.T) {
+func TestEncodeDoesNotChangeItsArgument(t *testing.T) {
 	r := whole()
 	r.Results = map[string]string{"a": strings.Repeat("v", 1<<20)}
 	r.Rollback.Message = strings.Repeat("x", 1<<20)
@@ -211,34 +211,34 @@ func TestEncodeChangesNothingOfItsArgument(t *testing.T) {
 	}
 }
 
-func TestDecodeTakesNoRecordForOne(t *testing.T) {
+func TestDecodeRejectsInvalidRecords(t *testing.T) {
 	tests := map[string]string{
-		"nothing":                       "",
-		"words":                         "done",
-		"null":                          "null",
-		"a list":                        `[{"revision":"r","outcome":"Succeeded"}]`,
-		"an empty object":               "{}",
-		"no revision":                   `{"outcome":"Succeeded","attempts":1}`,
-		"no outcome":                    `{"revision":"r","attempts":1}`,
-		"an outcome that nobody has":    `{"revision":"r","outcome":"Maybe"}`,
-		"an outcome in another case":    `{"revision":"r","outcome":"succeeded"}`,
-		"an outcome of another type":    `{"revision":"r","outcome":true}`,
-		"attempts below zero":           `{"revision":"r","outcome":"Failed","attempts":-1}`,
-		"disruptions below zero":        `{"revision":"r","outcome":"Failed","disruptions":-1}`,
-		"attempts beyond an int32":      `{"revision":"r","outcome":"Failed","attempts":2147483648}`,
-		"attempts that are a text":      `{"revision":"r","outcome":"Failed","attempts":"1"}`,
-		"results that are a list":       `{"revision":"r","outcome":"Failed","results":["a"]}`,
-		"a time that is none":           `{"revision":"r","outcome":"Failed","finishedAt":"yesterday"}`,
-		"a rollback with no outcome":    `{"revision":"r","outcome":"Failed","rollback":{}}`,
-		"a rollback below zero":         `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":-1}}`,
-		"a revision that is no label":   `{"revision":"not a label!","outcome":"Failed"}`,
-		"a revision that begins badly":  `{"revision":"-r","outcome":"Failed"}`,
-		"a revision that is too long":   `{"revision":"` + strings.Repeat("r", 64) + `","outcome":"Failed"}`,
-		"half an object":                `{"revision":"r","outcome":"Failed"`,
-		"something behind the object":   `{"revision":"r","outcome":"Failed"} x`,
-		"a valid record of a megabyte":  `{"revision":"r","outcome":"Failed","message":"` + strings.Repeat("x", 1<<20) + `"}`,
-		"deep nesting":                  strings.Repeat("[", MaxBytes),
-		"an outcome that hides its end": `{"revision":"r","outcome":"` + "\u202e" + `deliaF"}`,
+		"nothing":                                    "",
+		"plain text":                                 "done",
+		"null":                                       "null",
+		"a list":                                     `[{"revision":"r","outcome":"Succeeded"}]`,
+		"an empty object":                            "{}",
+		"no revision":                                `{"outcome":"Succeeded","attempts":1}`,
+		"no outcome":                                 `{"revision":"r","attempts":1}`,
+		"an unknown outcome":                         `{"revision":"r","outcome":"Maybe"}`,
+		"an outcome in another case":                 `{"revision":"r","outcome":"succeeded"}`,
+		"an outcome of another type":                 `{"revision":"r","outcome":true}`,
+		"attempts below zero":                        `{"revision":"r","outcome":"Failed","attempts":-1}`,
+		"disruptions below zero":                     `{"revision":"r","outcome":"Failed","disruptions":-1}`,
+		"attempts beyond an int32":                   `{"revision":"r","outcome":"Failed","attempts":2147483648}`,
+		"attempts that are a string":                 `{"revision":"r","outcome":"Failed","attempts":"1"}`,
+		"results that are a list":                    `{"revision":"r","outcome":"Failed","results":["a"]}`,
+		"an invalid time":                            `{"revision":"r","outcome":"Failed","finishedAt":"yesterday"}`,
+		"a rollback with no outcome":                 `{"revision":"r","outcome":"Failed","rollback":{}}`,
+		"a rollback below zero":                      `{"revision":"r","outcome":"Failed","rollback":{"outcome":"Failed","attempts":-1}}`,
+		"a revision that is not a label value":       `{"revision":"not a label!","outcome":"Failed"}`,
+		"a revision with an invalid first character": `{"revision":"-r","outcome":"Failed"}`,
+		"a revision that is too long":                `{"revision":"` + strings.Repeat("r", 64) + `","outcome":"Failed"}`,
+		"half an object":                             `{"revision":"r","outcome":"Failed"`,
+		"text after the object":                      `{"revision":"r","outcome":"Failed"} x`,
+		"a valid record of a megabyte":               `{"revision":"r","outcome":"Failed","message":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"deep nesting":                               strings.Repeat("[", MaxBytes),
+		"an outcome with hidden characters":          `{"revision":"r","outcome":"` + "\u202e" + `deliaF"}`,
 	}
 	for name, value := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -250,13 +250,13 @@ func TestDecodeTakesNoRecordForOne(t *testing.T) {
 				t.Errorf("record beside an error (-want +got):\n%s", diff)
 			}
 			if len(err.Error()) > 512 || strings.ContainsRune(err.Error(), '\u202e') {
-				t.Errorf("the error repeats what it was given: %q", err)
+				t.Errorf("the error contains its input: %q", err)
 			}
 		})
 	}
 }
 
-func TestDecodeIgnoresFieldsOfTheFuture(t *testing.T) {
+func TestDecodeIgnoresUnknownFields(t *testing.T) {
 	got, err := Decode(`{"revision":"r","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T12:00:00Z","podUID":"p","weather":{"x":[1]}}`)
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestRead(t *testing.T) {
 		labels, annotations map[string]string
 		want                NodeRecord
 	}{
-		"a node that never ran carries nothing": {
+		"a node without a run has no record": {
 			labels:      map[string]string{"ns.everynode.dev/other": "x"},
 			annotations: map[string]string{"ns.everynode.dev/other": Encode(r)},
 		},
@@ -284,7 +284,7 @@ func TestRead(t *testing.T) {
 			annotations: map[string]string{key: Encode(r)},
 			want:        NodeRecord{Label: "rev", Record: &r, Sealed: true, Present: true},
 		},
-		"the label was taken off": {
+		"the label was removed": {
 			labels:      map[string]string{sealKey: Seal(Encode(r))},
 			annotations: map[string]string{key: Encode(r)},
 			want:        NodeRecord{Record: &r, Sealed: true, Present: true},
@@ -294,12 +294,12 @@ func TestRead(t *testing.T) {
 			annotations: map[string]string{key: Encode(r)},
 			want:        NodeRecord{Label: "rev", Altered: true, Present: true},
 		},
-		"a record with the seal of another is ignored": {
+		"a record with the seal of another record is ignored": {
 			labels:      map[string]string{sealKey: Seal(Encode(other))},
 			annotations: map[string]string{key: Encode(r)},
 			want:        NodeRecord{Altered: true, Sealed: true, Present: true},
 		},
-		"a seal without its record is still there to be forgotten": {
+		"a seal without its record is removed with Forget": {
 			labels: map[string]string{sealKey: Seal(Encode(r))},
 			want:   NodeRecord{Sealed: true, Present: true},
 		},
@@ -307,16 +307,16 @@ func TestRead(t *testing.T) {
 			labels: map[string]string{key: "rev"},
 			want:   NodeRecord{Label: "rev", Present: true},
 		},
-		"an empty label is still there to be forgotten": {
+		"an empty label is removed with Forget": {
 			labels: map[string]string{key: ""},
 			want:   NodeRecord{Present: true},
 		},
-		"an annotation that cannot be read is still there to be forgotten": {
+		"an invalid annotation is removed with Forget": {
 			labels:      map[string]string{sealKey: Seal("what")},
 			annotations: map[string]string{key: "what"},
 			want:        NodeRecord{Sealed: true, Present: true},
 		},
-		"an empty annotation is still there to be forgotten": {
+		"an empty annotation is removed with Forget": {
 			annotations: map[string]string{key: ""},
 			want:        NodeRecord{Altered: true, Present: true},
 		},
@@ -330,8 +330,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever stands in an annotation, reading it ends well, and what is read can be
-// written again within the bound and be read as the same attempt.
+// FuzzDecode: any annotation can be read without a panic, and a valid record can be
+// written again within the bound and read as the same attempt.
 func FuzzDecode(f *testing.F) {
 	f.Add(Encode(whole()))
 	f.Add(`{"revision":"r","outcome":"Disrupted","disruptions":2147483647,"message":"\u001b\ud800"}`)
@@ -350,7 +350,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded := Encode(r)
 		if !utf8.ValidString(encoded) {
-			t.Errorf("%q is no UTF-8", encoded)
+			t.Errorf("%q is not UTF-8", encoded)
 		}
 		// A revision and a UID come from objects of the API, which bound them.
 		if len(r.Revision)+len(r.PodUID) < 1024 && len(encoded) > MaxBytes {

@@ -24,7 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// The test binary plays three parts: the tests, the runner (a process of its own, as Run takes the
+// The test binary has three roles: the tests, the runner (a separate process, because Run takes the
 // process over), and the node, a process in namespaces of its own.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
@@ -55,7 +55,7 @@ func asRunner(args []string) int {
 	})
 }
 
-// asNode makes its namespaces tell-tale: another host name, and a root file system that takes no
+// asNode makes its namespaces recognizable: another host name, and a root file system that takes no
 // writes and executes nothing that was not there, except for a few empty file systems.
 func asNode() int {
 	steps := []error{
@@ -106,7 +106,7 @@ func startNode(t *testing.T, moreFlags uintptr) int {
 	return cmd.Process.Pid
 }
 
-// patience bounds every wait; no passing test comes near it.
+// patience bounds every wait. Passing tests need much less.
 const patience = 30 * time.Second
 
 func testLimits() Limits {
@@ -164,7 +164,7 @@ func (r *running) start() {
 	r.t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 }
 
-// wait returns how it ended, and checks what holds for every end: the exit code is the outcome's,
+// wait returns how it ended, and checks what is true for every end: the exit code is the outcome's,
 // the outcome is bounded JSON, and no process is left.
 func (r *running) wait() finished {
 	r.t.Helper()
@@ -213,7 +213,7 @@ func runToEnd(t *testing.T, environ ...string) finished {
 	return startRunner(t, 0, testLimits(), environ...).wait()
 }
 
-// watched is a buffer that one can wait on.
+// watched is a buffer whose content a test can wait for.
 type watched struct {
 	mu  sync.Mutex
 	new *sync.Cond

@@ -20,7 +20,7 @@ type namespace struct {
 }
 
 // The mount namespace comes last: after it, /proc is that of the node. The runner does not enter the cgroup namespace
-// and never leaves its cgroup. So when the container ends, every process in it ends, whatever happens to the runner.
+// and never leaves its cgroup. So when the container ends, every process in it ends, regardless of the runner.
 var namespaceKinds = []struct {
 	kind string
 	flag int

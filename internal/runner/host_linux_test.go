@@ -13,7 +13,7 @@ import (
 
 // Everything done on the node is done on one thread, and that thread does nothing else: otherwise
 // some other goroutine would find itself in the node's file system.
-func TestHostThreadIsOneThreadOfItsOwn(t *testing.T) {
+func TestHostThreadIsSeparate(t *testing.T) {
 	t.Parallel()
 	host, err := enterHost(0)
 	if err != nil {

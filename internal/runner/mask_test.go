@@ -21,30 +21,30 @@ func TestMask(t *testing.T) {
 		text    string
 		want    string
 	}{
-		"a value":                          {[]string{token}, "curl -H " + token + " x", "curl -H *** x"},
-		"a value with its end of line":     {[]string{token + "\n"}, token, "***"},
-		"every time":                       {[]string{token}, token + token + ".", "******."},
-		"two values":                       {[]string{"first", "second"}, "second first", "*** ***"},
-		"two values that overlap":          {[]string{"abcdef", "defghi"}, "-abcdefghi-", "-***-"},
-		"one value within another":         {[]string{"pass", "my-password"}, "my-password pass", "*** ***"},
-		"one value that begins another":    {[]string{"pass", "password"}, "password passw", "*** ***w"},
-		"the beginning of a value is none": {[]string{token}, token[:len(token)-1], token[:len(token)-1]},
-		"a value that repeats itself":      {[]string{"ababac"}, "abababac", "ab***"},
-		"nothing":                          {nil, "anything", "anything"},
-		"an empty value masks nothing":     {[]string{"", "\n"}, "anything\n", "anything\n"},
-		"three bytes are too few":          {[]string{"abc"}, "abc", "abc"},
-		"four bytes are enough":            {[]string{"abcd"}, "abcd", "***"},
-		"all lines of a key":               {[]string{key}, "k=" + key, "k=***\n"},
-		"one line of a key":                {[]string{key}, "x MIIBlDCCATmgAwIBAgIU y", "x *** y"},
-		"a short line of a key stays":      {[]string{key}, "x abc y", "x abc y"},
-		"in JSON":                          {[]string{`quote"and\slash`}, `{"a":"quote\"and\\slash"}`, `{"a":"***"}`},
-		"in a URL":                         {[]string{token}, "https://x/?t=s3cr3t-token%2Fwith%2Bsigns&a", "https://x/?t=***&a"},
-		"in base64":                        {[]string{token}, inBase64(token), "***" + inBase64(token)[len(token)*8/6:]},
-		"in base64, with an end of line":   {[]string{"s3cr3t-token"}, inBase64("s3cr3t-token\n"), "***Cg=="},
-		"in base64, one byte before it":    {[]string{"s3cr3t-token"}, inBase64(":s3cr3t-token"), "On***g=="},
-		"in base64, two bytes before it":   {[]string{"s3cr3t-token"}, inBase64("u:s3cr3t-token"), "dTp***4="},
-		"seven bytes, not in base64":       {[]string{"1234567"}, inBase64("1234567"), inBase64("1234567")},
-		"bytes that are no text":           {[]string{"\xff\xfe\x01\x02"}, "a\xff\xfe\x01\x02b", "a***b"},
+		"a value":                                {[]string{token}, "curl -H " + token + " x", "curl -H *** x"},
+		"a value with its end of line":           {[]string{token + "\n"}, token, "***"},
+		"every time":                             {[]string{token}, token + token + ".", "******."},
+		"two values":                             {[]string{"first", "second"}, "second first", "*** ***"},
+		"two values that overlap":                {[]string{"abcdef", "defghi"}, "-abcdefghi-", "-***-"},
+		"one value within another":               {[]string{"pass", "my-password"}, "my-password pass", "*** ***"},
+		"one value that begins another":          {[]string{"pass", "password"}, "password passw", "*** ***w"},
+		"the beginning of a value is not masked": {[]string{token}, token[:len(token)-1], token[:len(token)-1]},
+		"a value that repeats itself":            {[]string{"ababac"}, "abababac", "ab***"},
+		"no values":                              {nil, "anything", "anything"},
+		"an empty value masks nothing":           {[]string{"", "\n"}, "anything\n", "anything\n"},
+		"three bytes are too few":                {[]string{"abc"}, "abc", "abc"},
+		"four bytes are enough":                  {[]string{"abcd"}, "abcd", "***"},
+		"all lines of a key":                     {[]string{key}, "k=" + key, "k=***\n"},
+		"one line of a key":                      {[]string{key}, "x MIIBlDCCATmgAwIBAgIU y", "x *** y"},
+		"a short line of a key stays":            {[]string{key}, "x abc y", "x abc y"},
+		"in JSON":                                {[]string{`quote"and\slash`}, `{"a":"quote\"and\\slash"}`, `{"a":"***"}`},
+		"in a URL":                               {[]string{token}, "https://x/?t=s3cr3t-token%2Fwith%2Bsigns&a", "https://x/?t=***&a"},
+		"in base64":                              {[]string{token}, inBase64(token), "***" + inBase64(token)[len(token)*8/6:]},
+		"in base64, with an end of line":         {[]string{"s3cr3t-token"}, inBase64("s3cr3t-token\n"), "***Cg=="},
+		"in base64, one byte before it":          {[]string{"s3cr3t-token"}, inBase64(":s3cr3t-token"), "On***g=="},
+		"in base64, two bytes before it":         {[]string{"s3cr3t-token"}, inBase64("u:s3cr3t-token"), "dTp***4="},
+		"seven bytes, not in base64":             {[]string{"1234567"}, inBase64("1234567"), inBase64("1234567")},
+		"bytes that are not text":                {[]string{"\xff\xfe\x01\x02"}, "a\xff\xfe\x01\x02b", "a***b"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestMaskingDoesNotDependOnThePieces : whatever pieces the text comes in, the same comes out, and no secret in it.
-func TestMaskingDoesNotDependOnThePieces(t *testing.T) {
+// TestMaskingDoesNotDependOnChunks : the output is the same for any pieces of the input, without secrets.
+func TestMaskingDoesNotDependOnChunks(t *testing.T) {
 	const letters = "ab"
 	word := func(r *rand.Rand, n int) string {
 		b := make([]byte, n)
@@ -100,8 +100,8 @@ func TestMaskingDoesNotDependOnThePieces(t *testing.T) {
 	}
 }
 
-// A script that asks a question and waits must be seen to ask it.
-func TestOnlyWhatMayBeASecretIsHeldBack(t *testing.T) {
+// A prompt of a script that waits for an answer must be visible.
+func TestOnlyPossibleSecretsAreDelayed(t *testing.T) {
 	s := maskedStream{masker: newMasker([]string{"password"})}
 	for _, step := range []struct{ in, want string }{
 		{"ready? ", "ready? "}, {"pass", ""}, {"ing\n", "passing\n"}, {"the pass", "the "}, {"word", "***"},

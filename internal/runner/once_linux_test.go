@@ -18,7 +18,7 @@ import (
 // onceTask notes each of its runs, and waits until the test lets it end.
 const onceTask = `echo run >> $DIR/runs; echo began; while [ ! -e $DIR/go ]; do sleep 0.05; done; echo found=it >> $EVERYNODE_RESULTS; exit 9`
 
-func TestASecondContainerOfThePodReportsWhatTheFirstFound(t *testing.T) {
+func TestSecondContainerReportsOutcomeOfFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	environ := []string{"TEST_RUN_DIR=" + dir, "DIR=" + dir, "EVERYNODE_SCRIPT=" + onceTask}
@@ -38,7 +38,7 @@ func TestASecondContainerOfThePodReportsWhatTheFirstFound(t *testing.T) {
 	wantRuns(t, dir, "run\n")
 }
 
-func TestATaskWhoseContainerWasKilledIsInterruptedNotRunAgain(t *testing.T) {
+func TestKilledTaskIsInterruptedNotRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	environ := []string{"TEST_RUN_DIR=" + dir, "DIR=" + dir, "EVERYNODE_SCRIPT=" + onceTask}
@@ -56,7 +56,7 @@ func TestATaskWhoseContainerWasKilledIsInterruptedNotRunAgain(t *testing.T) {
 	wantRuns(t, dir, "run\n")
 }
 
-func TestASecondContainerWaitsNoLongerThanItsTimeLimitOrItsSignal(t *testing.T) {
+func TestSecondContainerWaitsUntilTimeLimitOrSignal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	environ := []string{"TEST_RUN_DIR=" + dir, "DIR=" + dir, "EVERYNODE_SCRIPT=" + onceTask}

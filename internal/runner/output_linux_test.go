@@ -18,7 +18,7 @@ func TestLargeOutputPassesUnchanged(t *testing.T) {
 	t.Parallel()
 	const script = `awk 'BEGIN { for (i = 0; i < 1000000; i++) printf "line %08d\n", i; print "the end" }'`
 	limits := testLimits()
-	limits.Stall = patience // on a busy machine a moment's delay is no dead reader
+	limits.Stall = patience // a short delay on a busy machine must not count as a stalled reader
 	got := startRunner(t, 0, limits, "EVERYNODE_SCRIPT="+script, "EVERYNODE_TIMEOUT=20").wait()
 	want := sha256.New()
 	for i := range 1000000 {
@@ -26,7 +26,7 @@ func TestLargeOutputPassesUnchanged(t *testing.T) {
 	}
 	fmt.Fprintln(want, "the end")
 	if sum := sha256.Sum256([]byte(got.stdout)); string(sum[:]) != string(want.Sum(nil)) {
-		t.Errorf("%d bytes came out, and not those that went in", len(got.stdout))
+		t.Errorf("%d bytes of output, different from the input", len(got.stdout))
 	}
 	if got.code != 0 || !strings.HasPrefix(got.outcome.Message, "…") || !strings.HasSuffix(got.outcome.Message, "line 00999999\nthe end") {
 		t.Errorf("ended with %d, message %q", got.code, got.outcome.Message)
@@ -44,11 +44,11 @@ func TestTheMessageHasBothStreams(t *testing.T) {
 	}
 }
 
-func TestNobodyReadsTheOutput(t *testing.T) {
+func TestOutputWithoutReader(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*testing.T, *os.File){
-		"because the reader stands still": func(*testing.T, *os.File) {},
-		"because the reader is gone": func(t *testing.T, read *os.File) {
+		"the reader does not read": func(*testing.T, *os.File) {},
+		"the reader is closed": func(t *testing.T, read *os.File) {
 			if err := read.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestNobodyReadsTheOutput(t *testing.T) {
 	}
 }
 
-func TestPumpSaysWhatItDropped(t *testing.T) {
+func TestPumpReportsDroppedBytes(t *testing.T) {
 	t.Parallel()
 	read, write, err := pipe()
 	if err != nil {
@@ -99,7 +99,7 @@ func TestPumpSaysWhatItDropped(t *testing.T) {
 	p.finish(patience)
 }
 
-func TestPumpDoesNotWaitForAStrangerWhoHoldsThePipe(t *testing.T) {
+func TestPumpDoesNotWaitForOtherHoldersOfPipe(t *testing.T) {
 	t.Parallel()
 	read, write, err := pipe()
 	if err != nil {
@@ -117,7 +117,7 @@ func TestPumpDoesNotWaitForAStrangerWhoHoldsThePipe(t *testing.T) {
 	select {
 	case <-finished:
 	case <-time.After(patience):
-		t.Fatal("still waiting for the end of a pipe that somebody holds")
+		t.Fatal("still waiting for the end of a pipe that another process holds")
 	}
 }
 

@@ -17,15 +17,15 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// No test here may reboot the machine it runs on, whatever is wrong with the code. So where a runner
-// could come to the point of asking for a reboot, it finds programs in a folder of the test's alone
-// and has no reboot(2); and where it has to refuse before, the boot to end is none that there is.
+// No test here may reboot the machine it runs on, even if the code is wrong. So where a runner
+// could request a reboot, it finds only programs in a folder of the test
+// and has no reboot(2); and where it must refuse before, the boot to end does not exist.
 const (
 	thisBoot  = "11111111-1111-4111-8111-111111111111"
 	otherBoot = "22222222-2222-4222-8222-222222222222"
 )
 
-// fakeNode is what a runner under test has for a node's power.
+// fakeNode replaces the programs and system calls by which a node reboots.
 type fakeNode struct {
 	Dir    string // has the node's programs, and the file calls, a line for each that was called
 	BootID string // path
@@ -120,7 +120,7 @@ func TestReboot(t *testing.T) {
 	t.Parallel()
 	const (
 		sleeps  = "PATH=/bin:/usr/bin exec sleep 60"
-		stopped = "kill -TERM $PPID; " + sleeps // as a kubelet does whose node goes down
+		stopped = "kill -TERM $PPID; " + sleeps // as a kubelet does whose node shuts down
 	)
 	tests := map[string]struct {
 		programs   map[string]string
@@ -131,7 +131,7 @@ func TestReboot(t *testing.T) {
 		wantReason string
 		wantSaid   string
 	}{
-		"systemd is asked, then forced, then the kernel is": {
+		"systemd is asked, then forced, then the kernel is asked": {
 			programs: map[string]string{"systemd": "", "systemctl": ""}, timeout: "3",
 			wantCalls: "systemctl reboot\nsystemctl reboot --force\nreboot(2)\n",
 			wantCode:  1, wantReason: outcome.ReasonRebootFailed, wantSaid: "reboot(2): operation not permitted\nthe node did not go down within 3s",
@@ -140,31 +140,31 @@ func TestReboot(t *testing.T) {
 			restart: true, timeout: "3", wantCalls: "reboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "rebooting the node by reboot(2)\nthe node did not go down within 3s",
 		},
-		"without a time limit the next way comes after a while, and the last wait is over when it is killed": {
+		"without a time limit the next method follows after a while, and the last wait ends when the runner is killed": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || { ` + stopped + "; }"}, restart: true,
 			wantCalls: "systemctl reboot\nsystemctl reboot --force\n",
 			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "the runner received SIGTERM before the node went down",
 		},
-		"a request that is refused is made again, and a runner that is stopped makes no other": {
+		"a refused request is repeated, and a runner that is stopped makes no further request": {
 			programs: map[string]string{"systemd": "", "systemctl": `read first < $0.refused || { echo yes > $0.refused; echo a lock is held >&2; exit 1; }; ` + stopped}, timeout: "20",
 			wantCalls: "systemctl reboot\nsystemctl reboot\n",
 			wantCode:  143, wantReason: outcome.ReasonDisrupted, wantSaid: "a lock is held\neverynode-runner: systemctl reboot: it ended with exit code 1\n",
 		},
-		"a request that is refused by force is not made again": {
+		"a refused forced request is not repeated": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" != --force ] || exit 1`}, restart: true, timeout: "3",
 			wantCalls: "systemctl reboot\nsystemctl reboot --force\nreboot(2)\n",
 			wantCode:  1, wantReason: outcome.ReasonRebootFailed, wantSaid: "systemctl reboot --force: it ended with exit code 1\n",
 		},
-		"a systemctl that hangs is left": {
+		"a systemctl that hangs is not awaited": {
 			programs: map[string]string{"systemd": "", "systemctl": sleeps}, restart: true, timeout: "3",
 			wantCalls: "systemctl reboot\nsystemctl reboot --force\nreboot(2)\n",
 			wantCode:  1, wantReason: outcome.ReasonRebootFailed, wantSaid: "systemctl reboot: it did not answer\n",
 		},
-		"a systemctl that is killed is one that refused": {
+		"a systemctl that is killed counts as refused": {
 			programs: map[string]string{"systemd": "", "systemctl": `[ "$2" = --force ] || kill -SEGV $$; ` + stopped}, timeout: "3",
 			wantCode: 143, wantReason: outcome.ReasonDisrupted, wantSaid: "systemctl reboot: it was killed by SIGSEGV\n",
 		},
-		"a node of systemd without systemctl": {
+		"a node with systemd and without systemctl": {
 			programs: map[string]string{"systemd": ""}, wantCalls: "reboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "systemctl reboot: it is not in the node's PATH",
 		},
@@ -172,15 +172,15 @@ func TestReboot(t *testing.T) {
 			programs: map[string]string{"systemd": "", "systemctl": "#!/no/such/loader"}, wantCalls: "reboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "its own loader or interpreter is missing",
 		},
-		"another init has a program of its own": {
+		"another init system has another program": {
 			programs: map[string]string{"reboot": "", "systemctl": ""}, timeout: "3", wantCalls: "reboot\nreboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "the node did not go down within 3s",
 		},
-		"a program that fails is not asked again, and when the kernel refuses too that is the end": {
+		"a program that fails is not called again, and the runner fails if the kernel refuses too": {
 			programs: map[string]string{"reboot": "echo no init >&2; exit 1"}, wantCalls: "reboot\nreboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed, wantSaid: "no init\neverynode-runner: reboot: it ended with exit code 1\neverynode-runner: rebooting the node by reboot(2)\neverynode-runner: reboot(2): operation not permitted\nthe node did not go down",
 		},
-		"a program of systemd's is none without it": {
+		"the program of systemd is not used without systemd": {
 			programs: map[string]string{"reboot": "-> systemctl", "systemctl": ""}, wantCalls: "reboot(2)\n",
 			wantCode: 1, wantReason: outcome.ReasonRebootFailed,
 		},
@@ -214,7 +214,7 @@ func TestReboot(t *testing.T) {
 
 func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n')+1:] }
 
-func TestANodeIsRebootedOnlyFromTheBootThatIsToEnd(t *testing.T) {
+func TestNodeIsRebootedOnlyFromBootToEnd(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		bootID     string // the content of the file; "-" for none
@@ -222,9 +222,9 @@ func TestANodeIsRebootedOnlyFromTheBootThatIsToEnd(t *testing.T) {
 		wantReason string
 		wantSaid   string
 	}{
-		"another boot":                {bootID: otherBoot + "\n", wantSaid: "the node has rebooted already: its boot ID is " + otherBoot + ", the one to leave was " + thisBoot},
-		"a boot without a name":       {bootID: "\n", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "boot_id is empty"},
-		"a boot that nobody can tell": {bootID: "-", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "reading the node's boot ID"},
+		"another boot":                  {bootID: otherBoot + "\n", wantSaid: "the node has rebooted already: its boot ID is " + otherBoot + ", the one to leave was " + thisBoot},
+		"an empty boot ID":              {bootID: "\n", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "boot_id is empty"},
+		"a boot ID that cannot be read": {bootID: "-", wantCode: 125, wantReason: outcome.ReasonRunnerError, wantSaid: "reading the node's boot ID"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestANodeIsRebootedOnlyFromTheBootThatIsToEnd(t *testing.T) {
 	}
 }
 
-func TestTheBootIDIsTheNodesOwn(t *testing.T) {
+func TestBootIDIsReadOnNode(t *testing.T) {
 	t.Parallel()
 	target := startNode(t, 0)
 	node := newFakeNode(t, nil)
@@ -262,7 +262,7 @@ func TestTheBootIDIsTheNodesOwn(t *testing.T) {
 	}
 }
 
-func TestASecondContainerOfThePodRebootsNothing(t *testing.T) {
+func TestSecondContainerDoesNotReboot(t *testing.T) {
 	t.Parallel()
 	node := newFakeNode(t, map[string]string{"systemd": "", "systemctl": "echo accepted"})
 	environ := node.environ(t, "EVERYNODE_TIMEOUT=60", "TEST_RUN_DIR="+t.TempDir())
@@ -282,8 +282,8 @@ func TestASecondContainerOfThePodRebootsNothing(t *testing.T) {
 	}
 }
 
-// These runners have the power that pods have, but for reboot(2) itself.
-func TestARunnerThatIsInNoNodesPodRefusesToReboot(t *testing.T) {
+// These runners have the privileges of pods, except for reboot(2) itself.
+func TestNoRebootOutsidePodOfNode(t *testing.T) {
 	t.Parallel()
 	nowhere := func(*testing.T) int { return 0 }
 	tests := map[string]struct {
@@ -325,7 +325,7 @@ func TestMayReboot(t *testing.T) {
 		if tt.want {
 			continue
 		}
-		// These threads do not run, so this would wait for ever before it called reboot(2).
+		// These threads do not run, so this would wait forever before it called reboot(2).
 		if err := tt.host.restart(); !errors.Is(err, errNamespaces) {
 			t.Errorf("%s: reboot(2) was not refused: %v", name, err)
 		}

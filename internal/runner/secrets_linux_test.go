@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// TestSecretsAreMaskedInAllThatIsKept : in both streams, in the outcome, and in what a second container would report.
-func TestSecretsAreMaskedInAllThatIsKept(t *testing.T) {
+// TestSecretsAreMaskedEverywhere : in both streams, in the outcome, and in the outcome for a second container.
+func TestSecretsAreMaskedEverywhere(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789abcdef", 32) // longer than a result may be
 	secrets := []string{"TOKEN=s3cr3t-token", "LONG=" + long, "YES=true", `EVERYNODE_MASK=["TOKEN","LONG","YES"]`}
@@ -37,7 +37,7 @@ func TestSecretsAreMaskedInAllThatIsKept(t *testing.T) {
 		"in the trace of a shell": {
 			script: "set -x; : $TOKEN; exit 3", wantCode: 3, wantErr: "+ : ***\n+ exit 3\n", wantMessage: "+ : ***\n+ exit 3",
 		},
-		"the beginning of one at the end of the output is no secret": {
+		"the beginning of a secret at the end of the output is not masked": {
 			script: `printf s3cr3t`, wantOut: "s3cr3t", wantMessage: "s3cr3t",
 		},
 		"in results": {
@@ -47,14 +47,14 @@ func TestSecretsAreMaskedInAllThatIsKept(t *testing.T) {
 		"in results as JSON": {
 			script: `printf '{"a": "%s"}' "$TOKEN" >> "$EVERYNODE_RESULTS"`, wantResults: map[string]string{"a": "***"},
 		},
-		"in a result that is longer than may be kept": {
+		"in a result that is too long": {
 			script: `echo "a=$LONG" >> "$EVERYNODE_RESULTS"`, wantResults: map[string]string{"a": "***"},
 		},
-		"in the key of a result, which is said without it": {
+		"in the key of a result, which is reported masked": {
 			script: `echo "$TOKEN=1" >> "$EVERYNODE_RESULTS"`, wantMessage: `results: line 1: "***" is no key: `,
 			wantErr: `everynode-runner: results: line 1: "***" is no key: `,
 		},
-		"a request for a reboot stays one": {
+		"a request for a reboot is not masked": {
 			script:      `echo reboot=true >> "$EVERYNODE_RESULTS"; echo more=true >> "$EVERYNODE_RESULTS"`,
 			wantResults: map[string]string{"reboot": "true", "more": "***"},
 		},

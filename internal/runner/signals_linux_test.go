@@ -47,7 +47,7 @@ func TestInterrupted(t *testing.T) {
 	}{
 		"a script that ends with success on SIGTERM is still interrupted": {`trap 'exit 0' TERM; echo ready; sleep 60 & wait`, unix.SIGTERM, 143, "the runner received SIGTERM while the script ran"},
 		"a script that ends with success on SIGINT is still interrupted":  {`trap 'exit 0' INT; echo ready; sleep 60 & wait`, unix.SIGINT, 130, "SIGINT"},
-		"a script without a trap dies of it":                              {`echo ready; sleep 60`, unix.SIGTERM, 143, "SIGTERM"},
+		"a script without a trap is ended by the signal":                  {`echo ready; sleep 60`, unix.SIGTERM, 143, "SIGTERM"},
 		"a script that ignores it is killed after the grace period":       {`trap '' TERM; echo ready; while :; do sleep 60; done`, unix.SIGTERM, 137, "SIGTERM"},
 	}
 	for name, tt := range tests {
@@ -71,15 +71,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	const stubborn = `trap "" TERM HUP INT; while :; do sleep 60; done`
 	tests := map[string]string{
-		"a child in the background":             `sleep 60 & echo made`,
-		"a child that ignores signals":          `sh -c '` + stubborn + `' & echo made`,
-		"a child in another session":            `setsid sh -c '` + stubborn + `' & echo made`,
-		"a daemon that has forked twice":        `(setsid sh -c '(` + stubborn + `) & (` + stubborn + `) &' &) ; sleep 0.1; echo made`,
-		"a child in another process group":      `exec perl -e 'if (!fork) { setpgrp; sleep 60 } print "made\n"'`,
-		"a stopped child":                       `sleep 60 & kill -STOP $!; echo made`,
-		"children that hold no output":          `setsid sleep 60 >/dev/null 2>&1 </dev/null & echo made`,
-		"a hundred children":                    `i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo made`,
-		"children that have children when dead": `sh -c 'sh -c "sh -c \"sleep 60\" & sleep 60" & sleep 60' & sleep 0.1; echo made`,
+		"a child in the background":           `sleep 60 & echo made`,
+		"a child that ignores signals":        `sh -c '` + stubborn + `' & echo made`,
+		"a child in another session":          `setsid sh -c '` + stubborn + `' & echo made`,
+		"a daemon that has forked twice":      `(setsid sh -c '(` + stubborn + `) & (` + stubborn + `) &' &) ; sleep 0.1; echo made`,
+		"a child in another process group":    `exec perl -e 'if (!fork) { setpgrp; sleep 60 } print "made\n"'`,
+		"a stopped child":                     `sleep 60 & kill -STOP $!; echo made`,
+		"children without an open output":     `setsid sleep 60 >/dev/null 2>&1 </dev/null & echo made`,
+		"a hundred children":                  `i=0; while [ $i -lt 100 ]; do sleep 60 & i=$((i+1)); done; echo made`,
+		"children that leave children behind": `sh -c 'sh -c "sh -c \"sleep 60\" & sleep 60" & sleep 60' & sleep 0.1; echo made`,
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-func TestTheTimeLimitEndsWholeTrees(t *testing.T) {
+func TestTimeLimitEndsProcessTree(t *testing.T) {
 	t.Parallel()
 	got := runToEnd(t, "EVERYNODE_TIMEOUT=1", `EVERYNODE_SCRIPT=trap '' TERM; setsid sh -c 'trap "" TERM; sleep 60' & sh -c 'trap "" TERM; sleep 60' & wait; wait`)
 	if got.code != 124 || got.outcome.Reason != outcome.ReasonTimedOut {
@@ -111,7 +111,7 @@ func TestProcessesOfTheTaskAreGoneBeforeTheCheck(t *testing.T) {
 	}
 }
 
-func TestAChildThatIsAboutToEndMay(t *testing.T) {
+func TestChildMayEndDuringGracePeriod(t *testing.T) {
 	t.Parallel()
 	limits := testLimits()
 	limits.Linger = patience
@@ -121,7 +121,7 @@ func TestAChildThatIsAboutToEndMay(t *testing.T) {
 	}
 }
 
-func TestAScriptEndsWithItsRunner(t *testing.T) {
+func TestScriptEndsWithItsRunner(t *testing.T) {
 	t.Parallel()
 	r := startRunner(t, 0, testLimits(), "EVERYNODE_SCRIPT=echo ready; exec sleep 60")
 	r.stdout.waitFor(t, "ready")
@@ -134,7 +134,7 @@ func TestAScriptEndsWithItsRunner(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeTheStartPreventsIt(t *testing.T) {
+func TestSignalBeforeStartPreventsScript(t *testing.T) {
 	t.Parallel()
 	signals := make(chan os.Signal, 2)
 	signals <- unix.SIGUSR1

@@ -153,7 +153,7 @@ func (s *supervisor) waitUntil(pid int, until time.Time) (status unix.WaitStatus
 
 // sweep ends the processes that a script has left running: after Linger, it sends SIGKILL to all our children until
 // there are none. The runner is their subreaper, so descendants whose parents have ended become our children, in
-// whatever session or process group they are. So killing the children repeatedly reaches all descendants. Only children
+// any session or process group. So killing the children repeatedly reaches all descendants. Only children
 // can be killed without the risk of hitting an unrelated process with a recycled PID. Processes that a service manager
 // or daemon started for the script are not descendants.
 //

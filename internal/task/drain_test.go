@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kubectl drain stops at a pod with an emptyDir (localStorageFilter) and at one without a controller
-// (unreplicatedFilter), of whatever phase.
-func TestADrainDoesNotStopAtATask(t *testing.T) {
+// kubectl drain fails at a pod with an emptyDir (localStorageFilter) and at one without a controller
+// (unreplicatedFilter), in any phase.
+func TestDrainDoesNotFailAtTask(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(string(phase), func(t *testing.T) {
 			a := attempt()

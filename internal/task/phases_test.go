@@ -15,8 +15,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestThePhasesTellTheRunnerWhatToDo holds the environment of each pod against the contract in docs/runner.md.
-func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
+// TestEnvironmentOfPhases compares the environment of each pod with the contract in docs/runner.md.
+func TestEnvironmentOfPhases(t *testing.T) {
 	src := Source{Script: "task $A", Verify: "verify", Rollback: "undo"}
 	rebootAs := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
@@ -31,24 +31,24 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 		attempt func(*Attempt)
 		want    string
 	}{
-		"the task and its check, where nothing is rebooted": {want: task + both + " EVERYNODE_TIMEOUT=120"},
-		"also where that is said":                           {job: rebootAs(v1alpha1.RebootNever), want: task + both + " EVERYNODE_TIMEOUT=120"},
-		"a command as JSON, of which no shell reads anything": {
+		"the task and its check without a reboot":      {want: task + both + " EVERYNODE_TIMEOUT=120"},
+		"the task and its check with the policy Never": {job: rebootAs(v1alpha1.RebootNever), want: task + both + " EVERYNODE_TIMEOUT=120"},
+		"a command as JSON, without a shell": {
 			job: func(j *v1alpha1.NodeJob) {
 				j.Spec.Task.Interpreter, j.Spec.Task.Command = nil, []string{"awk", "{print $1 > \"a\"}", ""}
 			},
 			want: `EVERYNODE_COMMAND=["awk","{print $$1 > \"a\"}",""]` + both + " EVERYNODE_TIMEOUT=120",
 		},
-		"the task alone, where a reboot follows":     {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
-		"the runner decides, where the task may ask": {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
-		"the reboot runs no script, and leaves one boot": {
+		"the task alone before a reboot":                      {job: rebootAs(v1alpha1.RebootAlways), want: task + " EVERYNODE_REBOOT=Always EVERYNODE_TIMEOUT=120"},
+		"the runner decides if the task may request a reboot": {job: rebootAs(v1alpha1.RebootIfRequested), want: task + both + " EVERYNODE_REBOOT=IfRequested EVERYNODE_TIMEOUT=120"},
+		"the reboot runs no script, and ends one boot": {
 			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase = Reboot }, want: "EVERYNODE_REBOOT=Now EVERYNODE_BOOT_ID=boot EVERYNODE_TIMEOUT=77",
 		},
-		"the check after it has the results of the task": {
+		"the check after the reboot has the results of the task": {
 			job: rebootAs(v1alpha1.RebootAlways), attempt: func(a *Attempt) { a.Phase, a.Checks = Verify, results },
 			want: verify + ` EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=120`,
 		},
-		"a rollback reboots nothing": {
+		"a rollback does not reboot": {
 			job: func(j *v1alpha1.NodeJob) { rebootAs(v1alpha1.RebootAlways)(j); withRollback(j) }, attempt: func(a *Attempt) { a.Phase, a.Undoes = Rollback, results },
 			want: `EVERYNODE_SCRIPT=undo EVERYNODE_INTERPRETER=["/bin/sh","-u"] EVERYNODE_ROLLBACK_FOR=Failure EVERYNODE_RUN_RESULTS={"kernel":"6.8"} EVERYNODE_RESULT_KERNEL=6.8 EVERYNODE_TIMEOUT=30`,
 		},
@@ -77,8 +77,8 @@ func TestThePhasesTellTheRunnerWhatToDo(t *testing.T) {
 	}
 }
 
-// A template runs the task itself; what goes around it is the runner's.
-func TestTheRunnerRebootsForATemplate(t *testing.T) {
+// A template runs the task itself; the runner does everything else.
+func TestTemplateIsRebootedByRunner(t *testing.T) {
 	job := templateJob()
 	job.Spec.Maintenance.Reboot = v1alpha1.RebootAlways
 	a := attempt()
@@ -91,7 +91,7 @@ func TestTheRunnerRebootsForATemplate(t *testing.T) {
 	}
 }
 
-// No gate keeps a task off a node, and nothing keeps off what ends a run that was begun.
+// A task tolerates every gate, and the pods that complete a run tolerate every taint.
 func TestTolerationsOfThePhases(t *testing.T) {
 	job, a := scriptJob(), attempt()
 	a.Gates = []string{"example.com/boot", "ns.everynode.dev/other"}
@@ -104,9 +104,9 @@ func TestTolerationsOfThePhases(t *testing.T) {
 			t.Errorf("the task does not tolerate %s", taint.ToString())
 		}
 	}
-	other := []corev1.Taint{{Key: "somebody.example/else", Effect: corev1.TaintEffectNoExecute}}
+	other := []corev1.Taint{{Key: "other.example/else", Effect: corev1.TaintEffectNoExecute}}
 	if Untolerated(other, got) == nil {
-		t.Error("the task tolerates what nobody has said")
+		t.Error("the task has a toleration that was not requested")
 	}
 	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task }) {
 		a.Phase = phase
@@ -125,8 +125,8 @@ func TestPhaseOf(t *testing.T) {
 	}
 }
 
-// The phases of one attempt are pods of different names.
-func TestEachPhaseHasItsName(t *testing.T) {
+// The phases of one attempt have pods with different names.
+func TestPodNamesOfPhases(t *testing.T) {
 	names := map[string]bool{}
 	for _, phase := range phases {
 		a := attempt()
@@ -138,7 +138,7 @@ func TestEachPhaseHasItsName(t *testing.T) {
 	}
 }
 
-// TestContentHash holds that no two contents count as the same, nor the same content of two objects.
+// TestContentHash tests that different contents have different hashes, and so does the same content of two objects.
 func TestContentHash(t *testing.T) {
 	data := func(pairs ...string) map[string][]byte {
 		m := map[string][]byte{}
@@ -157,10 +157,10 @@ func TestContentHash(t *testing.T) {
 	for name, other := range map[string]string{
 		"another value":                        ContentHash("uid", data("a", "1", "b", "3")),
 		"another key":                          ContentHash("uid", data("a", "1", "c", "2")),
-		"one key less":                         ContentHash("uid", data("a", "1")),
-		"an empty one more":                    ContentHash("uid", data("a", "1", "b", "2", "c", "")),
-		"the same of another object":           ContentHash("uid-2", data("a", "1", "b", "2")),
-		"a value that looks like more of them": ContentHash("uid", data("a", "11 b 1 2")),
+		"one key fewer":                        ContentHash("uid", data("a", "1")),
+		"an additional empty key":              ContentHash("uid", data("a", "1", "b", "2", "c", "")),
+		"the same content of another object":   ContentHash("uid-2", data("a", "1", "b", "2")),
+		"a value that looks like several keys": ContentHash("uid", data("a", "11 b 1 2")),
 		"nothing":                              ContentHash("uid", nil),
 	} {
 		if other == base {

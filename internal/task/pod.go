@@ -85,7 +85,7 @@ func PhaseOf(label string) Phase {
 	return Task
 }
 
-// Attempt is what a pod is for.
+// Attempt is the attempt for which a pod is created.
 type Attempt struct {
 	Phase    Phase
 	Revision string
@@ -99,10 +99,10 @@ type Attempt struct {
 
 	// Retry is RetryToken of the NodeJob.
 	Retry string
-	// Undoes is the record that a rollback is for. Deleting is true if the rollback is for the NodeJob's deletion.
+	// Undoes is the record that a rollback undoes. Deleting is true if it is part of the NodeJob's deletion.
 	Undoes   *record.Record
 	Deleting bool
-	// Checks is the record of the run that a check after a reboot is for.
+	// Checks is the record of the run that a check after a reboot completes.
 	Checks *record.Record
 	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
 	Gates []string

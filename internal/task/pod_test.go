@@ -24,7 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-var update = flag.Bool("update", false, "write the pods in testdata anew")
+var update = flag.Bool("update", false, "regenerate the pods in testdata")
 
 var options = Options{RunnerImage: "registry.example/everynode-runner:v1", PriorityClassName: "system-node-critical",
 	MemoryLimit: resource.MustParse("512Mi"), Version: "v1"}
@@ -78,7 +78,7 @@ func templateJob() *v1alpha1.NodeJob {
 	}
 }
 
-// TestPod shows whole pods: what runs as root on a node should be read as a whole.
+// TestPod compares complete pods, because they run as root on a node.
 func TestPod(t *testing.T) {
 	bare := scriptJob()
 	bare.Spec = v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}
@@ -117,13 +117,13 @@ func TestPod(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("%s (-want +got; go test ./internal/task -update writes it anew):\n%s", file, diff)
+				t.Errorf("%s (-want +got; go test ./internal/task -update regenerates it):\n%s", file, diff)
 			}
 		})
 	}
 }
 
-// withoutOutput keeps no output, has a Secret, and resources of its own.
+// withoutOutput retains no output, and has a Secret and its own resources.
 func withoutOutput(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	job.Spec.Task.Output = v1alpha1.OutputNone
 	if job.Spec.Task.Template == nil {
@@ -143,7 +143,7 @@ func withRollback(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	return job
 }
 
-// rollback undoes an attempt that failed with results, under a retry that was asked for.
+// rollback undoes an attempt that failed with results, with a requested retry.
 func rollback() Attempt {
 	a, code := attempt(), int32(7)
 	a.Phase, a.Retry = Rollback, "0a1b2c3d4e"
@@ -160,7 +160,7 @@ func deletion() Attempt {
 	return a
 }
 
-// ownTemplateJob has everything that Everynode leaves as it is when it is there.
+// ownTemplateJob sets every field that Everynode does not overwrite.
 func ownTemplateJob() *v1alpha1.NodeJob {
 	job := templateJob()
 	grace := int64(5)
@@ -172,17 +172,17 @@ func ownTemplateJob() *v1alpha1.NodeJob {
 	return job
 }
 
-func TestPodMountsATokenOnlyWhereAskedFor(t *testing.T) {
+func TestPodMountsTokenOnlyOnRequest(t *testing.T) {
 	yes, no := true, false
 	tests := map[string]struct {
 		change func(spec *corev1.PodSpec)
 		want   *bool
 	}{
-		"a template that says nothing gets none":         {func(*corev1.PodSpec) {}, &no},
-		"one that names a service account gets its own":  {func(s *corev1.PodSpec) { s.ServiceAccountName = "facts" }, nil},
-		"one that names it by the old name does as well": {func(s *corev1.PodSpec) { s.DeprecatedServiceAccount = "facts" }, nil},
-		"one that asks for the default's token gets it":  {func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = &yes }, &yes},
-		"one that names an account and wants none": {func(s *corev1.PodSpec) {
+		"a template without a service account gets no token": {func(*corev1.PodSpec) {}, &no},
+		"a template with a service account gets its token":   {func(s *corev1.PodSpec) { s.ServiceAccountName = "facts" }, nil},
+		"a template with the deprecated field gets a token":  {func(s *corev1.PodSpec) { s.DeprecatedServiceAccount = "facts" }, nil},
+		"a template that requests the default token gets it": {func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = &yes }, &yes},
+		"a template with a service account and without a token": {func(s *corev1.PodSpec) {
 			s.ServiceAccountName, s.AutomountServiceAccountToken = "facts", &no
 		}, &no},
 	}
@@ -206,15 +206,15 @@ func TestPodName(t *testing.T) {
 		job  string
 		want string
 	}{
-		"a short name is all there":                  {"a", "a-" + suffix},
-		"a name with dots":                           {"a.b.c", "a.b.c-" + suffix},
-		"the longest name that is not cut":           {strings.Repeat("a", 52), strings.Repeat("a", 52) + "-" + suffix},
-		"the longest name of a NodeJob":              {strings.Repeat("a", 63), strings.Repeat("a", 52) + "-" + suffix},
-		"a dash where it is cut":                     {strings.Repeat("a", 51) + "-bbb", strings.Repeat("a", 51) + "-" + suffix},
-		"a dot where it is cut":                      {strings.Repeat("a", 51) + ".bbb", strings.Repeat("a", 51) + "-" + suffix},
-		"dashes and dots where it is cut":            {strings.Repeat("a", 47) + "-----bbbb", strings.Repeat("a", 47) + "-" + suffix},
-		"a dot right behind the cut":                 {strings.Repeat("a", 52) + ".bbb", strings.Repeat("a", 52) + "-" + suffix},
-		"a name longer than the API allows is bound": {strings.Repeat("a", 253), strings.Repeat("a", 52) + "-" + suffix},
+		"a short name is complete":                       {"a", "a-" + suffix},
+		"a name with dots":                               {"a.b.c", "a.b.c-" + suffix},
+		"the longest name that is not truncated":         {strings.Repeat("a", 52), strings.Repeat("a", 52) + "-" + suffix},
+		"the longest name of a NodeJob":                  {strings.Repeat("a", 63), strings.Repeat("a", 52) + "-" + suffix},
+		"a dash where it is truncated":                   {strings.Repeat("a", 51) + "-bbb", strings.Repeat("a", 51) + "-" + suffix},
+		"a dot where it is truncated":                    {strings.Repeat("a", 51) + ".bbb", strings.Repeat("a", 51) + "-" + suffix},
+		"dashes where it is truncated":                   {strings.Repeat("a", 47) + "-----bbbb", strings.Repeat("a", 47) + "-" + suffix},
+		"a dot right after the truncated part":           {strings.Repeat("a", 52) + ".bbb", strings.Repeat("a", 52) + "-" + suffix},
+		"a name longer than the API allows is truncated": {strings.Repeat("a", 253), strings.Repeat("a", 52) + "-" + suffix},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestPodName(t *testing.T) {
 // a manager of a new version run it a second time.
 const suffix = "da44684788"
 
-func TestPodNameTellsAttemptsApart(t *testing.T) {
+func TestPodNameIsUniquePerAttempt(t *testing.T) {
 	seen := map[string]string{}
 	add := func(what string, job types.UID, change func(a *Attempt)) {
 		t.Helper()
@@ -258,7 +258,7 @@ func TestPodNameTellsAttemptsApart(t *testing.T) {
 	add("another NodeJob's", "job-uid-2", func(*Attempt) {})
 	add("another revision's", "job-uid", func(a *Attempt) { a.Revision = "1123456789" })
 	add("the rollback's", "job-uid", func(a *Attempt) { a.Phase = Rollback })
-	add("that of a node made anew", "job-uid", func(a *Attempt) { a.NodeUID = "node-uid-2" })
+	add("that of a recreated node", "job-uid", func(a *Attempt) { a.NodeUID = "node-uid-2" })
 	for n := range int32(100) {
 		if n != attempt().Number {
 			add(fmt.Sprintf("attempt %d", n), "job-uid", func(a *Attempt) { a.Number = n })
@@ -269,7 +269,7 @@ func TestPodNameTellsAttemptsApart(t *testing.T) {
 	}
 }
 
-// What a machine tells of itself is no part of the name: the same attempt stays the same when the
+// The name does not contain data of the machine: the same attempt stays the same when the
 // node reboots between two passes of the manager.
 func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
 	a := attempt()
@@ -281,7 +281,7 @@ func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
 
 // Source of the rule: k8s.io/kubernetes third_party/forked/golang/expansion, which no published module
 // holds. $$ becomes $, $(NAME) the value of NAME, and everything else stays.
-func TestScriptsReachTheRunnerAsTheyAre(t *testing.T) {
+func TestScriptsReachTheRunnerUnchanged(t *testing.T) {
 	tests := map[string]struct{ script, want string }{
 		"no dollar":                        {"true", "true"},
 		"a variable of the shell":          {"echo $HOME ${HOME}", "echo $$HOME $${HOME}"},
@@ -319,11 +319,11 @@ func TestTimeout(t *testing.T) {
 		phase Phase
 		want  time.Duration
 	}{
-		"the task's own":                        {withRollback(scriptJob()), Task, 2 * time.Minute},
-		"the rollback's own":                    {withRollback(scriptJob()), Rollback, 30 * time.Second},
-		"what nobody has said":                  {templateJob(), Task, 10 * time.Minute},
-		"a rollback's that nobody has said":     {&v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Rollback: &v1alpha1.RollbackSpec{}}}, Rollback, 10 * time.Minute},
-		"that of a rollback that was taken out": {scriptJob(), Rollback, 10 * time.Minute},
+		"the task's own":                            {withRollback(scriptJob()), Task, 2 * time.Minute},
+		"the rollback's own":                        {withRollback(scriptJob()), Rollback, 30 * time.Second},
+		"the default of the task":                   {templateJob(), Task, 10 * time.Minute},
+		"the default of a rollback":                 {&v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Rollback: &v1alpha1.RollbackSpec{}}}, Rollback, 10 * time.Minute},
+		"a rollback that was removed from the spec": {scriptJob(), Rollback, 10 * time.Minute},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -339,17 +339,17 @@ func TestRetryToken(t *testing.T) {
 		return RetryToken(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.RetryAnnotation: value}}})
 	}
 	if got := RetryToken(&v1alpha1.NodeJob{}) + token(""); got != "" {
-		t.Errorf("token %q where nobody has asked", got)
+		t.Errorf("token %q without a request", got)
 	}
 	if a, b := token("1"), token("2"); a == b || a != token("1") {
 		t.Errorf("tokens %q and %q", a, b)
 	}
 	if problems := validation.IsValidLabelValue(token(strings.Repeat("x", 1<<20))); len(problems) > 0 {
-		t.Errorf("what a user has written reaches pods and nodes: %v", problems)
+		t.Errorf("text of a user is copied to pods and nodes: %v", problems)
 	}
 }
 
-func TestTheRollbackIsNoPartOfTheRevision(t *testing.T) {
+func TestRevisionDoesNotDependOnRollback(t *testing.T) {
 	with, without := withRollback(scriptJob()), scriptJob()
 	if a, b := Revision(&with.Spec, Source{Script: "x", Rollback: "y"}), Revision(&without.Spec, Source{Script: "x"}); a != b {
 		t.Errorf("revisions %s and %s", a, b)

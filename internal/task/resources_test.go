@@ -36,12 +36,12 @@ func TestResources(t *testing.T) {
 		"the installation's limit requests nothing": {
 			installation: "512Mi", want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
 		},
-		"no limit at all": {installation: "0"},
-		"a limit of the NodeJob comes first": {
+		"no limit": {installation: "0"},
+		"a limit of the NodeJob takes precedence": {
 			own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("2Gi", ""), Requests: list("0", "")},
 		},
-		"a limit of something else leaves the installation's": {
+		"a limit of another resource does not replace the installation's": {
 			own: &v1alpha1.TaskResources{Limits: list("", "1")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("512Mi", "1"), Requests: list("0", "0")},
 		},
@@ -53,14 +53,14 @@ func TestResources(t *testing.T) {
 			own: &v1alpha1.TaskResources{Requests: list("1Gi", "")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("1Gi", ""), Requests: list("1Gi", "")},
 		},
-		"a request where there is no limit": {
+		"a request without a limit": {
 			own: &v1alpha1.TaskResources{Requests: list("1Gi", "")}, installation: "0", want: corev1.ResourceRequirements{Requests: list("1Gi", "")},
 		},
-		"the rollback has those of the task": {
+		"the rollback has the resources of the task": {
 			phase: Rollback, own: &v1alpha1.TaskResources{Limits: list("2Gi", "")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("2Gi", ""), Requests: list("0", "")},
 		},
-		"the reboot has the installation's": {
+		"the reboot has the installation's limit": {
 			phase: Reboot, own: &v1alpha1.TaskResources{Limits: list("2Gi", "1")}, installation: "512Mi",
 			want: corev1.ResourceRequirements{Limits: list("512Mi", ""), Requests: list("0", "")},
 		},
@@ -81,8 +81,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// A reboot has no variables of the NodeJob, so there is nothing in it to be masked.
-func TestSecretsAreNamedToTheRunner(t *testing.T) {
+// A reboot has no variables of the NodeJob, so nothing needs to be masked.
+func TestRunnerGetsNamesOfSecrets(t *testing.T) {
 	tests := map[Phase]string{Task: `["TOKEN"]`, Verify: `["TOKEN"]`, Rollback: `["TOKEN"]`, Reboot: ""}
 	for phase, want := range tests {
 		t.Run(string(phase), func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestRevisionStaysTheSameFromReleaseToRelease(t *testing.T) {
 				t.Errorf("revision %s, want %s", got, tt.want)
 			}
 			if problems := validation.IsValidLabelValue(got); len(problems) > 0 {
-				t.Errorf("%q is no label value: %v", got, problems)
+				t.Errorf("%q is not a label value: %v", got, problems)
 			}
 		})
 	}
@@ -50,15 +50,15 @@ func TestRevision(t *testing.T) {
 		change     func(spec *v1alpha1.NodeJobSpec, src *Source)
 		wantChange bool
 	}{
-		"the script changes it":                {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
-		"the interpreter changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
-		"a command changes it":                 {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
-		"the environment changes it":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
-		"the order of the environment does":    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
-		"verify changes it":                    {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Verify = "false" }, true},
-		"no verify any more changes it":        {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Verify, src.Verify = nil, "" }, true},
-		"the interpreter of verify changes it": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Verify.Interpreter = nil }, true},
-		"script and verify are told apart":     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Verify = src.Verify, src.Script }, true},
+		"the script changes it":                 {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script += " " }, true},
+		"the interpreter changes it":            {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Interpreter = []string{"/bin/bash"} }, true},
+		"a command changes it":                  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Command = []string{"true"} }, true},
+		"the environment changes it":            {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0].Value = "1" }, true},
+		"the order of the environment does":     {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Env[0], s.Task.Env[1] = s.Task.Env[1], s.Task.Env[0] }, true},
+		"verify changes it":                     {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Verify = "false" }, true},
+		"removing verify changes it":            {func(s *v1alpha1.NodeJobSpec, src *Source) { s.Verify, src.Verify = nil, "" }, true},
+		"the interpreter of verify changes it":  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Verify.Interpreter = nil }, true},
+		"swapping script and verify changes it": {func(_ *v1alpha1.NodeJobSpec, src *Source) { src.Script, src.Verify = src.Verify, src.Script }, true},
 
 		"node names do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeNames = []string{"a"} }, false},
 		"a time to live does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
@@ -68,14 +68,14 @@ func TestRevision(t *testing.T) {
 		"resources do not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Resources = &v1alpha1.TaskResources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
 		}, false},
-		"what is kept of the output does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output = v1alpha1.OutputNone }, false},
-		"retry does not":                      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
-		"the rollout does not":                {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
-		"suspend does not":                    {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
-		"rerun does not":                      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
-		"the choice of nodes does not":        {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
-		"tolerations do not":                  {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
-		"deletionPolicy does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
+		"task.output does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Task.Output = v1alpha1.OutputNone }, false},
+		"retry does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Retry.Limit, s.Retry.BackoffSeconds = &seconds, &seconds }, false},
+		"the rollout does not":         {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rollout.MaxConcurrent = &half }, false},
+		"suspend does not":             {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Suspend = true }, false},
+		"rerun does not":               {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Rerun.OnReplace = &yes }, false},
+		"the choice of nodes does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.NodeSelector = &metav1.LabelSelector{} }, false},
+		"tolerations do not":           {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.Tolerations = nil }, false},
+		"deletionPolicy does not":      {func(s *v1alpha1.NodeJobSpec, _ *Source) { s.DeletionPolicy = v1alpha1.DeletionRetain }, false},
 		"where the script comes from does not": {func(s *v1alpha1.NodeJobSpec, _ *Source) {
 			s.Task.Script = ""
 			s.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "a.sh"}}
@@ -117,8 +117,8 @@ func TestRevisionOfATemplate(t *testing.T) {
 	}
 }
 
-// A NodeJob is read from the API as JSON: the same spec must not look like another one then.
-func TestRevisionSurvivesTheWayThroughTheAPI(t *testing.T) {
+// A NodeJob is read from the API as JSON: the same spec must result in the same revision.
+func TestRevisionIsStableAcrossJSON(t *testing.T) {
 	for name, job := range map[string]*v1alpha1.NodeJob{"script": scriptJob(), "template": templateJob()} {
 		t.Run(name, func(t *testing.T) {
 			b, err := json.Marshal(job)

@@ -19,15 +19,15 @@ func TestWhyAContainerDoesNotStart(t *testing.T) {
 		init, main []corev1.ContainerStatus
 		want       string
 	}{
-		"it runs":                      {nil, runs, ""},
-		"it is being made":             {nil, waits("ContainerCreating", ""), ""},
-		"another is first":             {runs, waits("PodInitializing", ""), ""},
-		"the image cannot be pulled":   {nil, waits("ErrImagePull", "not found"), "ImagePullBackOff: image registry.test/a:1"},
-		"nor be pulled again":          {nil, waits("ImagePullBackOff", "Back-off pulling"), "ImagePullBackOff: image registry.test/a:1"},
-		"it crashes":                   {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
-		"no words":                     {nil, waits("CreateContainerError", ""), "CreateContainerError"},
-		"an init container crashes":    {waits("CrashLoopBackOff", "back-off 10s"), waits("PodInitializing", ""), "CrashLoopBackOff: back-off 10s"},
-		"what a kubelet says, escaped": {nil, waits("RunContainerError", "\x1b[2J"), `RunContainerError: \x1b[2J`},
+		"it runs":                             {nil, runs, ""},
+		"it is being created":                 {nil, waits("ContainerCreating", ""), ""},
+		"an init container runs":              {runs, waits("PodInitializing", ""), ""},
+		"the image cannot be pulled":          {nil, waits("ErrImagePull", "not found"), "ImagePullBackOff: image registry.test/a:1"},
+		"the image pull backs off":            {nil, waits("ImagePullBackOff", "Back-off pulling"), "ImagePullBackOff: image registry.test/a:1"},
+		"it crashes":                          {nil, waits("CrashLoopBackOff", "back-off 10s"), "CrashLoopBackOff: back-off 10s"},
+		"no message":                          {nil, waits("CreateContainerError", ""), "CreateContainerError"},
+		"an init container crashes":           {waits("CrashLoopBackOff", "back-off 10s"), waits("PodInitializing", ""), "CrashLoopBackOff: back-off 10s"},
+		"the message of a kubelet is escaped": {nil, waits("RunContainerError", "\x1b[2J"), `RunContainerError: \x1b[2J`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

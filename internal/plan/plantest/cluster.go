@@ -71,7 +71,7 @@ func NewWorkload(namespace, name string) *Workload {
 	return &Workload{DrainPod: plan.DrainPod{Namespace: namespace, Name: name, UID: types.UID(name)}}
 }
 
-// event happens at a time. do returns what happened, for the reader.
+// event happens at a time. do returns a description of it.
 type event struct {
 	at time.Time
 	do func() string
@@ -225,7 +225,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// start creates a pod. Its container runs at once, and ends by itself.
+// start creates a pod. Its container starts at once and ends without a signal.
 func (c *Cluster) start(a task.Attempt) {
 	c.t.Helper()
 	source := task.Source{Script: c.Job.Spec.Task.Script}

@@ -150,7 +150,7 @@ func clockTime(at time.Time) string { return at.UTC().Format("15:04:05") }
 // scriptNames are the names of the scripts of a NodeJob.
 var scriptNames = map[task.Phase]string{task.Task: "task", task.Rollback: "rollback", task.Verify: "verification"}
 
-// nameOf is what a pod is for.
+// nameOf describes the purpose of a pod.
 func nameOf(phase task.Phase, number int32, node string) string {
 	switch phase {
 	case task.Reboot:
