@@ -6,7 +6,6 @@ package plan
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand"
 	"os"
 	"runtime"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -342,132 +340,4 @@ func (h *history) break_(rule, format string, args ...any) {
 			}
 		}
 	}
-}
-
-func (h *history) nextUID(prefix string) types.UID {
-	h.uid++
-	return types.UID(fmt.Sprintf("%s-%d", prefix, h.uid))
-}
-
-func (h *history) addNode(name string) {
-	labels := map[string]string{"pool": "a", corev1.LabelTopologyZone: []string{"x", "y"}[h.rng.Intn(2)]}
-	if h.rng.Intn(3) == 0 {
-		labels["stage"] = "yes"
-	}
-	node := &Node{
-		Name: name, UID: h.nextUID("node"), Created: h.now.Truncate(time.Second), Labels: labels,
-		Ready: corev1.ConditionTrue, BootID: string(h.nextUID("boot")), MachineID: string(h.nextUID("machine")), ReadySince: h.now,
-	}
-	h.nodes[name] = node
-	h.mix(node)
-	h.setClock(node)
-	node.ReadySince, h.backAt[node.BootID] = h.by(node), h.now
-	h.equip(node)
-	h.changed(node)
-	pods := h.rng.Intn(3)
-	if h.job.Spec.Gate != nil && h.closedFor(node) {
-		pods = 0 // its gate excludes them
-	}
-	for i := range pods {
-		h.workloads[node.UID] = append(h.workloads[node.UID], DrainPod{Namespace: "web", Name: fmt.Sprintf("web-%d", i), UID: h.nextUID("web")})
-	}
-}
-
-// changed gives the node a new resource version.
-func (h *history) changed(node *Node) {
-	node.ResourceVersion = strconv.Itoa(h.uid)
-	h.uid++
-}
-
-func (h *history) pick() *Node {
-	if len(h.nodes) == 0 {
-		return nil
-	}
-	names := slices.Sorted(maps.Keys(h.nodes))
-	return h.nodes[names[h.rng.Intn(len(names))]]
-}
-
-func (h *history) podNames() []string { return slices.Sorted(maps.Keys(h.pods)) }
-
-// catchUp updates the whole cache.
-func (h *history) catchUp() {
-	before := h.cache.pods
-	h.cache = cache{nodes: map[string]Node{}, pods: map[string]Pod{}}
-	for name, node := range h.nodes {
-		h.cache.nodes[name] = *node
-	}
-	for name, pod := range h.pods {
-		h.cache.pods[name] = pod.Pod
-	}
-	h.vanish(before)
-}
-
-// wrote updates the cache with a write of the manager to a node.
-func (h *history) wrote(node *Node) { h.cache.nodes[node.Name] = *node }
-
-// collect removes terminating pods without finalizers from the API.
-func (h *history) collect() {
-	for _, name := range h.podNames() {
-		pod := h.pods[name]
-		node := h.nodes[pod.NodeName]
-		if !pod.DeleteRequested.IsZero() && !pod.Finalized && (over(&pod.Pod) || node == nil) {
-			delete(h.pods, name)
-		}
-	}
-}
-
-func (h *history) input() Input {
-	in := Input{Job: h.job, Revision: h.rev, Obstacle: h.obstacle, Now: h.apiTime(), Drains: map[types.UID][]DrainPod{}}
-	for _, name := range slices.Sorted(maps.Keys(h.cache.nodes)) {
-		in.Nodes = append(in.Nodes, h.cache.nodes[name])
-	}
-	for _, look := range h.last.DrainPodRequests {
-		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // read live
-	}
-	h.addPeers(&in)
-	h.tellTroubles(&in)
-	for _, name := range slices.Sorted(maps.Keys(h.cache.pods)) {
-		in.Pods = append(in.Pods, h.cache.pods[name])
-	}
-	return in
-}
-
-// pass is one reconcile: the plan, the rules, and its actions, of which some may fail.
-func (h *history) pass() {
-	switch luck := h.rng.Intn(16); {
-	case h.faults && luck < 2:
-		h.say("no manager runs")
-		return
-	case h.faults && luck < 4:
-		h.say("another manager starts")
-		h.last.DrainPodRequests = nil
-		h.newManager()
-		h.catchUp()
-	case !h.faults || luck < 12:
-		h.catchUp()
-	}
-	in := h.input()
-	h.seen = maps.Clone(h.cache.nodes)
-	h.noteGates(in)
-	p := Next(in)
-	h.last = p
-	h.noteTry(in, p)
-	h.checkPlan(in, p)
-	for _, action := range p.Actions {
-		if h.faults && h.rng.Intn(6) == 0 {
-			h.say("%T fails", action)
-			continue
-		}
-		h.do(action)
-	}
-	h.judgeStarts()
-	if h.faults && h.rng.Intn(6) == 0 {
-		h.say("the status is not written")
-	} else {
-		before := h.job.Status
-		h.checkStatus(before, p.Status)
-		h.job.Status = p.Status
-		h.saw(in, before)
-	}
-	h.collect()
 }

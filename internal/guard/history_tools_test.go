@@ -1,0 +1,166 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// tool drains nodes as kubectl does: it cordons, lists the pods once, evicts each until it terminates, and ignores
+// those of DaemonSets. Then it maintains the node and uncordons it.
+type tool struct {
+	name, node string
+	uid        string
+	phase      int
+	pods       []string // by UID, as it observed them
+	since      time.Time
+}
+
+const (
+	idle = iota
+	cordon
+	evict
+	work_
+	open_
+)
+
+func (h *history) toolStep(t *tool) {
+	defer func(before int) {
+		if t.phase != before {
+			h.happened++
+		}
+	}(t.phase)
+	node, there := h.nodes[t.node]
+	if t.phase != idle && (!there || string(node.UID) != t.uid) {
+		t.phase = idle
+		return
+	}
+	switch t.phase {
+	case idle:
+		if t.node = pick(h, h.nodes); t.node == "" || h.calm {
+			return
+		}
+		node = h.nodes[t.node]
+		t.uid, t.phase, t.since = string(node.UID), cordon, h.now
+	case cordon:
+		h.cordon(&node)
+		t.pods = nil
+		for _, p := range sorted(h.pods) {
+			if pod := h.pods[p]; pod.Node == t.node {
+				t.pods = append(t.pods, string(pod.UID))
+			}
+		}
+		h.say("%s drains %s: %v", t.name, t.node, t.pods)
+		t.phase = evict
+	case evict:
+		if !node.Unschedulable && len(node.Taints) == 0 {
+			t.phase = idle // a user has uncordoned it: its release request has ended, and nothing releases it
+			return
+		}
+		h.evictAll(t)
+	case work_:
+		h.maintain(t, node)
+	case open_:
+		if !node.Ready && (h.calm || h.chance(70)) {
+			node.Ready = true
+		}
+		if node.Ready {
+			node.Unschedulable, node.Taints = false, nil
+			h.say("%s uncordons %s", t.name, t.node)
+			h.met["drained"]++
+			if len(h.guards) > 1 && slices.Contains(slices.Collect(maps.Values(h.unready)), true) {
+				h.met["drained while another is unready"]++
+			}
+			t.phase = idle
+		}
+		h.setNode(node)
+	}
+}
+
+func (h *history) cordon(node *Node) {
+	if !node.Unschedulable && len(node.Taints) == 0 {
+		h.asked[string(node.UID)]++
+	}
+	if h.chance(20) {
+		node.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}
+	} else {
+		node.Unschedulable = true
+	}
+	h.setNode(*node)
+}
+
+func (h *history) evictAll(t *tool) {
+	left := false
+	for _, name := range sorted(h.pods) {
+		p := h.pods[name]
+		if !strings.Contains(" "+strings.Join(t.pods, " ")+" ", " "+string(p.UID)+" ") {
+			continue
+		}
+		left = true
+		if p.Terminating {
+			continue
+		}
+		if h.mayEvict(&p) {
+			h.evicted(&p)
+			h.happened++
+			p.Terminating = true
+			h.pods[name] = p
+			h.met["evicted"]++
+			h.say("%s evicts %s", t.name, name)
+		} else {
+			h.met["refused"]++
+		}
+	}
+	if !left {
+		t.phase = work_
+	}
+}
+
+// mayEvict is the decision of the API server. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
+func (h *history) mayEvict(p *simPod) bool {
+	if p.Phase != corev1.PodRunning || p.role == "check" {
+		return true
+	}
+	budget, there := h.budgets[BudgetName(p.guard, p.Node)]
+	switch {
+	case there && h.foreign:
+		return false // it has two
+	case !there:
+		return !h.foreign
+	case !budget.counted:
+		return false
+	case budget.Open: // minAvailable 0, AlwaysAllow
+		return true
+	}
+	healthy, wanted := 0, 1 // minAvailable, IfHealthyBudget
+	if budget.Locked {
+		wanted = 1000000
+	}
+	for _, other := range h.pods {
+		if other.Ready && other.guard == p.guard && ((other.role == "companion" && other.Node == p.Node) || (other.role == "stranger" && other.claims == p.Node)) {
+			healthy++
+		}
+	}
+	return healthy > wanted || (!p.Ready && healthy >= wanted)
+}
+
+func (h *history) maintain(t *tool, node Node) {
+	if h.chance(15) && !h.calm && len(h.nodes) > 2 {
+		h.say("%s removes %s", t.name, t.node)
+		delete(h.nodes, t.node)
+		t.phase = idle
+		if h.chance(60) {
+			h.addNode(t.node) // another machine, under the same name
+		}
+		return
+	}
+	node.Ready = h.chance(40) || h.healed
+	h.setNode(node)
+	t.phase = open_
+}
