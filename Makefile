@@ -1,5 +1,5 @@
-# `make help` lists the targets. Needed: Go, make, gcc. What else a machine lacks is installed where
-# that is possible (root on Debian or Ubuntu), or named in one message.
+# `make help` lists the targets. Needed: Go, make, gcc. Other missing programs are installed if
+# possible (root on Debian or Ubuntu), or listed in one message.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -15,7 +15,7 @@ CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
 MODULES        := . api local test tools
 
-# How many random histories of each planner the unit tests play.
+# The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
 
 ##@ Use

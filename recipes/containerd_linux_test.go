@@ -19,9 +19,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// The test binary plays three parts: the test, process 1 of a node, and programs that are called containerd.
+// The test binary has three roles: the test, process 1 of a node, and programs that are called containerd.
 func TestMain(m *testing.M) {
-	self, _ := os.Executable() // whatever path it was run by
+	self, _ := os.Executable() // regardless of the path by which it was run
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "as-node":
 		os.Exit(asNode(os.Args[2], os.Args[3:]))
@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// homes is what the folders of the programs begin with. They are not below /tmp, where everybody may write.
+// homes is the prefix of the folders of the programs. They are not below /tmp, which is writable for all users.
 const homes = "/var/lib/everynode-recipes-test-"
 
-// asContainerd says where it looks for registries, in its own folder, and notes that it was run.
+// asContainerd prints where it looks for registries, in its own folder, and records that it was run.
 func asContainerd(home string) int {
 	note, err := os.OpenFile(filepath.Join(home, "ran"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -80,7 +80,7 @@ func asNode(script string, programs []string) int {
 // program copies the test binary to a folder of its own, as name, and returns its path.
 func program(t *testing.T, name string, change func(home, path string) error) string {
 	t.Helper()
-	home, err := os.MkdirTemp(filepath.Dir(homes), filepath.Base(homes)) //nolint:usetesting // everybody may write to its parent
+	home, err := os.MkdirTemp(filepath.Dir(homes), filepath.Base(homes)) //nolint:usetesting // its parent is writable for all users
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-func TestFlagsThatMakeNoSenseAreReported(t *testing.T) {
+func TestInvalidFlagsAreReported(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want string

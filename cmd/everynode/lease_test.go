@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lockOf is a lease that everybody can write to.
+// lockOf returns a lease that every client can write to.
 type lockOf struct {
 	resourcelock.Interface
 	record resourcelock.LeaderElectionRecord
@@ -33,7 +33,7 @@ func (l *lockOf) Update(_ context.Context, r resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-func TestTheLossOfTheLeaseIsNoticedWhenItIsSeen(t *testing.T) {
+func TestTheLossOfTheLeaseIsNoticedWhenItIsObserved(t *testing.T) {
 	by := func(holder string) resourcelock.LeaderElectionRecord {
 		return resourcelock.LeaderElectionRecord{HolderIdentity: holder}
 	}
@@ -42,18 +42,18 @@ func TestTheLossOfTheLeaseIsNoticedWhenItIsSeen(t *testing.T) {
 		holder   string
 		wantLost bool
 	}{
-		"another has what was never ours": {holder: "other"},
-		"another has what we made": {
+		"another holds a lease that was never ours": {holder: "other"},
+		"another holds a lease that we created": {
 			before: func(l *ownLease) error { return l.Create(t.Context(), by("us")) }, holder: "other", wantLost: true,
 		},
-		"another has what we took": {
+		"another holds a lease that we acquired": {
 			before: func(l *ownLease) error { return l.Update(t.Context(), by("us")) }, holder: "other", wantLost: true,
 		},
-		"another has what we gave up": {
+		"another holds a lease that we released": {
 			before: func(l *ownLease) error { return l.Update(t.Context(), by("")) }, holder: "other",
 		},
-		"it is ours":    {before: func(l *ownLease) error { return l.Update(t.Context(), by("us")) }, holder: "us"},
-		"nobody has it": {before: func(l *ownLease) error { return l.Update(t.Context(), by("us")) }, holder: ""},
+		"we hold the lease":       {before: func(l *ownLease) error { return l.Update(t.Context(), by("us")) }, holder: "us"},
+		"the lease has no holder": {before: func(l *ownLease) error { return l.Update(t.Context(), by("us")) }, holder: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &lockOf{}

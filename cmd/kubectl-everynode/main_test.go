@@ -35,7 +35,7 @@ import (
 // asProgram makes the test binary act as the program, because a separate process is measured and piped.
 const asProgram = "KUBECTL_EVERYNODE_TEST_IS_THE_PROGRAM"
 
-// memoryTo names a file that the program writes to what /proc says of its memory. The kernel's own account of a child
+// memoryTo names a file to which the program writes its memory according to /proc. The kernel's own account of a child
 // begins with that of its parent.
 const memoryTo = "KUBECTL_EVERYNODE_TEST_MEMORY_TO"
 

@@ -72,7 +72,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	}
 }
 
-// over reports whether no unfollowed pod is running and no further pod will start by itself.
+// over reports whether no unfollowed pod is running and no further pod will start automatically.
 func (o *logsOptions) over(ctx context.Context, job *v1alpha1.NodeJob, followed map[types.UID]bool) (bool, error) {
 	now, err := cmdutil.GetJob(ctx, o.client, o.key)
 	switch code := cmdutil.CodeOf(err); {

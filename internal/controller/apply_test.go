@@ -33,7 +33,7 @@ func raced() interceptor.Funcs {
 }
 
 // If another client cordons a node at the same moment, the next pass makes a new decision, and there is no warning.
-func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
+func TestAConflictingCordonIsPlannedAgain(t *testing.T) {
 	cordon := &record.Cordon{By: []string{"ns.everynode.dev/job"}}
 	failed := record.Record{Revision: "rev", Outcome: record.Failed}
 	change := func(c record.Change) record.Change {
@@ -46,22 +46,22 @@ func TestACordonThatComesTooLateIsDecidedAnew(t *testing.T) {
 		action plan.Action
 		want   bool
 	}{
-		"a cordon":                    {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
-		"a success that opens":        {plan.Record{Node: "n", Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
-		"the end of all":              {plan.CleanUpNode{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
-		"a drain, which needs no one": {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
-		"a record":                    {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
+		"a cordon":                          {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonCordoned, Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"a success that uncordons the node": {plan.Record{Node: "n", Change: change(record.Change{Record: &failed, Cordon: cordon})}, true},
+		"the removal of the record":         {plan.CleanUpNode{Node: "n", Change: change(record.Change{Forget: true, Cordon: cordon})}, true},
+		"a drain that sets no cordon":       {plan.PatchNode{Node: "n", Reason: v1alpha1.ReasonDrained, Change: change(record.Change{Record: &failed})}, false},
+		"a record":                          {plan.Record{Node: "n", Change: change(record.Change{Record: &failed})}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newFaultyReconciler(t, raced(), watchedNode())
 			did, err := r.apply(t.Context(), observation{job: liveJob()}, plan.Plan{Actions: []plan.Action{tt.action}})
 			if did.again != tt.want || (err == nil) != tt.want {
-				t.Errorf("again: %v (%v), want %v", did.again, err, tt.want)
+				t.Errorf("another pass: %v (%v), want %v", did.again, err, tt.want)
 			}
 			// The cache may not show yet what was done meanwhile.
 			if _, remembered := r.written.nodes[client.ObjectKey{Name: "n"}]; remembered != tt.want {
-				t.Errorf("the node as it is now is remembered: %v, want %v", remembered, tt.want)
+				t.Errorf("the current node is remembered: %v, want %v", remembered, tt.want)
 			}
 			if events := r.told.events(); len(events) > 0 {
 				t.Errorf("events are %q", events)
@@ -94,7 +94,7 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 	node = write(plan.CleanUpNode{Node: "n", Change: record.Change{
 		UID: "node-uid", Key: key, Forget: true, Cordon: &record.Cordon{}, ResourceVersion: node.ResourceVersion}})
 	if _, there := node.Annotations[v1alpha1.CordonedAnnotation]; node.Spec.Unschedulable || there || record.Read(node.Labels, node.Annotations, key).Present {
-		t.Errorf("after it was forgotten it is %+v with %v and %v", node.Spec, node.Labels, node.Annotations)
+		t.Errorf("after the record was removed the node is %+v with %v and %v", node.Spec, node.Labels, node.Annotations)
 	}
 }
 
@@ -147,9 +147,9 @@ func beaten(beats int, beat func(*corev1.Node)) interceptor.Funcs {
 	}}
 }
 
-// A node that joins is written to all the time, by its kubelet above all. That must hold up nothing that was decided
-// on what is the same; and whatever else has changed must be seen first.
-func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
+// A joining node is updated often, mostly by its kubelet. This must not delay a decision if
+// the fields that it depends on are unchanged. After any other change, the manager must read the node first.
+func TestAWriteThatConflictsWithAHeartbeatIsRepeatedAtOnce(t *testing.T) {
 	heartbeat := func(n *corev1.Node) {
 		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{"x"}})
 	}
@@ -161,17 +161,17 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 		"nothing":                  {0, nil, false},
 		"a heartbeat":              {1, heartbeat, false},
 		"several heartbeats":       {4, heartbeat, false},
-		"heartbeats without end":   {100, heartbeat, true},
+		"endless heartbeats":       {100, heartbeat, true},
 		"another condition":        {1, func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, false},
 		"a message of the kubelet": {1, func(n *corev1.Node) { n.Status.Conditions[1].Message = "ready" }, false},
-		"somebody adds a taint": {1, func(n *corev1.Node) {
+		"another client adds a taint": {1, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "b", Effect: "NoSchedule"})
 		}, true},
-		"somebody cordons it":   {1, func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
-		"somebody labels it":    {1, func(n *corev1.Node) { n.Labels["x"] = "y" }, true},
-		"somebody annotates it": {1, func(n *corev1.Node) { n.Annotations["x"] = "y" }, true},
-		"it reboots":            {1, func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, true},
-		"it is not Ready":       {1, func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionFalse }, true},
+		"another client cordons the node":   {1, func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"another client labels the node":    {1, func(n *corev1.Node) { n.Labels["x"] = "y" }, true},
+		"another client annotates the node": {1, func(n *corev1.Node) { n.Annotations["x"] = "y" }, true},
+		"the node reboots":                  {1, func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, true},
+		"the node is not Ready":             {1, func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionFalse }, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -187,12 +187,12 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 				UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: &record.Taints{All: append(node.Spec.Taints, gate)}}}
 			did, err := r.apply(t.Context(), seen, plan.Plan{Actions: []plan.Action{mark}})
 			if err != nil || did.again != tt.wantRaced {
-				t.Errorf("again: %v (%v), want %v", did.again, err, tt.wantRaced)
+				t.Errorf("another pass: %v (%v), want %v", did.again, err, tt.wantRaced)
 			}
 			if closed := len(r.node("n").Spec.Taints) == 2 && r.node("n").Spec.Taints[1] == gate; closed == tt.wantRaced {
 				t.Errorf("the taints are %v", r.node("n").Spec.Taints)
 			}
-			// Whatever came of it, the next pass sees it.
+			// In each case, the next pass sees the result.
 			if got, want := r.written.node(node).ResourceVersion, r.node("n").ResourceVersion; got != want && tt.beats < 100 {
 				t.Errorf("the next pass sees version %s, want %s", got, want)
 			}
@@ -200,8 +200,8 @@ func TestAWriteThatAHeartbeatGotInTheWayOfIsRepeatedAtOnce(t *testing.T) {
 	}
 }
 
-// That the pods of a node cannot be listed must not repeat the pass without a break.
-func TestADrainThatCannotBeLookedAtWaits(t *testing.T) {
+// If the pods of a node cannot be listed, the pass must not be repeated without a delay.
+func TestADrainWaitsIfItsPodsCannotBeListed(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.Maintenance.Drain = &v1alpha1.DrainSpec{}
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "all"}}
@@ -233,6 +233,6 @@ func TestADrainThatCannotBeLookedAtWaits(t *testing.T) {
 		t.Fatalf("the plan asks for %v", looks)
 	}
 	if repeated > 1 {
-		t.Errorf("%d of 10 passes are repeated at once, want 1: that which begins the drain", repeated)
+		t.Errorf("%d of 10 passes are repeated at once, want only the one that begins the drain", repeated)
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestEventsAreGatheredForLongerWhereLooksTakeLonger(t *testing.T) {
+func TestSlowPassesGatherEventsForLonger(t *testing.T) {
 	tests := map[string]struct {
 		jobs int
 		took time.Duration
-		// after is how long after the looks an event comes.
+		// after is the time between the passes and the event.
 		after time.Duration
 		want  time.Duration
 	}{
-		"nothing was looked at":             {want: 50 * time.Millisecond},
-		"one NodeJob on a thousand nodes":   {jobs: 1, took: 3 * time.Millisecond, want: 50 * time.Millisecond},
-		"one NodeJob on many nodes":         {jobs: 1, took: 20 * time.Millisecond, want: 200 * time.Millisecond},
-		"thirty NodeJobs":                   {jobs: 30, took: 3 * time.Millisecond, want: 900 * time.Millisecond},
-		"a hundred NodeJobs":                {jobs: 100, took: 5 * time.Millisecond, want: 2 * time.Second},
-		"one whose requests hang":           {jobs: 1, took: time.Minute, want: time.Second},
-		"one where the clock has gone back": {jobs: 1, took: -time.Minute, want: 50 * time.Millisecond},
-		"looks of a while ago":              {jobs: 30, took: 3 * time.Millisecond, after: activeFor + time.Second, want: 50 * time.Millisecond},
+		"no pass has run":                 {want: 50 * time.Millisecond},
+		"one NodeJob on a thousand nodes": {jobs: 1, took: 3 * time.Millisecond, want: 50 * time.Millisecond},
+		"one NodeJob on many nodes":       {jobs: 1, took: 20 * time.Millisecond, want: 200 * time.Millisecond},
+		"thirty NodeJobs":                 {jobs: 30, took: 3 * time.Millisecond, want: 900 * time.Millisecond},
+		"a hundred NodeJobs":              {jobs: 100, took: 5 * time.Millisecond, want: 2 * time.Second},
+		"one whose requests hang":         {jobs: 1, took: time.Minute, want: time.Second},
+		"one whose clock went backward":   {jobs: 1, took: -time.Minute, want: 50 * time.Millisecond},
+		"passes that ended a while ago":   {jobs: 30, took: 3 * time.Millisecond, after: activeFor + time.Second, want: 50 * time.Millisecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 )
 
 // shownCache is a cache without an API server behind it: it answers lists as the manager's cache does, with objects that are
-// shared. The client in it is nil, so whatever else is asked for panics.
+// shared. Its client is nil, so any other request panics.
 type shownCache struct {
 	client.Client
 	jobs  []v1alpha1.NodeJob
@@ -41,12 +41,12 @@ func (c *shownCache) List(_ context.Context, list client.ObjectList, _ ...client
 	case *corev1.PodList:
 		list.Items = append(list.Items, c.pods...)
 	default:
-		return fmt.Errorf("nobody lists %T", list)
+		return fmt.Errorf("unexpected list of %T", list)
 	}
 	return nil
 }
 
-// BenchmarkPass is what a look at a NodeJob costs, writes aside: observe and plan. The states are those of
+// BenchmarkPass measures a pass over a NodeJob without its writes: observe and plan. The states are those of
 // plan.BenchmarkNext.
 func BenchmarkPass(b *testing.B) {
 	for _, state := range []string{"empty", "half done", "all done"} {

@@ -60,7 +60,7 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 				t.Errorf("it belongs to %q, owners %v", nodeJobOf(pod), pod.OwnerReferences)
 			}
 			if again := viewPod(seenPod{Pod: strip(pod.DeepCopy()).(*corev1.Pod)}); !cmp.Equal(want, again) {
-				t.Error("stripped twice it is another")
+				t.Error("stripping it twice changes it")
 			}
 			if size(t, pod) > 8<<10 {
 				t.Errorf("%d bytes are left", size(t, pod))
@@ -82,7 +82,7 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	}
 }
 
-// size is what an object is in JSON, which is about what it takes in memory.
+// size returns the size of an object in JSON, which is about its size in memory.
 func size(t *testing.T, o any) int {
 	t.Helper()
 	b, err := json.Marshal(o)
@@ -117,11 +117,11 @@ func TestWhatOthersPutIntoPodsIsBounded(t *testing.T) {
 		want   string // the NodeJob that it belongs to
 		most   int
 	}{
-		"of a NodeJob":                           {func(*corev1.Pod) {}, "job", 800 << 10},
-		"a mirror pod with our label":            {owned(mirror), "", 512},
-		"a pod with our label alone":             {func(p *corev1.Pod) { p.OwnerReferences, p.Finalizers = nil, nil }, "", 512},
-		"a pod of something else called NodeJob": {owned(other), "", 512},
-		"a pod that its NodeJob has orphaned":    {owned(), "job", 800 << 10},
+		"of a NodeJob":                         {func(*corev1.Pod) {}, "job", 800 << 10},
+		"a mirror pod with our label":          {owned(mirror), "", 512},
+		"a pod with only our label":            {func(p *corev1.Pod) { p.OwnerReferences, p.Finalizers = nil, nil }, "", 512},
+		"a pod of another kind called NodeJob": {owned(other), "", 512},
+		"a pod that its NodeJob has orphaned":  {owned(), "job", 800 << 10},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +157,6 @@ func TestCopiesOfWholeObjectsAreNotCached(t *testing.T) {
 		}
 	}
 	if stripped := strip("a tombstone"); stripped != "a tombstone" {
-		t.Error("something that is no object is changed")
+		t.Error("a value that is not an object is changed")
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// minds makes a NodeJob run again when the content of an object of its namespace changes.
-func minds(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJob) {
+// rerunsOnChange makes a NodeJob rerun when the content of an object of its namespace changes.
+func rerunsOnChange(kind v1alpha1.ContentKind, name string) func(*v1alpha1.NodeJob) {
 	return func(j *v1alpha1.NodeJob) {
 		j.Spec.Rerun.OnChangeOf = append(j.Spec.Rerun.OnChangeOf, v1alpha1.ContentRef{Kind: kind, Name: name})
 	}
@@ -35,7 +35,7 @@ func configMap(uid types.UID, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", UID: uid}, Data: map[string]string{"key": value}}
 }
 
-// hidden are requests for Secrets that are answered as err says, nil for what there is.
+// hidden answers requests for Secrets with err, or with the existing object if err is nil.
 func hidden(err *error) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		if _, isSecret := o.(*corev1.Secret); isSecret && *err != nil {
@@ -83,12 +83,12 @@ func (r *fakeReconciler) update(o client.Object) {
 func TestContents(t *testing.T) {
 	const same, changed = "same", "changed"
 	var answer error
-	anew := func(r *fakeReconciler, o client.Object) { r.delete(o); r.create(o) }
+	recreate := func(r *fakeReconciler, o client.Object) { r.delete(o); r.create(o) }
 	tests := map[string]struct {
 		kind v1alpha1.ContentKind
 		has  client.Object
 		do   func(r *fakeReconciler)
-		// wantAtOnce and wantPolled are what a pass sees after the change, and after a poll.
+		// wantAtOnce and wantPolled are what a pass observes after the change, and after a poll.
 		wantAtOnce, wantPolled string
 		// wantWoken is true if the poll triggers a pass of the NodeJob.
 		wantWoken bool
@@ -107,11 +107,11 @@ func TestContents(t *testing.T) {
 			o.BinaryData = map[string][]byte{"bin": {0}}
 			r.update(o)
 		}, wantAtOnce: changed, wantPolled: changed},
-		"a ConfigMap is made anew with the same content": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
-			do: func(r *fakeReconciler) { anew(r, configMap("2", "a")) }, wantAtOnce: same, wantPolled: same},
-		"a ConfigMap goes": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
+		"a ConfigMap is recreated with the same content": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
+			do: func(r *fakeReconciler) { recreate(r, configMap("2", "a")) }, wantAtOnce: same, wantPolled: same},
+		"a ConfigMap is deleted": {kind: v1alpha1.ContentConfigMap, has: configMap("1", "a"),
 			do: func(r *fakeReconciler) { r.delete(configMap("1", "a")) }, wantAtOnce: v1alpha1.ReasonConfigMapNotFound, wantPolled: v1alpha1.ReasonConfigMapNotFound},
-		"a ConfigMap comes": {kind: v1alpha1.ContentConfigMap,
+		"a ConfigMap is created": {kind: v1alpha1.ContentConfigMap,
 			do: func(r *fakeReconciler) { r.create(configMap("1", "a")) }, wantAtOnce: changed, wantPolled: changed},
 		"a Secret changes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(r *fakeReconciler) { r.update(secret("1", "b")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
@@ -121,24 +121,24 @@ func TestContents(t *testing.T) {
 			r.update(o)
 		}, wantAtOnce: same, wantPolled: same},
 		// A user who sees the revision must not be able to test guesses of the content.
-		"a Secret is made anew with the same content": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
-			do: func(r *fakeReconciler) { anew(r, secret("2", "a")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
-		"a Secret goes": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+		"a Secret is recreated with the same content": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+			do: func(r *fakeReconciler) { recreate(r, secret("2", "a")) }, wantAtOnce: same, wantPolled: changed, wantWoken: true},
+		"a Secret is deleted": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(r *fakeReconciler) { r.delete(secret("1", "a")) }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretNotFound, wantWoken: true},
-		"a Secret comes": {kind: v1alpha1.ContentSecret,
+		"a Secret is created": {kind: v1alpha1.ContentSecret,
 			do: func(r *fakeReconciler) { r.create(secret("1", "a")) }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: changed, wantWoken: true},
 		"a Secret is forbidden": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: same, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
-		"the API server is away": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
+		"the API server does not respond": {kind: v1alpha1.ContentSecret, has: secret("1", "a"),
 			do: func(*fakeReconciler) { answer = errors.New("away") }, wantAtOnce: same, wantPolled: same},
-		// A Role that names no Secret hides all; one that names it shows that there is none.
-		"one that is not there is allowed": {kind: v1alpha1.ContentSecret,
+		// Without permission, a missing Secret is forbidden; with permission, it is not found.
+		"a missing Secret becomes forbidden": {kind: v1alpha1.ContentSecret,
 			do: func(*fakeReconciler) { answer = mayNot }, wantAtOnce: v1alpha1.ReasonSecretNotFound, wantPolled: v1alpha1.ReasonSecretForbidden, wantWoken: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			answer = nil
-			job := liveJob(minds(tt.kind, "x"))
+			job := liveJob(rerunsOnChange(tt.kind, "x"))
 			objects := []client.Object{job}
 			if tt.has != nil {
 				objects = append(objects, tt.has)
@@ -167,13 +167,13 @@ func TestContents(t *testing.T) {
 			}
 			r.pollOnce(t.Context())
 			if got := r.woken(); len(got) > 0 {
-				t.Errorf("another poll wakes %v, though nothing has changed", got)
+				t.Errorf("another poll wakes %v, although nothing has changed", got)
 			}
 		})
 	}
 }
 
-func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
+func TestContentObstaclesSayHowToFixThem(t *testing.T) {
 	tests := map[string]struct {
 		kind       v1alpha1.ContentKind
 		name       string
@@ -182,23 +182,23 @@ func TestWhatIsWrongWithAContentIsSaidWithItsRemedy(t *testing.T) {
 		wantReason string
 		want       string
 	}{
-		"no ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "x", wantReason: v1alpha1.ReasonConfigMapNotFound,
+		"a missing ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "x", wantReason: v1alpha1.ReasonConfigMapNotFound,
 			want: "spec.rerun.onChangeOf: ConfigMap ns/x does not exist. Create it; the NodeJob then continues automatically"},
-		"no Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
+		"a missing Secret": {kind: v1alpha1.ContentSecret, name: "x", wantReason: v1alpha1.ReasonSecretNotFound,
 			want: "spec.rerun.onChangeOf: Secret ns/x does not exist. Create it; the NodeJob goes on within 30 s"},
-		"no right": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,
+		"no permission": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, wantReason: v1alpha1.ReasonSecretForbidden,
 			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=everynode-system:everynode-manager; the NodeJob goes on within 30 s"},
-		"no right for a manager that is installed elsewhere": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
+		"no permission, and the manager is in another namespace": {kind: v1alpha1.ContentSecret, name: "x", answer: mayNot, installed: "ops", wantReason: v1alpha1.ReasonSecretForbidden,
 			want: "spec.rerun.onChangeOf: the manager may not read Secret ns/x. Allow it with: kubectl -n ns create role everynode-x --verb=get --resource=secrets --resource-name=x && kubectl -n ns create rolebinding everynode-x --role=everynode-x --serviceaccount=ops:everynode-manager; the NodeJob goes on within 30 s"},
 		// A user who copies the command must not run what the author of a NodeJob has put into a name.
-		"no such name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
+		"an invalid name of a Secret": {kind: v1alpha1.ContentSecret, name: "x;reboot\x1b[2J", answer: mayNot, wantReason: v1alpha1.ReasonSecretNotFound,
 			want: `spec.rerun.onChangeOf: no Secret can have the name "x;reboot\\x1b[2J". Correct it`},
-		"no such name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
+		"an invalid name of a ConfigMap": {kind: v1alpha1.ContentConfigMap, name: "../x", wantReason: v1alpha1.ReasonConfigMapNotFound,
 			want: `spec.rerun.onChangeOf: no ConfigMap can have the name "../x". Correct it`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := liveJob(minds(tt.kind, tt.name))
+			job := liveJob(rerunsOnChange(tt.kind, tt.name))
 			r := newFaultyReconciler(t, hidden(&tt.answer), job)
 			r.Own.Pod.Namespace = tt.installed
 			_, obstacle, err := r.source(t.Context(), job)
@@ -219,13 +219,13 @@ func TestAContentThatCannotBeReadIsAnErrorOfThePass(t *testing.T) {
 		kind   v1alpha1.ContentKind
 		answer error
 	}{
-		"a Secret":                               {v1alpha1.ContentSecret, away},
-		"a ConfigMap":                            {v1alpha1.ContentConfigMap, away},
-		"a ConfigMap, which the role does allow": {v1alpha1.ContentConfigMap, mayNot},
+		"a Secret":    {v1alpha1.ContentSecret, away},
+		"a ConfigMap": {v1alpha1.ContentConfigMap, away},
+		"a ConfigMap, which the role allows to read": {v1alpha1.ContentConfigMap, mayNot},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := liveJob(minds(tt.kind, "x"))
+			job := liveJob(rerunsOnChange(tt.kind, "x"))
 			r := newFaultyReconciler(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 				return tt.answer
 			}}, job)
@@ -239,10 +239,10 @@ func TestAContentThatCannotBeReadIsAnErrorOfThePass(t *testing.T) {
 	}
 }
 
-// A pass comes with each event: it must not ask the API server for what has not changed.
+// Each event triggers a pass, which must not request unchanged content from the API server.
 func TestAContentIsFetchedWhenItMayHaveChanged(t *testing.T) {
 	gets := 0
-	job := liveJob(minds(v1alpha1.ContentConfigMap, "x"), minds(v1alpha1.ContentSecret, "x"))
+	job := liveJob(rerunsOnChange(v1alpha1.ContentConfigMap, "x"), rerunsOnChange(v1alpha1.ContentSecret, "x"))
 	r := newReconciler(t, job, configMap("1", "a"), secret("1", "a"))
 	live := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		gets++
@@ -257,9 +257,9 @@ func TestAContentIsFetchedWhenItMayHaveChanged(t *testing.T) {
 		{"first", func() {}, 2},
 		{"again", func() {}, 0},
 		{"when the ConfigMap has changed", func() { r.update(configMap("1", "b")) }, 1},
-		{"when the Secret has, which nobody tells", func() { r.update(secret("1", "b")) }, 0},
-		{"when the ConfigMap goes", func() { r.delete(configMap("1", "b")) }, 1},
-		{"while it is gone", func() {}, 0},
+		{"when the Secret has changed, which no watch reports", func() { r.update(secret("1", "b")) }, 0},
+		{"when the ConfigMap is deleted", func() { r.delete(configMap("1", "b")) }, 1},
+		{"while it is missing", func() {}, 0},
 	} {
 		step.do()
 		gets = 0
@@ -270,33 +270,33 @@ func TestAContentIsFetchedWhenItMayHaveChanged(t *testing.T) {
 	}
 }
 
-// What no NodeJob names must not be asked for for ever.
-func TestContentsThatNobodyNamesAreForgotten(t *testing.T) {
-	other := liveJob(minds(v1alpha1.ContentSecret, "x"), func(j *v1alpha1.NodeJob) { j.Name = "other" })
+// Content that no NodeJob references must not be polled forever.
+func TestUnreferencedContentsAreForgotten(t *testing.T) {
+	other := liveJob(rerunsOnChange(v1alpha1.ContentSecret, "x"), func(j *v1alpha1.NodeJob) { j.Name = "other" })
 	tests := map[string]func(r *fakeReconciler, job *v1alpha1.NodeJob){
-		"when the NodeJob is gone": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
+		"when the NodeJob is deleted": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
 			if err := r.cleanUpDeleted(r.t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 				r.t.Error(err)
 			}
 		},
-		"when the NodeJob names it no more": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
+		"when the NodeJob no longer references it": func(r *fakeReconciler, job *v1alpha1.NodeJob) {
 			job.Spec.Rerun.OnChangeOf = nil
 			r.contentOf(job)
 		},
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := liveJob(minds(v1alpha1.ContentSecret, "x"))
+			job := liveJob(rerunsOnChange(v1alpha1.ContentSecret, "x"))
 			r := newReconciler(t, secret("1", "a"))
 			r.contentOf(job)
 			r.contentOf(other)
 			key := keyOf(job, job.Spec.Rerun.OnChangeOf[0])
 			happens(r, job)
 			if kept := r.contents.secrets(); len(kept) != 1 {
-				t.Errorf("%v is kept, want the other NodeJob's alone", kept)
+				t.Errorf("%v is kept, want only that of the other NodeJob", kept)
 			}
 			if r.contents.set(key, content{hash: "late"}) || len(r.contents.secrets()) != 1 {
-				t.Error("an answer that came late is kept")
+				t.Error("a late response is kept")
 			}
 		})
 	}

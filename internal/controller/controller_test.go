@@ -46,9 +46,9 @@ func TestViewNode(t *testing.T) {
 	}
 }
 
-// The state of a rollout is in the status: a pass that follows at once must see what the one before
-// has written.
-func TestAPassSeesTheStatusThatTheOneBeforeHasWritten(t *testing.T) {
+// The status contains the state of a rollout: the next pass must see what the previous one
+// has written, even if it follows at once.
+func TestAPassSeesTheStatusThatThePreviousPassHasWritten(t *testing.T) {
 	job := liveJob()
 	var cached *v1alpha1.NodeJob
 	behind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -70,7 +70,7 @@ func TestAPassSeesTheStatusThatTheOneBeforeHasWritten(t *testing.T) {
 	}
 	second, err := r.newest(t.Context(), name)
 	if err != nil || second.Status.Rollout == nil || second.Status.Rollout.Step == "" {
-		t.Fatalf("it sees %+v (%v), want the step that has begun", second.Status, err)
+		t.Fatalf("it sees %+v (%v), want the started step", second.Status, err)
 	}
 
 	changed := second.DeepCopy()
@@ -80,13 +80,13 @@ func TestAPassSeesTheStatusThatTheOneBeforeHasWritten(t *testing.T) {
 	}
 	cached = changed
 	if third, err := r.newest(t.Context(), name); err != nil || !third.Spec.Suspend {
-		t.Errorf("what the user has changed since is not seen (%v)", err)
+		t.Errorf("a later change by a user is not seen (%v)", err)
 	}
 }
 
-// A new leader's caches are filled one after the other: a NodeJob that is not in its own yet is not gone,
-// and its pods are not a dead one's.
-func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
+// A new leader fills its caches one after the other: a NodeJob that is not in the cache yet is not deleted,
+// and its pods are not orphans.
+func TestANodeJobThatIsNotCachedYetIsNotDeleted(t *testing.T) {
 	for _, exists := range []bool{true, false} {
 		job := liveJob()
 		blind := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -114,13 +114,13 @@ func TestANodeJobThatTheCacheLacksYetIsNotGone(t *testing.T) {
 		}
 		if got == nil {
 			if err := r.cleanUpDeleted(t.Context(), client.ObjectKeyFromObject(job)); err != nil || r.written.knowsJob(client.ObjectKeyFromObject(job)) {
-				t.Errorf("it is remembered though it is gone (%v)", err)
+				t.Errorf("it is remembered although it is deleted (%v)", err)
 			}
 		}
 	}
 }
 
-// failedNode has a record of a task that has failed for good.
+// failedNode has the record of a failed node.
 func recordedNode(outcome record.Outcome) *corev1.Node {
 	node := watchedNode()
 	node.Labels, node.Annotations = nil, nil
@@ -150,8 +150,8 @@ func TestADeletionThatRollsBackIsReported(t *testing.T) {
 	}
 }
 
-// In a namespace that is being deleted no pod can be made: the NodeJob must not hold it.
-func TestADeletionInANamespaceThatGoesTooDoesNotHang(t *testing.T) {
+// No pod can be created in a terminating namespace: the NodeJob must not block its deletion.
+func TestADeletionInATerminatingNamespaceDoesNotHang(t *testing.T) {
 	job := liveJob(undone)
 	refuse := interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New("it is being terminated"))
@@ -173,13 +173,13 @@ func TestADeletionInANamespaceThatGoesTooDoesNotHang(t *testing.T) {
 			t.Fatal(err)
 		}
 		if result.RequeueAfter == 0 && record.Read(nil, r.node("n").Annotations, "ns.everynode.dev/job").Present {
-			t.Fatal("nothing wakes it, and its records are still there")
+			t.Fatal("nothing wakes it, and its records still exist")
 		}
 	}
 	t.Error("it is still there")
 }
 
-func TestAPassThatWasRacedComesAgainSoon(t *testing.T) {
+func TestAPassWithAConflictIsRepeatedSoon(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.OnFailure.Node = v1alpha1.FailedNodeCordon
 		j.Spec.Retry.Limit = new(int32(0))

@@ -36,12 +36,12 @@ func workload(changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// lookAt asks for node n.
+// lookAt requests the pods of node n.
 func lookAt(spec *v1alpha1.DrainSpec) []plan.DrainPodRequest {
 	return []plan.DrainPodRequest{{Node: "n", UID: "node-uid", Drain: spec}}
 }
 
-func TestPodsThatAreToLeave(t *testing.T) {
+func TestPodsThatADrainEvicts(t *testing.T) {
 	const emptyDir = "it has an emptyDir volume, whose content would be lost: set drain.deleteEmptyDirData, or delete it"
 	const bare = "it has no controller that would recreate it: delete it if it is not needed"
 	withEmptyDir := func(p *corev1.Pod) {
@@ -61,24 +61,24 @@ func TestPodsThatAreToLeave(t *testing.T) {
 		"one that drain.podSelector does not select": {pod: labelled, selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
 		"the manager's own":                          {pod: func(p *corev1.Pod) { p.Name = "manager" }},
 		"one of a ReplicaSet":                        {pod: func(*corev1.Pod) {}, want: []plan.DrainPod{web}},
-		"one that does not start":                    {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
+		"a pending pod":                              {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, want: []plan.DrainPod{web}},
 		"one on another node":                        {pod: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
 		"one of a DaemonSet":                         {pod: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }},
-		"one of somebody else's DaemonSet": {pod: func(p *corev1.Pod) {
+		"one of an owner called DaemonSet in another API group": {pod: func(p *corev1.Pod) {
 			p.OwnerReferences[0].Kind, p.OwnerReferences[0].APIVersion = "DaemonSet", "x.example/v1"
 		}, want: []plan.DrainPod{web}},
-		"a static one": {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }},
+		"a mirror pod of a static pod": {pod: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }},
 		"a task": {pod: func(p *corev1.Pod) {
 			yes := true
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "everynode.dev/v1alpha1", Kind: "NodeJob", Name: "any", UID: "any", Controller: &yes}}
 		}},
-		"one that has a task's label only":  {pod: func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.NodeJobLabel: "any"} }, want: []plan.DrainPod{web}},
-		"one that has succeeded":            {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
-		"one that has failed":               {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
-		"one that nothing would make again": {pod: unmanaged, want: held(bare)},
-		"one with an emptyDir":              {pod: withEmptyDir, want: held(emptyDir)},
-		"one whose emptyDir may be lost":    {pod: withEmptyDir, deleteEmptyDirData: true, want: []plan.DrainPod{web}},
-		"that does not make it again":       {pod: func(p *corev1.Pod) { withEmptyDir(p); unmanaged(p) }, deleteEmptyDirData: true, want: held(bare)},
+		"one with only the label of a task":                      {pod: func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.NodeJobLabel: "any"} }, want: []plan.DrainPod{web}},
+		"one that has succeeded":                                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"one that has failed":                                    {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"one that no controller would recreate":                  {pod: unmanaged, want: held(bare)},
+		"one with an emptyDir":                                   {pod: withEmptyDir, want: held(emptyDir)},
+		"one whose emptyDir data may be deleted":                 {pod: withEmptyDir, deleteEmptyDirData: true, want: []plan.DrainPod{web}},
+		"one with an emptyDir that no controller would recreate": {pod: func(p *corev1.Pod) { withEmptyDir(p); unmanaged(p) }, deleteEmptyDirData: true, want: held(bare)},
 		"one that is being deleted": {
 			pod: func(p *corev1.Pod) {
 				now := at(0)
@@ -113,9 +113,9 @@ func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 		ask  []plan.DrainPodRequest
 		want int
 	}{
-		{"nothing is asked for", nil, 0},
-		{"one is", lookAt(nil), 1},
-		{"nothing is any more", nil, 0},
+		{"no node is requested", nil, 0},
+		{"one node is requested", lookAt(nil), 1},
+		{"no node is requested any more", nil, 0},
 	} {
 		lists = 0
 		r.drains.ask(client.ObjectKeyFromObject(job), step.ask)
@@ -129,7 +129,7 @@ func TestOnlyNodesThatThePlanAsksForAreLookedAt(t *testing.T) {
 	}
 }
 
-// A pass comes with each event; the API server is asked once a second, and after what we did ourselves.
+// Each event triggers a pass; pods are listed once a second, and after the manager's own evictions.
 func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 	lists := 0
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
@@ -162,7 +162,7 @@ func TestADrainIsLookedAtOnceASecond(t *testing.T) {
 			do: func() { r.drains.tried(key, "web-uid", eviction{noon.Add(time.Second), "not now"}) },
 		},
 		{what: "once more", after: 1100 * time.Millisecond, lists: 3, tried: noon.Add(time.Second)},
-		{what: "the try is remembered", after: time.Minute, lists: 4, tried: noon.Add(time.Second)},
+		{what: "the attempt is remembered", after: time.Minute, lists: 4, tried: noon.Add(time.Second)},
 	} {
 		if step.do != nil {
 			step.do()
@@ -181,7 +181,7 @@ func TestWhatIsRememberedOfADrainIsDropped(t *testing.T) {
 		"when the drain is over": func(r *fakeReconciler) {
 			r.drains.ask(client.ObjectKeyFromObject(job), nil)
 		},
-		"when the NodeJob is gone": func(r *fakeReconciler) {
+		"when the NodeJob is deleted": func(r *fakeReconciler) {
 			if err := r.cleanUpDeleted(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 				t.Error(err)
 			}
@@ -195,28 +195,28 @@ func TestWhatIsRememberedOfADrainIsDropped(t *testing.T) {
 			r.drains.looked(drainKey{client.ObjectKey{Namespace: "ns", Name: "other"}, "n"}, nil, noon)
 			happens(r)
 			if len(r.drains.seen) != 1 {
-				t.Errorf("%v is remembered, want the other NodeJob's alone", r.drains.seen)
+				t.Errorf("%v is remembered, want only that of the other NodeJob", r.drains.seen)
 			}
 			r.drains.tried(key, "web-uid", eviction{at: noon})
 			if len(r.drains.seen) != 1 {
-				t.Errorf("an answer that came late is remembered: %v", r.drains.seen)
+				t.Errorf("a late response is remembered: %v", r.drains.seen)
 			}
 		})
 	}
 }
 
-func TestThePodsThatHaveLeftAreForgotten(t *testing.T) {
+func TestEvictedPodsAreForgotten(t *testing.T) {
 	d, key := newDrains(), drainKey{node: "n"}
 	d.looked(key, []plan.DrainPod{{UID: "web-uid"}, {UID: "db-uid"}}, noon)
 	d.tried(key, "web-uid", eviction{at: noon})
 	d.tried(key, "db-uid", eviction{at: noon})
 	d.looked(key, []plan.DrainPod{{UID: "db-uid"}}, noon)
 	if diff := cmp.Diff(map[types.UID]eviction{"db-uid": {at: noon}}, d.seen[key].tries, cmp.AllowUnexported(eviction{})); diff != "" {
-		t.Errorf("tries that are remembered (-want +got):\n%s", diff)
+		t.Errorf("remembered evictions (-want +got):\n%s", diff)
 	}
 }
 
-// That no pods can be seen must not look as if there were none: the node would be called drained.
+// A failed list must not look like an empty one, or the node would count as drained.
 func TestAListOfPodsThatFailsShowsNoNode(t *testing.T) {
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("away")
@@ -224,6 +224,6 @@ func TestAListOfPodsThatFailsShowsNoNode(t *testing.T) {
 	job := liveJob()
 	r.drains.ask(client.ObjectKeyFromObject(job), lookAt(nil))
 	if got, _ := r.observeDrains(t.Context(), job, plan.Input{Now: noon}); len(got) != 0 {
-		t.Errorf("%v is shown", got)
+		t.Errorf("got the nodes %v, want none", got)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 )
 
-// budget is what the API server answers for a PodDisruptionBudget that allows no disruption.
+// budget is the response of the API server if a PodDisruptionBudget allows no disruption.
 func budget(cause string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: cause}}
@@ -36,16 +36,16 @@ func TestBlockedBy(t *testing.T) {
 		err  error
 		want string
 	}{
-		"nothing":                          {nil, ""},
-		"a pod that is gone":               {apierrors.NewNotFound(pods, "web"), ""},
-		"a pod that was made anew":         {apierrors.NewConflict(pods, "web", errors.New("the UID in the precondition does not match")), ""},
-		"a PodDisruptionBudget":            {budget("The disruption budget web needs 2 healthy pods and has 2 currently"), "The disruption budget web needs 2 healthy pods and has 2 currently"},
-		"a budget that says nothing":       {budget(""), "Cannot evict pod as it would violate the pod's disruption budget."},
-		"an API server that is busy":       {apierrors.NewTooManyRequests("slow down", 1), "slow down"},
-		"two budgets":                      {apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")), "Internal error occurred: this pod has more than one PodDisruptionBudget"},
-		"a webhook that denies":            {apierrors.NewForbidden(pods, "web", errors.New("denied by policy \x1b[31mx")), `pods "web" is forbidden: denied by policy \x1b[31mx`},
-		"an answer that asks to wait long": {fmt.Errorf("posting: %w", context.DeadlineExceeded), "the API server asks to wait, or does not answer in time; it does so while a PodDisruptionBudget is not processed yet"},
-		"a text without end":               {errors.New(strings.Repeat("x", 1000)), strings.Repeat("x", maxBlockedBytes-3) + "..."},
+		"nothing":                                 {nil, ""},
+		"a pod that does not exist":               {apierrors.NewNotFound(pods, "web"), ""},
+		"a pod that was recreated":                {apierrors.NewConflict(pods, "web", errors.New("the UID in the precondition does not match")), ""},
+		"a PodDisruptionBudget":                   {budget("The disruption budget web needs 2 healthy pods and has 2 currently"), "The disruption budget web needs 2 healthy pods and has 2 currently"},
+		"a PodDisruptionBudget without a message": {budget(""), "Cannot evict pod as it would violate the pod's disruption budget."},
+		"an API server that is busy":              {apierrors.NewTooManyRequests("slow down", 1), "slow down"},
+		"two PodDisruptionBudgets":                {apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget")), "Internal error occurred: this pod has more than one PodDisruptionBudget"},
+		"a webhook that denies":                   {apierrors.NewForbidden(pods, "web", errors.New("denied by policy \x1b[31mx")), `pods "web" is forbidden: denied by policy \x1b[31mx`},
+		"a response that asks to wait for long":   {fmt.Errorf("posting: %w", context.DeadlineExceeded), "the API server asks to wait, or does not answer in time; it does so while a PodDisruptionBudget is not processed yet"},
+		"a very long text":                        {errors.New(strings.Repeat("x", 1000)), strings.Repeat("x", maxBlockedBytes-3) + "..."},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -81,13 +81,13 @@ func TestEvictions(t *testing.T) {
 		}
 		r.drains.looked(key, []plan.DrainPod{pod}, noon)
 		if did, err := r.apply(t.Context(), seen, p); err != nil || !did.again || did.refused {
-			t.Errorf("%+v (%v), want no error: the status tells it, after another look", did, err)
+			t.Errorf("%+v (%v), want no error: the status shows it after another list", did, err)
 		}
 		if diff := cmp.Diff([]string{"eviction of shop/web (web), UID web-uid, grace 5"}, got); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(want, r.drains.seen[key].tries, cmp.AllowUnexported(eviction{})); diff != "" {
-			t.Errorf("what is remembered (-want +got):\n%s", diff)
+			t.Errorf("remembered evictions (-want +got):\n%s", diff)
 		}
 	}
 	if got := testutil.ToFloat64(r.Metrics.writes.WithLabelValues("create", "pods/eviction")); got != 2 {
@@ -96,7 +96,7 @@ func TestEvictions(t *testing.T) {
 }
 
 // If there was no time for an eviction, the pod is not blocked, and its wait does not start.
-func TestAnEvictionThatThereIsNoTimeForIsNoTry(t *testing.T) {
+func TestASkippedEvictionIsNotCounted(t *testing.T) {
 	r := newReconciler(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -104,6 +104,6 @@ func TestAnEvictionThatThereIsNoTimeForIsNoTry(t *testing.T) {
 	r.drains.looked(key, []plan.DrainPod{{UID: "web-uid"}}, noon)
 	r.evict(ctx, observation{job: liveJob(), input: plan.Input{Now: noon}}, plan.Evict{Node: "n"}, plan.DrainPod{UID: "web-uid"})
 	if tries := r.drains.seen[key].tries; len(tries) > 0 {
-		t.Errorf("remembered is %v", tries)
+		t.Errorf("%v is remembered, want nothing", tries)
 	}
 }

@@ -34,7 +34,7 @@ func binding(policy, namespace string) *admissionv1.MutatingAdmissionPolicyBindi
 	}
 }
 
-// answered answers the requests for admission policies, and the lists of their bindings, with errors.
+// answered returns errors for requests of admission policies and for lists of their bindings.
 func answered(get, list error) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -62,18 +62,18 @@ func TestGaps(t *testing.T) {
 		// want is the start of the gap, and wantRemedy how to fix it; "" if there is no gap.
 		want, wantRemedy string
 	}{
-		"an API server that knows no such policies": {
+		"an API server without such policies": {
 			get:        &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}},
 			want:       "this API server knows no MutatingAdmissionPolicy",
 			wantRemedy: "Have the kubelet register with the taint: docs/gate.md",
 		},
 		"no policy": {want: "there is no MutatingAdmissionPolicy everynode-gate: apply config/gate", wantRemedy: "docs/gate.md"},
-		"a policy that must not be seen": {
+		"a policy that the manager may not read": {
 			get:        apierrors.NewForbidden(policies, "everynode-gate", errors.New("no")),
 			want:       "the manager may not see whether there is a MutatingAdmissionPolicy everynode-gate",
 			wantRemedy: "docs/gate.md",
 		},
-		"bindings that must not be seen": {
+		"bindings that the manager may not list": {
 			objects:    []client.Object{policy()},
 			list:       apierrors.NewForbidden(policies, "", errors.New("no")),
 			want:       "the manager may not see the MutatingAdmissionPolicyBindings of policy everynode-gate",
@@ -88,7 +88,7 @@ func TestGaps(t *testing.T) {
 			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
 		},
 		"a binding of another policy": {
-			objects: []client.Object{policy(), binding("somebodys", "ns")},
+			objects: []client.Object{policy(), binding("other", "ns")},
 			want:    "no MutatingAdmissionPolicyBinding", wantRemedy: "Make a binding",
 		},
 		"a binding without parameters": {
@@ -99,17 +99,17 @@ func TestGaps(t *testing.T) {
 			objects: []client.Object{binding("everynode-gate", "ns")},
 			want:    "there is no MutatingAdmissionPolicy", wantRemedy: "docs/gate.md",
 		},
-		"a manager that is not let onto gated nodes": {
+		"a manager that does not tolerate gates": {
 			objects: []client.Object{policy(), binding("everynode-gate", "ns"), binding("everynode-manager", "other")},
 			want:    "nodes are tainted when they are created, but no MutatingAdmissionPolicyBinding of policy everynode-manager", wantRemedy: "Make a binding",
 		},
-		"all is there": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns"), binding("everynode-manager", "ns")}},
+		"policy and binding exist": {objects: []client.Object{policy(), binding("everynode-gate", "other"), binding("everynode-gate", "ns"), binding("everynode-manager", "ns")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newFaultyReconciler(t, answered(tt.get, tt.list), append(tt.objects, liveJob(gated))...)
 			if gap := r.gates.gap("ns"); !strings.HasPrefix(gap, "it is not known yet") {
-				t.Errorf("before anybody has looked: %q", gap)
+				t.Errorf("before the first poll: %q", gap)
 			}
 			r.pollOnce(t.Context())
 			gap := r.gates.gap("ns")
@@ -117,17 +117,17 @@ func TestGaps(t *testing.T) {
 				t.Errorf("the gap is %q, want %q … %q", gap, tt.want, tt.wantRemedy)
 			}
 			if got := r.woken(); len(got) != 1 {
-				t.Errorf("what nobody knew before wakes %v", got)
+				t.Errorf("the first poll wakes %v", got)
 			}
 			r.pollOnce(t.Context())
 			if got := r.woken(); len(got) > 0 {
-				t.Errorf("another look wakes %v, though nothing has changed", got)
+				t.Errorf("another poll wakes %v, although nothing has changed", got)
 			}
 		})
 	}
 }
 
-func TestAChangeOfThePolicyWakesTheGatedNodeJobsAlone(t *testing.T) {
+func TestAChangeOfThePolicyWakesOnlyGatedNodeJobs(t *testing.T) {
 	named := func(name string) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) { j.Name, j.UID = name, "" }
 	}
@@ -139,11 +139,11 @@ func TestAChangeOfThePolicyWakesTheGatedNodeJobsAlone(t *testing.T) {
 	}{
 		{"first", func() {}, "ns/a ns/b"},
 		{"nothing", func() {}, ""},
-		{"a policy comes", func() { r.create(policy()) }, "ns/a ns/b"},
-		{"a binding comes", func() { r.create(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
-		{"somebody else's comes", func() { r.create(binding("somebodys", "ns")) }, ""},
-		{"the binding goes", func() { r.delete(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
-		{"the policy goes", func() { r.delete(policy()) }, "ns/a ns/b"},
+		{"a policy is created", func() { r.create(policy()) }, "ns/a ns/b"},
+		{"a binding is created", func() { r.create(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
+		{"a binding of another policy is created", func() { r.create(binding("other", "ns")) }, ""},
+		{"the binding is deleted", func() { r.delete(binding("everynode-gate", "ns")) }, "ns/a ns/b"},
+		{"the policy is deleted", func() { r.delete(policy()) }, "ns/a ns/b"},
 	} {
 		step.do()
 		r.pollOnce(t.Context())
@@ -153,8 +153,8 @@ func TestAChangeOfThePolicyWakesTheGatedNodeJobsAlone(t *testing.T) {
 	}
 }
 
-// Without a gate, the manager need not know which policies taint nodes.
-func TestWithoutAGateThePolicyIsLookedAtOnce(t *testing.T) {
+// Without a gate, the manager does not need to know which policies taint nodes.
+func TestWithoutAGateThePolicyIsReadOnce(t *testing.T) {
 	gets := 0
 	r := newFaultyReconciler(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		gets++
@@ -168,8 +168,8 @@ func TestWithoutAGateThePolicyIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-// Until the API server answers again the last word holds.
-func TestAnErrorChangesNothingOfWhatIsKnownOfTheGates(t *testing.T) {
+// Until the API server responds again, the last result is valid.
+func TestAnErrorKeepsTheLastGateResult(t *testing.T) {
 	var broken error
 	faults := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		if broken != nil {

@@ -34,7 +34,7 @@ func newReconciler(t *testing.T, objects ...client.Object) *fakeReconciler {
 	return newFaultyReconciler(t, interceptor.Funcs{}, objects...)
 }
 
-// newFaultyReconciler is one whose requests go through faults.
+// newFaultyReconciler returns a reconciler whose requests go through faults.
 func newFaultyReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Object) *fakeReconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -104,7 +104,7 @@ func (r *recorder) events() []string {
 	return r.lines
 }
 
-// liveJob is as the API has it, with our finalizer.
+// liveJob returns a NodeJob as it is stored in the API, with our finalizer.
 func liveJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{

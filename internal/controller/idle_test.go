@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// counted counts the writes, by what they are.
+// counted counts the writes by their kind.
 func counted(writes *[]string) interceptor.Funcs {
 	var mu sync.Mutex
 	add := func(verb string, o client.Object) {
@@ -50,7 +50,7 @@ func counted(writes *[]string) interceptor.Funcs {
 	}
 }
 
-// A NodeJob that is done causes no load, whatever its spec is: nothing is written, and it has a pass only when it is
+// A complete NodeJob causes no load, regardless of its spec: nothing is written, and it has a pass only when it is
 // due.
 func TestADoneNodeJobIsAtRest(t *testing.T) {
 	tests := map[string]struct {
@@ -58,9 +58,9 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 		// due is true for a NodeJob that has a pass when its interval has passed.
 		due bool
 	}{
-		"nothing":        {change: func(*v1alpha1.NodeJob) {}},
-		"a gate":         {change: gated},
-		"a gate for all": {change: func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} }},
+		"nothing":              {change: func(*v1alpha1.NodeJob) {}},
+		"a gate":               {change: gated},
+		"a gate for all nodes": {change: func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} }},
 		"a gate after reboots": {change: func(j *v1alpha1.NodeJob) {
 			j.Spec.Gate = &v1alpha1.GateSpec{OnReboot: true}
 			j.Spec.Rerun.OnReboot = true
@@ -68,14 +68,14 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 		"facts": {change: func(j *v1alpha1.NodeJob) {
 			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.example/kernel"}, {Result: "none", Annotation: "x.example/none"}}
 		}},
-		"labels that it removes": {change: func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} }},
-		"a disruption": {change: func(j *v1alpha1.NodeJob) {
+		"labels to remove": {change: func(j *v1alpha1.NodeJob) { j.Spec.RemoveLabels = []string{"pool"} }},
+		"maintenance": {change: func(j *v1alpha1.NodeJob) {
 			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Drain: &v1alpha1.DrainSpec{}, Reboot: v1alpha1.RebootIfRequested}
 		}},
 		"an interval": {change: func(j *v1alpha1.NodeJob) { j.Spec.Rerun.EverySeconds = 3600 }, due: true},
-		"contents": {change: func(j *v1alpha1.NodeJob) {
-			minds(v1alpha1.ContentSecret, "x")(j)
-			minds(v1alpha1.ContentConfigMap, "x")(j)
+		"ConfigMaps and Secrets": {change: func(j *v1alpha1.NodeJob) {
+			rerunsOnChange(v1alpha1.ContentSecret, "x")(j)
+			rerunsOnChange(v1alpha1.ContentConfigMap, "x")(j)
 		}},
 	}
 	for name, tt := range tests {
@@ -111,7 +111,7 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 			for range 5 {
 				after := pass()
 				if (after > 0) != tt.due || (tt.due && (after < 1000*time.Second || after > 2*time.Hour)) {
-					t.Errorf("it comes again after %v", after)
+					t.Errorf("its next pass is after %v", after)
 				}
 			}
 			if len(writes) > before {
@@ -121,7 +121,7 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 	}
 }
 
-// endAll plays the kubelet: the pods that run have ended with success.
+// endAll plays the kubelet: all running pods succeed.
 func (r *fakeReconciler) endAll(message string, now time.Time) {
 	r.t.Helper()
 	var pods corev1.PodList
@@ -140,7 +140,7 @@ func (r *fakeReconciler) endAll(message string, now time.Time) {
 	}
 }
 
-// Nodes are shared with the cache, not copied: whatever a NodeJob does with them, it does it by a write.
+// Nodes are shared with the cache, not copied: a NodeJob may only change them by a write.
 func TestNothingInTheCacheIsChanged(t *testing.T) {
 	key := "ns.everynode.dev/job"
 	changes := map[string]func(*v1alpha1.NodeJob){
@@ -165,7 +165,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 			n.Annotations[v1alpha1.CordonedAnnotation] = key + ",ns.everynode.dev/other"
 			n.Annotations[v1alpha1.PublishedAnnotation] = `{"labels":{"pool":"` + key + `"},"annotations":{"somebodys":"` + key + `"}}`
 			n.Spec.Unschedulable = true
-			// With room for more, which an append would take.
+			// With spare capacity, which an append would use.
 			n.Spec.Taints = append(make([]corev1.Taint, 0, 8), gateTaint(key), gateTaint("a"), corev1.Taint{Key: "b", Effect: corev1.TaintEffectNoSchedule})
 		},
 	}
@@ -208,7 +208,7 @@ func TestNothingInTheCacheIsChanged(t *testing.T) {
 					}
 					rest := shared[i].Spec.Taints
 					if spare := rest[len(rest):cap(rest)]; slices.ContainsFunc(spare, func(t corev1.Taint) bool { return t.Key != "" }) {
-						t.Errorf("something was written behind the taints: %v", spare)
+						t.Errorf("an append wrote into the spare capacity of the taints: %v", spare)
 					}
 				}
 			})

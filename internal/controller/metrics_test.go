@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// measure has every metric at least one series.
+// measure gives each metric at least one series.
 func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -49,7 +49,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 	m.attempt(task.Rollback, record.Failed)
 	r := &Reconciler{Metrics: m}
 	if err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return errors.New("no") }); err == nil {
-		t.Fatal("the error of a write is lost")
+		t.Fatal("the error of a write is dropped")
 	}
 	return registry, m, seen
 }
@@ -65,7 +65,7 @@ func TestMetricsAreNamedAsPrometheusAsks(t *testing.T) {
 	}
 }
 
-// The number of series is bounded by the NodeJobs, whatever the size of the cluster.
+// The number of series is bounded by the number of NodeJobs, regardless of the size of the cluster.
 func TestMetricsNameNoNode(t *testing.T) {
 	registry, _, _ := measure(t)
 	families, err := registry.Gather()
@@ -136,7 +136,7 @@ func TestRolloutStoppedFollowsTheCondition(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse}},
 	})
 	if got := testutil.ToFloat64(m.stopped); got != 0 {
-		t.Errorf("it is %v when the NodeJob goes on", got)
+		t.Errorf("it is %v when the NodeJob continues", got)
 	}
 }
 

@@ -58,8 +58,8 @@ func (r *fakeReconciler) podNodes() string {
 	return strings.Join(names, " ")
 }
 
-// A node can make a mirror pod of any name.
-func TestAPodNameThatIsTakenIsTroubleOnItsNodeOnly(t *testing.T) {
+// A node can create a mirror pod with any name.
+func TestAPodNameThatIsTakenIsAProblemOfItsNodeOnly(t *testing.T) {
 	job := liveJob()
 	starts := []plan.Action{startOn("a", task.Task), startOn("b", task.Task), startOn("c", task.Task)}
 	foreign := &corev1.Pod{
@@ -77,19 +77,19 @@ func TestAPodNameThatIsTakenIsTroubleOnItsNodeOnly(t *testing.T) {
 	met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}, {UID: "b-uid"}})
 	want := "pod ns/" + foreign.Name + " on node evil has the name of the next attempt's pod"
 	if got := met["a-uid"]; len(met) != 1 || got.Reason != v1alpha1.ReasonPodNameTaken || !strings.HasPrefix(got.Message, want) || !got.RetryAt.After(noon) {
-		t.Errorf("troubles %+v, want on a: %s", met, want)
+		t.Errorf("node problems %+v, want on a: %s", met, want)
 	}
 	r.delete(foreign)
 	if _, err := r.apply(t.Context(), observation{job: job}, plan.Plan{Actions: starts[:1]}); err != nil {
 		t.Fatal(err)
 	}
 	if met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}}); len(met) > 0 {
-		t.Errorf("after it was deleted there is still %+v", met)
+		t.Errorf("after the pod was deleted there is still %+v", met)
 	}
 }
 
 // A namespace may allow the pods of a template, and not the privileged ones that run a rollback.
-func TestARefusedRollbackDoesNotKeepTheTaskFromStarting(t *testing.T) {
+func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}
 		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
@@ -110,7 +110,7 @@ func TestARefusedRollbackDoesNotKeepTheTaskFromStarting(t *testing.T) {
 		t.Errorf("pods on %q, want c and d", got)
 	}
 	if met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}, {UID: "b-uid"}}); len(met) != 1 || met["a-uid"].Reason != v1alpha1.ReasonPodForbidden {
-		t.Errorf("troubles %+v, want one on a", met)
+		t.Errorf("node problems %+v, want one on a", met)
 	}
 	seen, err := r.observe(t.Context(), job)
 	if err != nil || seen.input.Obstacle != nil || seen.input.RunnerRefused == nil || seen.input.RunnerRefused.Reason != v1alpha1.ReasonPodForbidden {
@@ -118,7 +118,7 @@ func TestARefusedRollbackDoesNotKeepTheTaskFromStarting(t *testing.T) {
 	}
 }
 
-// A node must not be cordoned, or drained, for a pod that cannot be made.
+// A node must not be cordoned or drained for a pod that cannot be created.
 func TestNoNodeIsPreparedForAPodThatIsRefused(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true })
 	refuse := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
@@ -146,8 +146,8 @@ func TestNoNodeIsPreparedForAPodThatIsRefused(t *testing.T) {
 	}
 }
 
-// A node can fill its annotations up to the limit.
-func TestAWriteThatANodeHasNoRoomForIsTroubleOnItsNodeOnly(t *testing.T) {
+// A node can fill its annotations to the size limit.
+func TestAWriteThatDoesNotFitIsAProblemOfItsNodeOnly(t *testing.T) {
 	full := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "full" {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "full", field.ErrorList{field.TooLong(field.NewPath("metadata", "annotations"), "", 262144)})
@@ -192,13 +192,13 @@ func TestWhatCountsAsARemovedRecord(t *testing.T) {
 		on   record.NodeRecord
 		want bool
 	}{
-		"nothing is left":                         {record.NodeRecord{}, true},
-		"a label of another revision":             {record.NodeRecord{Label: "old"}, true},
-		"the label of the success is gone":        {rec(record.Succeeded, ""), true},
-		"the label is that of another revision":   {rec(record.Succeeded, "old"), true},
-		"a run that is due again":                 {rec(record.Succeeded, "rev"), false},
-		"an attempt that was disrupted":           {rec(record.Disrupted, ""), false},
-		"a failure that somebody has tried again": {rec(record.Failed, ""), false},
+		"record and label were removed":         {record.NodeRecord{}, true},
+		"a label of another revision":           {record.NodeRecord{Label: "old"}, true},
+		"the label of the success was removed":  {rec(record.Succeeded, ""), true},
+		"the label is that of another revision": {rec(record.Succeeded, "old"), true},
+		"a run that is due again":               {rec(record.Succeeded, "rev"), false},
+		"an attempt that was disrupted":         {rec(record.Disrupted, ""), false},
+		"a failure that a user has retried":     {rec(record.Failed, ""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := liveJob()
@@ -210,14 +210,14 @@ func TestWhatCountsAsARemovedRecord(t *testing.T) {
 			}
 			met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}})
 			if got := met["a-uid"].Reason == v1alpha1.ReasonRecordRemoved; got != tt.want {
-				t.Errorf("troubles %+v, want one: %v", met, tt.want)
+				t.Errorf("node problems %+v, want one: %v", met, tt.want)
 			}
 		})
 	}
 }
 
-// A node may have one trouble after the other: the progress deadline counts from the first, until one of them has ended.
-func TestTroublesInTurnCountFromTheFirst(t *testing.T) {
+// A node may have several problems in a row: the progress deadline counts from the first, until one of them has ended.
+func TestConsecutiveNodeProblemsCountFromTheFirst(t *testing.T) {
 	known := newNodeProblems()
 	node := []plan.Node{{UID: "a-uid"}}
 	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
@@ -235,7 +235,7 @@ func TestTroublesInTurnCountFromTheFirst(t *testing.T) {
 	if got := known.on(jobName, "", node)["a-uid"]; !got.Since.Equal(minute(3)) {
 		t.Errorf("%+v, want since %v", got, minute(3))
 	}
-	// What the API server refuses for all nodes does not speak against one that had another trouble before.
+	// A refusal for all nodes is not a problem of a node that had another problem before.
 	known.refusing(jobName, minute(4))
 	note(v1alpha1.ReasonPodForbidden, 5)
 	if got := known.on(jobName, "", node)["a-uid"]; !got.General {
@@ -243,17 +243,17 @@ func TestTroublesInTurnCountFromTheFirst(t *testing.T) {
 	}
 }
 
-// A kubelet can take the finalizer off its own pods, and delete them.
-func TestAPodThatVanishesUnrecordedIsTrouble(t *testing.T) {
+// A kubelet can remove the finalizer from its own pods, and delete them.
+func TestAPodThatVanishesUnrecordedIsANodeProblem(t *testing.T) {
 	job := liveJob()
 	for name, tt := range map[string]struct {
 		before func(r *fakeReconciler, pod *corev1.Pod)
 		want   bool
 	}{
-		"nobody has released it":     {func(*fakeReconciler, *corev1.Pod) {}, true},
-		"it was released":            {func(r *fakeReconciler, pod *corev1.Pod) { r.written.rememberReleased(pod.UID, noon) }, false},
-		"its node is gone":           {func(r *fakeReconciler, _ *corev1.Pod) { r.delete(nodeCalled("a")) }, false},
-		"this manager does not lead": {func(r *fakeReconciler, _ *corev1.Pod) { r.isWarm.Store(false) }, false},
+		"the finalizer was removed by another client": {func(*fakeReconciler, *corev1.Pod) {}, true},
+		"the manager removed the finalizer":           {func(r *fakeReconciler, pod *corev1.Pod) { r.written.rememberReleased(pod.UID, noon) }, false},
+		"its node is deleted":                         {func(r *fakeReconciler, _ *corev1.Pod) { r.delete(nodeCalled("a")) }, false},
+		"this manager is not the leader":              {func(r *fakeReconciler, _ *corev1.Pod) { r.isWarm.Store(false) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, job.DeepCopy(), nodeCalled("a"))
@@ -263,14 +263,14 @@ func TestAPodThatVanishesUnrecordedIsTrouble(t *testing.T) {
 			r.podGone(t.Context(), pod)
 			met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}})
 			if got := met["a-uid"].Reason == v1alpha1.ReasonPodForceDeleted; got != tt.want {
-				t.Errorf("troubles %+v, want one: %v", met, tt.want)
+				t.Errorf("node problems %+v, want one: %v", met, tt.want)
 			}
 		})
 	}
 }
 
-// A node can remove its own record, and have the task run again and again. A user may do so as well, but seldom.
-func TestARecordThatIsRemovedAgainAndAgainMakesTheNextRunWait(t *testing.T) {
+// A node can remove its own record, so that the task runs repeatedly. A user may do so as well, but rarely.
+func TestARecordThatIsRemovedRepeatedlyDelaysTheNextRun(t *testing.T) {
 	tr := newNodeProblems()
 	nodes := []plan.Node{{UID: "a"}}
 	var waits []string
@@ -286,9 +286,9 @@ func TestARecordThatIsRemovedAgainAndAgainMakesTheNextRunWait(t *testing.T) {
 		t.Errorf("it waits: %s", got)
 	}
 	for name, again := range map[string]func(){
-		"another revision":      func() { tr.begins(jobName, "a", "rev2", "", now) },
-		"another try asked for": func() { tr.begins(jobName, "a", "rev", "retry", now) },
-		"hours later":           func() { tr.begins(jobName, "a", "rev", "", now.Add(2*time.Hour)) },
+		"another revision":  func() { tr.begins(jobName, "a", "rev2", "", now) },
+		"a requested retry": func() { tr.begins(jobName, "a", "rev", "retry", now) },
+		"hours later":       func() { tr.begins(jobName, "a", "rev", "", now.Add(2*time.Hour)) },
 	} {
 		again()
 		if met := tr.on(jobName, "", nodes); len(met) > 0 {
@@ -297,9 +297,9 @@ func TestARecordThatIsRemovedAgainAndAgainMakesTheNextRunWait(t *testing.T) {
 	}
 	tr.note(jobName, "a", v1alpha1.ReasonPodNameTaken, "taken", now, time.Second, time.Second)
 	if met := tr.on(jobName, "retry", nodes); len(met) > 0 {
-		t.Errorf("after another try was asked for there is still %+v", met)
+		t.Errorf("after a retry was requested there is still %+v", met)
 	}
 	if tr.on(jobName, "", nil); len(tr.of[jobName].recorded) > 0 {
-		t.Error("a node that is gone is remembered")
+		t.Error("a deleted node is remembered")
 	}
 }

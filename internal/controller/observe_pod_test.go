@@ -26,7 +26,7 @@ func at(seconds int) metav1.Time {
 	return metav1.NewTime(noon.Add(time.Duration(seconds) * time.Second))
 }
 
-// livePod is as the API has it, with one container, and runs.
+// livePod returns a running pod with one container, as it is stored in the API.
 func livePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -70,7 +70,7 @@ func TestViewPod(t *testing.T) {
 		"one that runs":                {seenPod{Pod: livePod()}, func(*plan.Pod) {}},
 		"its finalizer is removed":     {seenPod{Pod: livePod(), finalized: true}, func(p *plan.Pod) { p.Finalized = false }},
 		"one without our finalizer":    {seenPod{Pod: livePod(func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] })}, func(p *plan.Pod) { p.Finalized = false }},
-		"one that we asked to be gone": {seenPod{Pod: livePod(), stopped: noon.Add(9 * time.Second)}, func(p *plan.Pod) { p.DeleteRequested = noon.Add(9 * time.Second) }},
+		"one that the manager deleted": {seenPod{Pod: livePod(), stopped: noon.Add(9 * time.Second)}, func(p *plan.Pod) { p.DeleteRequested = noon.Add(9 * time.Second) }},
 		"one that is deleted: its timestamp is when its grace ends": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				deletion := at(40)
@@ -89,7 +89,7 @@ func TestViewPod(t *testing.T) {
 				}
 			})}, func(p *plan.Pod) { p.Disrupted, p.DisruptedReason = noon.Add(3*time.Second), "EvictionByEvictionAPI" },
 		},
-		"one that was to be evicted and is not": {
+		"one with a disruption condition that is False": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: at(3)}}
 			})}, func(*plan.Pod) {},
@@ -115,7 +115,7 @@ func TestViewPod(t *testing.T) {
 				p.Exit = &plan.Exit{Code: 128, Reason: "StartError", Message: "no such file", Finished: noon.Add(5 * time.Second)}
 			},
 		},
-		"one that runs the rollback, after somebody has asked for another try": {
+		"one that runs the rollback, after a user has requested a retry": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) {
 				p.Labels[v1alpha1.PhaseLabel], p.Annotations[v1alpha1.RetryAnnotation] = "rollback", "0123456789"
 			})}, func(p *plan.Pod) { p.Runs, p.Retry = task.Rollback, "0123456789" },
@@ -123,7 +123,7 @@ func TestViewPod(t *testing.T) {
 		"one that runs the task": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Labels[v1alpha1.PhaseLabel] = "task" })}, func(*plan.Pod) {},
 		},
-		"one whose annotations somebody took off": {
+		"one whose annotations were removed": {
 			seenPod{Pod: livePod(func(p *corev1.Pod) { p.Annotations = nil })},
 			func(p *plan.Pod) { p.NodeUID, p.Machine, p.Attempt = "", "", 1 },
 		},
@@ -150,7 +150,7 @@ func TestAttemptOf(t *testing.T) {
 	}
 }
 
-// TestExit asks which container speaks for a pod, and what it is believed.
+// TestExit checks which container determines the outcome of a pod, and what is read from its status.
 func TestExit(t *testing.T) {
 	ended := func(phase corev1.PodPhase, statuses ...corev1.ContainerStatus) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -181,94 +181,94 @@ func TestExit(t *testing.T) {
 		pod  *corev1.Pod
 		want *plan.Exit
 	}{
-		"a task that runs has no end": {livePod(), nil},
-		"the runner's word": {
+		"a running task has no outcome": {livePod(), nil},
+		"the outcome of the runner": {
 			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "Completed", word))),
 			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
-		"the exit code is the kubelet's": {
+		"the exit code is that of the kubelet": {
 			livePod(ended(corev1.PodFailed, terminated("task", 137, "Error", word))),
 			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
-		"a script that the memory limit has ended": {
+		"a script that exceeded its memory limit": {
 			livePod(ended(corev1.PodFailed, terminated("task", 137, "OOMKilled", `{"exitCode":137,"reason":"Signaled","message":"the script was killed by SIGKILL"}`))),
 			&plan.Exit{Code: 137, Finished: finished, Reported: true, Reason: "OOMKilled", Message: "the script was killed by SIGKILL"},
 		},
-		"a script that failed since the memory limit ended a process of it": {
+		"a script that failed because one of its processes exceeded the memory limit": {
 			livePod(ended(corev1.PodFailed, terminated("task", 1, "OOMKilled", `{"exitCode":1,"reason":"TaskFailed"}`))),
 			&plan.Exit{Code: 1, Finished: finished, Reported: true, Reason: "OOMKilled"},
 		},
-		"a script that was interrupted, whatever its memory": {
+		"an interrupted script, regardless of its memory": {
 			livePod(ended(corev1.PodFailed, terminated("task", 143, "OOMKilled", `{"exitCode":143,"reason":"Interrupted"}`))),
 			&plan.Exit{Code: 143, Finished: finished, Reported: true, Reason: outcome.ReasonDisrupted},
 		},
-		"a script that succeeded, though the memory limit ended a process of it": {
+		"a script that succeeded although one of its processes exceeded the memory limit": {
 			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "OOMKilled", word))),
 			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
-		"a reason is one of ours or none": {
+		"an unknown reason is dropped": {
 			livePod(ended(corev1.PodFailed, terminated("task", 1, "Error", `{"exitCode":1,"reason":"Hacked\u001b[31m"}`))),
 			&plan.Exit{Code: 1, Finished: finished, Reported: true, Reason: outcome.ReasonTaskFailed},
 		},
-		"results beyond the bounds are said to be": {
+		"results beyond the limit are reported as truncated": {
 			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "Completed", `{"results":{"a/b":"1","c":"2"}}`))),
 			&plan.Exit{Finished: finished, Reported: true, Results: map[string]string{"c": "2"}, Truncated: true},
 		},
-		"a task that reports nothing has its last lines": {
+		"a task without an outcome has its last lines": {
 			livePod(ended(corev1.PodFailed, terminated("task", 3, "Error", "line 1\nline\x1b[31m 2\n"))),
 			&plan.Exit{Code: 3, Finished: finished, Reason: "Error", Message: "line 1\nline\\x1b[31m 2\n"},
 		},
-		"JSON that is no outcome is text": {
+		"JSON that is not an outcome is text": {
 			livePod(ended(corev1.PodFailed, terminated("task", 3, "Error", `{"level":"error"}`))),
 			&plan.Exit{Code: 3, Finished: finished, Reason: "Error", Message: `{"level":"error"}`},
 		},
-		"the runtime does not know any more": {
+		"the runtime does not know the exit code": {
 			livePod(ended(corev1.PodFailed, terminated("task", 137, lost, "The container could not be located"))),
 			&plan.Exit{Code: 137, Finished: finished, Lost: true, Message: noContainer("task")},
 		},
-		"the runtime was away, and the task has said how it ended": {
+		"the runtime was not running, and the task has reported its outcome": {
 			livePod(ended(corev1.PodFailed, terminated("task", 255, "Unknown", word))),
 			&plan.Exit{Finished: finished, Reported: true, OwnWord: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
-		"the runtime was away, and the task has said that it failed": {
+		"the runtime was not running, and the task has reported a failure": {
 			livePod(ended(corev1.PodFailed, terminated("task", 255, "Unknown", `{"exitCode":3,"reason":"TaskFailed"}`))),
 			&plan.Exit{Code: 3, Finished: finished, Reported: true, OwnWord: true, Reason: outcome.ReasonTaskFailed},
 		},
-		"the runtime was away, and one of two containers has its word": {
+		"the runtime was not running, and one of two containers has an outcome": {
 			livePod(ended(corev1.PodFailed, terminated("task", 255, "Unknown", word)), beside("other")),
 			&plan.Exit{Code: 255, Finished: finished, Lost: true, Message: noContainer("task")},
 		},
-		"the runtime was away, and an init container has its word": {
+		"the runtime was not running, and an init container has an outcome": {
 			livePod(ended(corev1.PodFailed, waitingFor("task", "PodInitializing", "")), initially(terminated("init", 255, "Unknown", word))),
 			&plan.Exit{Code: 255, Finished: finished, Lost: true, Message: noContainer("init")},
 		},
 
-		"of two that succeeded the first of the template speaks": {
+		"of two containers that succeeded, the first of the template counts": {
 			livePod(ended(corev1.PodSucceeded, terminated("a-sidecar", 0, "Completed", "a"), terminated("b-task", 0, "Completed", "b")),
 				func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "b-task"}, {Name: "a-sidecar"}} }),
 			&plan.Exit{Finished: finished, Reason: "Completed", Message: "b"},
 		},
-		"of two the one that failed speaks": {
+		"of two containers, the failed one counts": {
 			livePod(ended(corev1.PodFailed, terminated("a", 0, "Completed", "a"), terminated("b", 4, "Error", "b"))),
 			&plan.Exit{Code: 4, Finished: finished, Reason: "Error", Message: "b"},
 		},
-		"an init container that failed speaks": {
+		"a failed init container counts": {
 			livePod(ended(corev1.PodFailed, waitingFor("task", "PodInitializing", "")), initially(terminated("init", 5, "Error", "no"))),
 			&plan.Exit{Code: 5, Finished: finished, Reason: "Error", Message: "no"},
 		},
-		"an init container that failed speaks, though nobody found the task's container": {
+		"a failed init container counts, although the task's container was not found": {
 			livePod(ended(corev1.PodFailed, terminated("task", 137, lost, "")), initially(terminated("init", 5, "Error", "no"))),
 			&plan.Exit{Code: 5, Finished: finished, Reason: "Error", Message: "no"},
 		},
-		"an init container that succeeded does not speak": {
+		"an init container that succeeded does not count": {
 			livePod(ended(corev1.PodFailed, waitingFor("task", "ErrImagePull", "")), initially(terminated("init", 0, "Completed", "yes"))),
 			nil,
 		},
-		"a sidecar that was stopped after a success does not speak": {
+		"a sidecar that was stopped after a success does not count": {
 			livePod(ended(corev1.PodSucceeded, terminated("task", 0, "Completed", word)), initially(terminated("sidecar", 143, "Error", "stopped"))),
 			&plan.Exit{Finished: finished, Reported: true, Message: "did it", Results: map[string]string{"kernel": "6.12"}},
 		},
-		"a sidecar that was stopped after a failure does not speak": {
+		"a sidecar that was stopped after a failure does not count": {
 			livePod(ended(corev1.PodFailed, terminated("task", 3, "Error", "no")), initially(terminated("sidecar", 143, "Error", "stopped"))),
 			&plan.Exit{Code: 3, Finished: finished, Reason: "Error", Message: "no"},
 		},
@@ -287,16 +287,16 @@ func TestWaiting(t *testing.T) {
 		init, containers []corev1.ContainerStatus
 		want             string
 	}{
-		"nothing is known yet":            {},
-		"it is being created":             {containers: []corev1.ContainerStatus{waitingFor("task", "ContainerCreating", "")}},
-		"its init containers run":         {containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}},
-		"a pull that failed":              {containers: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "rpc error: code 1, try 3")}, want: "ImagePullBackOff: image registry.example/task"},
-		"a pull that is tried again":      {containers: []corev1.ContainerStatus{waitingFor("task", "ImagePullBackOff", "Back-off pulling image")}, want: "ImagePullBackOff: image registry.example/task"},
-		"a name that is none":             {containers: []corev1.ContainerStatus{waitingFor("task", "InvalidImageName", "couldn't parse")}, want: "InvalidImageName: image registry.example/task"},
-		"a Secret that is not there":      {containers: []corev1.ContainerStatus{waitingFor("task", "CreateContainerConfigError", `secret "x" not found`)}, want: `CreateContainerConfigError: secret "x" not found`},
-		"an init container that waits":    {init: []corev1.ContainerStatus{waitingFor("init", "ErrImagePull", "")}, containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}, want: "ImagePullBackOff: image registry.example/init"},
-		"the second container waits":      {containers: []corev1.ContainerStatus{terminated("a", 0, "Completed", ""), waitingFor("b", "ErrImagePull", "")}, want: "ImagePullBackOff: image registry.example/b"},
-		"what hides text shows as escape": {containers: []corev1.ContainerStatus{waitingFor("task", "RunContainerError", "a\u202eb\x00")}, want: `RunContainerError: a\u202eb\x00`},
+		"nothing is known yet":                  {},
+		"it is being created":                   {containers: []corev1.ContainerStatus{waitingFor("task", "ContainerCreating", "")}},
+		"its init containers run":               {containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}},
+		"a pull that failed":                    {containers: []corev1.ContainerStatus{waitingFor("task", "ErrImagePull", "rpc error: code 1, try 3")}, want: "ImagePullBackOff: image registry.example/task"},
+		"a pull that is retried":                {containers: []corev1.ContainerStatus{waitingFor("task", "ImagePullBackOff", "Back-off pulling image")}, want: "ImagePullBackOff: image registry.example/task"},
+		"an invalid image name":                 {containers: []corev1.ContainerStatus{waitingFor("task", "InvalidImageName", "couldn't parse")}, want: "InvalidImageName: image registry.example/task"},
+		"a missing Secret":                      {containers: []corev1.ContainerStatus{waitingFor("task", "CreateContainerConfigError", `secret "x" not found`)}, want: `CreateContainerConfigError: secret "x" not found`},
+		"an init container that waits":          {init: []corev1.ContainerStatus{waitingFor("init", "ErrImagePull", "")}, containers: []corev1.ContainerStatus{waitingFor("task", "PodInitializing", "")}, want: "ImagePullBackOff: image registry.example/init"},
+		"the second container waits":            {containers: []corev1.ContainerStatus{terminated("a", 0, "Completed", ""), waitingFor("b", "ErrImagePull", "")}, want: "ImagePullBackOff: image registry.example/b"},
+		"characters that hide text are escaped": {containers: []corev1.ContainerStatus{waitingFor("task", "RunContainerError", "a\u202eb\x00")}, want: `RunContainerError: a\u202eb\x00`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Whatever a kubelet or a task writes into a pod's status, the plan gets little, and all of it shows.
+// A kubelet or a task can write any text into a pod's status: the plan gets a limited part of it, with escapes.
 func TestViewPodBoundsWhatNodesWrite(t *testing.T) {
 	hostile := strings.Repeat("\x1b[31m\u202e\xff", 100_000)
 	pod := livePod(func(p *corev1.Pod) {

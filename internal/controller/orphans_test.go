@@ -39,7 +39,7 @@ func cordonedFor(keys string) *corev1.Node {
 	return node
 }
 
-// sweep checks the node n once, if the cache shows anything orphaned.
+// sweep checks the node n once if the cache shows an orphaned taint or cordon.
 func (r *fakeReconciler) sweep() (ctrl.Result, error) {
 	s := orphanCollector{r.Reconciler}
 	if !s.mayHaveOrphans(r.t.Context(), r.node("n")) {
@@ -48,44 +48,44 @@ func (r *fakeReconciler) sweep() (ctrl.Result, error) {
 	return s.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
 }
 
-func TestStrays(t *testing.T) {
+func TestOrphanedTaintsAndCordons(t *testing.T) {
 	const own, user = "ns.everynode.dev/job", "x.example/k"
-	somebodys := corev1.Taint{Key: user, Value: "kubelet", Effect: corev1.TaintEffectNoSchedule}
+	foreign := corev1.Taint{Key: user, Value: "kubelet", Effect: corev1.TaintEffectNoSchedule}
 	noExecute := gateTaint(user)
 	noExecute.Effect = corev1.TaintEffectNoExecute
 	tests := map[string]struct {
 		node *corev1.Node
 		jobs []client.Object
-		// want are the taints that are left, wantCordoned for whom the node is still cordoned; "-" for an open one.
+		// want are the remaining taints, wantCordoned the owner of the remaining cordon; "-" for an uncordoned node.
 		want         []corev1.Taint
 		wantCordoned string
 	}{
-		"a taint without a NodeJob":                       {node: tainted(gateTaint(own)), wantCordoned: "-"},
-		"one among those of others":                       {node: tainted(somebodys, gateTaint(own), gateTaint("example.com/b")), want: []corev1.Taint{somebodys}, wantCordoned: "-"},
-		"one with the value, that no gate could be":       {node: tainted(gateTaint("team")), want: []corev1.Taint{gateTaint("team")}, wantCordoned: "-"},
-		"the gate of a NodeJob":                           {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob(gated)}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
-		"the own key of one without a gate is its plan's": {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob()}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
-		"the gate of a NodeJob with another key now":      {node: tainted(gateTaint(user)), jobs: []client.Object{liveJob(gatedBy("x.example/other"))}, wantCordoned: "-"},
-		"the gate of a NodeJob with another effect now":   {node: tainted(noExecute), jobs: []client.Object{liveJob(gatedBy(user))}, wantCordoned: "-"},
-		"the gate of two, of which one is gone":           {node: tainted(gateTaint(user)), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{gateTaint(user)}, wantCordoned: "-"},
-		"the gate of another namespace":                   {node: tainted(gateTaint(own)), jobs: []client.Object{called("job", in("other"), gated)}, wantCordoned: "-"},
-		"somebody else's taint":                           {node: tainted(somebodys), want: []corev1.Taint{somebodys}, wantCordoned: "-"},
-		"somebody else's taint with the key of a gate that is gone": {
+		"a taint without a NodeJob":                                       {node: tainted(gateTaint(own)), wantCordoned: "-"},
+		"one among taints of other owners":                                {node: tainted(foreign, gateTaint(own), gateTaint("example.com/b")), want: []corev1.Taint{foreign}, wantCordoned: "-"},
+		"one with the value of gates, and a key that no gate can have":    {node: tainted(gateTaint("team")), want: []corev1.Taint{gateTaint("team")}, wantCordoned: "-"},
+		"the gate of a NodeJob":                                           {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob(gated)}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
+		"the default key of a NodeJob without a gate is left to its plan": {node: tainted(gateTaint(own)), jobs: []client.Object{liveJob()}, want: []corev1.Taint{gateTaint(own)}, wantCordoned: "-"},
+		"the gate of a NodeJob with another key now":                      {node: tainted(gateTaint(user)), jobs: []client.Object{liveJob(gatedBy("x.example/other"))}, wantCordoned: "-"},
+		"the gate of a NodeJob with another effect now":                   {node: tainted(noExecute), jobs: []client.Object{liveJob(gatedBy(user))}, wantCordoned: "-"},
+		"the gate of two NodeJobs, of which one is deleted":               {node: tainted(gateTaint(user)), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{gateTaint(user)}, wantCordoned: "-"},
+		"the gate of another namespace":                                   {node: tainted(gateTaint(own)), jobs: []client.Object{called("job", in("other"), gated)}, wantCordoned: "-"},
+		"a taint of another owner":                                        {node: tainted(foreign), want: []corev1.Taint{foreign}, wantCordoned: "-"},
+		"a taint of another owner with the key of a deleted gate": {
 			node: tainted(corev1.Taint{Key: own, Effect: corev1.TaintEffectNoSchedule}), want: []corev1.Taint{{Key: own, Effect: corev1.TaintEffectNoSchedule}}, wantCordoned: "-",
 		},
 		"a cordon without a NodeJob": {node: cordonedFor(own), wantCordoned: "-"},
 		"a cordon of a NodeJob":      {node: cordonedFor(own), jobs: []client.Object{liveJob()}, wantCordoned: own},
-		"a cordon of two, of which one is gone": {
+		"a cordon of two NodeJobs, of which one is deleted": {
 			node: cordonedFor(own + ",ns.everynode.dev/gone"), jobs: []client.Object{liveJob()}, wantCordoned: own,
 		},
-		"a person's cordon": {node: cordonedFor(""), wantCordoned: ""},
-		"nothing":           {node: tainted(), wantCordoned: "-"},
-		"a NodeJob gone by force": {node: func() *corev1.Node {
+		"a cordon by a user": {node: cordonedFor(""), wantCordoned: ""},
+		"nothing":            {node: tainted(), wantCordoned: "-"},
+		"a NodeJob whose finalizer was removed": {node: func() *corev1.Node {
 			n := cordonedFor(own)
-			n.Spec.Taints = []corev1.Taint{gateTaint(own), somebodys}
+			n.Spec.Taints = []corev1.Taint{gateTaint(own), foreign}
 			return n
-		}(), want: []corev1.Taint{somebodys}, wantCordoned: "-"},
-		"what others have on it": {node: tainted(gateTaint(own), somebodys), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{somebodys}, wantCordoned: "-"},
+		}(), want: []corev1.Taint{foreign}, wantCordoned: "-"},
+		"taints, labels and annotations of other owners": {node: tainted(gateTaint(own), foreign), jobs: []client.Object{called("b", gatedBy(user))}, want: []corev1.Taint{foreign}, wantCordoned: "-"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,39 +108,39 @@ func TestStrays(t *testing.T) {
 			delete(before.Annotations, v1alpha1.CordonedAnnotation)
 			delete(node.Annotations, v1alpha1.CordonedAnnotation)
 			if diff := cmp.Diff([]map[string]string{before.Labels, before.Annotations}, []map[string]string{node.Labels, node.Annotations}); diff != "" {
-				t.Errorf("what is not its own has changed (-before +after):\n%s", diff)
+				t.Errorf("fields of other owners have changed (-before +after):\n%s", diff)
 			}
 			version := node.ResourceVersion
 			if _, err := r.sweep(); err != nil || r.node("n").ResourceVersion != version {
-				t.Errorf("it is written once more (%v)", err)
+				t.Errorf("the node is written again (%v)", err)
 			}
 		})
 	}
 }
 
-// The API server taints a node for a NodeJob that the manager may not know yet.
-func TestATaintOfANodeJobThatTheCacheLacksYetIsLeftAlone(t *testing.T) {
+// The API server may taint a node for a NodeJob that the manager's cache does not have yet.
+func TestATaintOfANodeJobThatIsNotCachedYetIsKept(t *testing.T) {
 	live := newReconciler(t, liveJob(gated), tainted(gateTaint("ns.everynode.dev/job")))
 	r := newReconciler(t, tainted(gateTaint("ns.everynode.dev/job")))
 	r.Reader = live.Client
 	if !(orphanCollector{r.Reconciler}).mayHaveOrphans(r.t.Context(), r.node("n")) {
-		t.Error("as the cache shows it, it is nobody's")
+		t.Error("according to the cache, the taint is not orphaned")
 	}
 	if _, err := r.sweep(); err != nil || len(r.node("n").Spec.Taints) != 1 {
 		t.Errorf("the taints are %v (%v)", r.node("n").Spec.Taints, err)
 	}
 }
 
-func TestAStrayThatCannotBeTakenOffIsTriedAgain(t *testing.T) {
+func TestAFailedRemovalOfAnOrphanIsRetried(t *testing.T) {
 	tests := map[string]struct {
 		patch   error
 		want    ctrl.Result
 		wantErr bool
 	}{
-		"another write was first": {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
-		"the node is gone":        {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
-		"somebody forbids it":     {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
-		"the API server is away":  {patch: errors.New("away"), wantErr: true},
+		"a conflict":                      {patch: apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("modified")), want: ctrl.Result{RequeueAfter: loop.Soon}},
+		"the node is deleted":             {patch: apierrors.NewNotFound(corev1.Resource("nodes"), "n")},
+		"the patch is forbidden":          {patch: apierrors.NewForbidden(corev1.Resource("nodes"), "n", errors.New("policy")), wantErr: true},
+		"the API server does not respond": {patch: errors.New("away"), wantErr: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestAStrayThatCannotBeTakenOffIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Who cannot list the NodeJobs knows of no stray.
-func TestNothingIsTakenOffWhileTheNodeJobsAreNotKnown(t *testing.T) {
+// Without a list of NodeJobs, nothing counts as orphaned.
+func TestNothingIsRemovedWithoutAListOfNodeJobs(t *testing.T) {
 	broken := false
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		if broken {
@@ -170,7 +170,7 @@ func TestNothingIsTakenOffWhileTheNodeJobsAreNotKnown(t *testing.T) {
 	}
 }
 
-func TestAChangeOfANodeJobLooksAtTheNodesThatItHasLeftSomethingOn(t *testing.T) {
+func TestANodeJobChangeChecksItsNodesForOrphans(t *testing.T) {
 	other := tainted(gateTaint("ns.everynode.dev/other"))
 	other.Name = "other"
 	r := newReconciler(t, tainted(gateTaint("ns.everynode.dev/gone")), other, called("other", gated))
@@ -181,24 +181,24 @@ func TestAChangeOfANodeJobLooksAtTheNodesThatItHasLeftSomethingOn(t *testing.T) 
 	for name, tt := range map[string]struct {
 		got, want bool
 	}{
-		"one that is made":         {claimsChanged.Create(event.CreateEvent{Object: liveJob()}), false},
-		"one whose status changes": {claimsChanged.Update(event.UpdateEvent{ObjectOld: liveJob(), ObjectNew: liveJob(at1("rev"))}), false},
-		"one whose spec changes":   {claimsChanged.Update(event.UpdateEvent{ObjectOld: liveJob(), ObjectNew: liveJob(func(j *v1alpha1.NodeJob) { j.Generation++ })}), true},
-		"one that is gone":         {claimsChanged.Delete(event.DeleteEvent{Object: liveJob()}), true},
+		"it is created":      {claimsChanged.Create(event.CreateEvent{Object: liveJob()}), false},
+		"its status changes": {claimsChanged.Update(event.UpdateEvent{ObjectOld: liveJob(), ObjectNew: liveJob(at1("rev"))}), false},
+		"its spec changes":   {claimsChanged.Update(event.UpdateEvent{ObjectOld: liveJob(), ObjectNew: liveJob(func(j *v1alpha1.NodeJob) { j.Generation++ })}), true},
+		"it is deleted":      {claimsChanged.Delete(event.DeleteEvent{Object: liveJob()}), true},
 	} {
 		if tt.got != tt.want {
-			t.Errorf("%s is a reason to look: %v, want %v", name, tt.got, tt.want)
+			t.Errorf("%s triggers a check: %v, want %v", name, tt.got, tt.want)
 		}
 	}
 }
 
-// A manager that begins looks at each node: nearly all have nothing that could be a stray.
+// A manager that starts checks each node: almost none has anything orphaned.
 func TestANodeWithNothingOfOursCostsNothing(t *testing.T) {
 	r := newFaultyReconciler(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		t.Error("something is listed")
 		return nil
 	}})
 	if (orphanCollector{r.Reconciler}).mayHaveOrphans(t.Context(), watchedNode()) {
-		t.Error("it is suspicious")
+		t.Error("the node is checked")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestWhoSeesFromOutsideSeesWhatTheManagerSees : the command line plans from lists, and must come to the same.
-func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
+// TestTheCommandLinePlansWhatTheManagerPlans compares the plan of the command line, which reads lists, with that of the manager.
+func TestTheCommandLinePlansWhatTheManagerPlans(t *testing.T) {
 	stalled := func(reason string) func(*v1alpha1.NodeJob) {
 		return func(j *v1alpha1.NodeJob) {
 			j.Status.ObservedGeneration = 1
@@ -31,13 +31,13 @@ func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
 		others []client.Object
 	}{
 		"alone":                            {job: liveJob()},
-		"with a gate that another shares":  {job: liveJob(gatedBy("example.com/gate")), others: []client.Object{called("other", gatedBy("example.com/gate"), at1("r"))}},
-		"after another":                    {job: liveJob(needs("other")), others: []client.Object{called("other", at1("r"))}},
-		"after one that is not there":      {job: liveJob(needs("other"))},
-		"with a pod that runs":             {job: liveJob(), others: []client.Object{livePod(func(p *corev1.Pod) { p.ResourceVersion = "" })}},
+		"with a shared gate":               {job: liveJob(gatedBy("example.com/gate")), others: []client.Object{called("other", gatedBy("example.com/gate"), at1("r"))}},
+		"after another NodeJob":            {job: liveJob(needs("other")), others: []client.Object{called("other", at1("r"))}},
+		"after a missing NodeJob":          {job: liveJob(needs("other"))},
+		"with a running pod":               {job: liveJob(), others: []client.Object{livePod(func(p *corev1.Pod) { p.ResourceVersion = "" })}},
 		"with a pod of an earlier NodeJob": {job: liveJob(), others: []client.Object{livePod(earlier)}},
-		"that is suspended":                {job: liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true })},
-		"whose stall the plan finds out":   {job: liveJob(stalled(v1alpha1.ReasonMaxFailuresExceeded))},
+		"suspended":                        {job: liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true })},
+		"Stalled by the plan":              {job: liveJob(stalled(v1alpha1.ReasonMaxFailuresExceeded))},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
 				cluster.Jobs = append(cluster.Jobs, &jobs.Items[i])
 			}
 			got := cluster.Input(tt.job, pods.Items)
-			got.Revision, got.Digest = seen.input.Revision, seen.input.Digest // which the manager has told by its status
+			got.Revision, got.Digest = seen.input.Revision, seen.input.Digest // which the manager has reported in its status
 			if diff := cmp.Diff(seen.input, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(plan.Input{}, "GateWarning")); diff != "" {
 				t.Errorf("-the manager +from outside\n%s", diff)
 			}
@@ -70,14 +70,14 @@ func TestWhoSeesFromOutsideSeesWhatTheManagerSees(t *testing.T) {
 	}
 }
 
-// earlier makes a pod that of a NodeJob of the same name that is gone.
+// earlier makes a pod belong to a deleted NodeJob with the same name.
 func earlier(p *corev1.Pod) {
 	p.ResourceVersion = ""
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "another", Controller: new(true)}}
 }
 
-// TestTheManagersWordIsTakenForWhatItAloneKnows : that the API server refuses its pods.
-func TestTheManagersWordIsTakenForWhatItAloneKnows(t *testing.T) {
+// TestRefusedPodsAreReadFromTheStatus covers refused pods, which only the manager can observe.
+func TestRefusedPodsAreReadFromTheStatus(t *testing.T) {
 	told := func(generation int64, reason string) *v1alpha1.NodeJob {
 		return liveJob(func(j *v1alpha1.NodeJob) {
 			j.Status.ObservedGeneration = generation
@@ -88,10 +88,10 @@ func TestTheManagersWordIsTakenForWhatItAloneKnows(t *testing.T) {
 		job  *v1alpha1.NodeJob
 		want *task.Obstacle
 	}{
-		"a pod that is forbidden":    {told(1, v1alpha1.ReasonPodForbidden), &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
-		"what the plan itself knows": {told(1, v1alpha1.ReasonNodesFailed), nil},
-		"of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},
-		"nothing yet":                {liveJob(), nil},
+		"a refused pod":                          {told(1, v1alpha1.ReasonPodForbidden), &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"}},
+		"an obstacle that the plan finds itself": {told(1, v1alpha1.ReasonNodesFailed), nil},
+		"an obstacle of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},
+		"nothing yet":                            {liveJob(), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

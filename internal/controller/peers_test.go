@@ -44,7 +44,7 @@ func at1(revision string) func(*v1alpha1.NodeJob) {
 
 func deleting(j *v1alpha1.NodeJob) { now := at(0); j.DeletionTimestamp = &now }
 
-// observed is what a pass sees of a NodeJob among others.
+// observed returns what a pass observes of a NodeJob and its peers.
 func observed(t *testing.T, job *v1alpha1.NodeJob, others ...*v1alpha1.NodeJob) plan.Input {
 	t.Helper()
 	objects := []client.Object{job, watchedNode()}
@@ -76,24 +76,24 @@ func TestPeers(t *testing.T) {
 		// wantSharers and wantNeeds are names, wantGates keys.
 		wantSharers, wantNeeds, wantGates string
 	}{
-		"alone":                       {job: called("a")},
-		"alone with a gate":           {job: called("a", gated), wantGates: "ns.everynode.dev/a"},
-		"two with gates of their own": {job: called("a", gated), others: []*v1alpha1.NodeJob{called("b", gated)}, wantGates: "ns.everynode.dev/a ns.everynode.dev/b"},
-		"the gates of others are seen without one of its own": {
+		"alone":                    {job: called("a")},
+		"alone with a gate":        {job: called("a", gated), wantGates: "ns.everynode.dev/a"},
+		"two with different gates": {job: called("a", gated), others: []*v1alpha1.NodeJob{called("b", gated)}, wantGates: "ns.everynode.dev/a ns.everynode.dev/b"},
+		"a NodeJob without a gate sees the gates of others": {
 			job: called("a"), others: []*v1alpha1.NodeJob{called("b", gated), called("c", gatedBy("x.example/k"))}, wantGates: "ns.everynode.dev/b x.example/k",
 		},
-		"two with the same gate":         {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"))}, wantSharers: "b", wantGates: "x.example/k"},
-		"the same in another namespace":  {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/b", wantGates: "x.example/k"},
-		"of the same name in another":    {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("a", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/a", wantGates: "x.example/k"},
-		"one with another effect":        {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noExecute)}, wantGates: "x.example/k"},
-		"the default effect, written so": {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noSchedule)}, wantSharers: "b", wantGates: "x.example/k"},
-		"one that is being deleted waits for nothing, and its gate keeps no task off": {
+		"two with the same gate":             {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"))}, wantSharers: "b", wantGates: "x.example/k"},
+		"the same in another namespace":      {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/b", wantGates: "x.example/k"},
+		"of the same name in another":        {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("a", in("other"), gatedBy("x.example/k"))}, wantSharers: "other/a", wantGates: "x.example/k"},
+		"another effect of the same key":     {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noExecute)}, wantGates: "x.example/k"},
+		"the default effect, set explicitly": {job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), noSchedule)}, wantSharers: "b", wantGates: "x.example/k"},
+		"a terminating NodeJob does not share a gate": {
 			job: called("a", gatedBy("x.example/k")), others: []*v1alpha1.NodeJob{called("b", gatedBy("x.example/k"), deleting)}, wantGates: "x.example/k",
 		},
 		"one that depends on another":            {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b"},
 		"one that another depends on":            {job: called("a"), others: []*v1alpha1.NodeJob{called("b", needs("a"))}},
-		"a dependency is one of the namespace":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))}},
-		"one that is being deleted still counts": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", deleting)}, wantNeeds: "b"},
+		"dependencies are in the same namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))}},
+		"a terminating dependency counts":        {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", deleting)}, wantNeeds: "b"},
 		"several":                                {job: called("a", needs("b", "c", "missing")), others: []*v1alpha1.NodeJob{called("b"), called("c")}, wantNeeds: "b c"},
 	}
 	for name, tt := range tests {
@@ -106,22 +106,22 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-func TestAPeerIsAsItsStatusSays(t *testing.T) {
+func TestAPeerIsReadFromItsStatus(t *testing.T) {
 	no, yes := false, true
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	tests := map[string]struct {
 		other *v1alpha1.NodeJob
 		want  plan.Peer
 	}{
-		"its revision":                 {called("other", at1("rev")), plan.Peer{Revision: "rev", OnReplace: true}},
-		"none yet":                     {called("other"), plan.Peer{OnReplace: true}},
-		"none that was seen":           {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnReplace: true}},
-		"any will do":                  {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{Revision: "rev", OnReplace: true, AnyRevision: true}},
-		"any will do, also none":       {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{OnReplace: true, AnyRevision: true}},
-		"it runs again after a reboot": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnReplace: true, OnReboot: true}},
-		"it minds no other machine":    {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = &no }), plan.Peer{Revision: "rev"}},
-		"it minds one, and it says so": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace, j.Spec.Rerun.OnChange = &yes, &yes }), plan.Peer{Revision: "rev", OnReplace: true}},
-		"it is for some of the nodes":  {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnReplace: true, Selector: selector}},
+		"its revision":                               {called("other", at1("rev")), plan.Peer{Revision: "rev", OnReplace: true}},
+		"no revision yet":                            {called("other"), plan.Peer{OnReplace: true}},
+		"the spec is not observed yet":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Generation = 2 }), plan.Peer{OnReplace: true}},
+		"any revision counts":                        {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{Revision: "rev", OnReplace: true, AnyRevision: true}},
+		"any revision counts, even an unknown one":   {called("other", func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnChange = &no }), plan.Peer{OnReplace: true, AnyRevision: true}},
+		"it runs again after a reboot":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReboot = true }), plan.Peer{Revision: "rev", OnReplace: true, OnReboot: true}},
+		"it does not rerun on a new machine":         {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace = &no }), plan.Peer{Revision: "rev"}},
+		"it reruns on a new machine, set explicitly": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnReplace, j.Spec.Rerun.OnChange = &yes, &yes }), plan.Peer{Revision: "rev", OnReplace: true}},
+		"it selects some of the nodes":               {called("other", at1("rev"), func(j *v1alpha1.NodeJob) { j.Spec.NodeSelector = selector }), plan.Peer{Revision: "rev", OnReplace: true, Selector: selector}},
 		"it is for Windows": {called("other", at1("rev"), func(j *v1alpha1.NodeJob) {
 			j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}}}}
 		}), plan.Peer{Revision: "rev", OnReplace: true, OS: corev1.Windows}},
@@ -143,9 +143,9 @@ func TestAPeerIsAsItsStatusSays(t *testing.T) {
 	}
 }
 
-// What this manager has written itself it must not forget because the cache is behind: a node would start by a
-// revision that its dependency has left already.
-func TestAPeerIsAsWeHaveWrittenIt(t *testing.T) {
+// The manager must not forget its own writes while the cache is behind, or a node would start with a
+// previous revision of its dependency.
+func TestAPeerIncludesOurLastWrite(t *testing.T) {
 	stale := called("other", at1("old"))
 	behind := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 		err := c.List(ctx, l, opts...)
@@ -170,7 +170,7 @@ func TestAPeerIsAsWeHaveWrittenIt(t *testing.T) {
 	}
 }
 
-func TestDependenciesThatCanNeverBeMet(t *testing.T) {
+func TestDependenciesThatCannotBeMet(t *testing.T) {
 	const remedy = ". Take one of them out of another's dependsOn"
 	const circle = "NodeJobs depend on each other in a circle by spec.dependsOn: "
 	long := func(name string) string { return name + strings.Repeat("x", 62) }
@@ -184,26 +184,26 @@ func TestDependenciesThatCanNeverBeMet(t *testing.T) {
 		// want is the reason and the message; "" for no obstacle.
 		want string
 	}{
-		"none":               {job: called("a")},
-		"one that is there":  {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b")}},
-		"a chain":            {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c")}},
-		"a diamond":          {job: called("a", needs("b", "c")), others: []*v1alpha1.NodeJob{called("b", needs("d")), called("c", needs("d")), called("d")}},
-		"a circle of others": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c", needs("b"))}},
-		"one that is missing": {job: called("a", needs("b")),
+		"none":                   {job: called("a")},
+		"an existing dependency": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b")}},
+		"a chain":                {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c")}},
+		"a diamond":              {job: called("a", needs("b", "c")), others: []*v1alpha1.NodeJob{called("b", needs("d")), called("c", needs("d")), called("d")}},
+		"a cycle of others":      {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("c")), called("c", needs("b"))}},
+		"a missing dependency": {job: called("a", needs("b")),
 			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically"},
-		"one of another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))},
+		"a dependency in another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", in("other"))},
 			want: "DependencyNotFound: spec.dependsOn: NodeJob ns/b does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically"},
-		"what is no name": {job: called("a", needs("b\x1b[2J")),
+		"an invalid name": {job: called("a", needs("b\x1b[2J")),
 			want: `DependencyNotFound: spec.dependsOn: NodeJob ns/b\x1b[2J does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically`},
-		"a circle of two":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))}, want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
-		"a circle of three": {job: called("b", needs("c")), others: []*v1alpha1.NodeJob{called("a", needs("b")), called("c", needs("a"))}, want: "DependencyCycle: " + circle + "b -> c -> a -> b" + remedy},
-		"a circle comes before what is missing": {job: called("a", needs("missing", "b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))},
+		"a cycle of two":   {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))}, want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
+		"a cycle of three": {job: called("b", needs("c")), others: []*v1alpha1.NodeJob{called("a", needs("b")), called("c", needs("a"))}, want: "DependencyCycle: " + circle + "b -> c -> a -> b" + remedy},
+		"a cycle is reported before a missing dependency": {job: called("a", needs("missing", "b")), others: []*v1alpha1.NodeJob{called("b", needs("a"))},
 			want: "DependencyCycle: " + circle + "a -> b -> a" + remedy},
-		"a circle by names of another namespace": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("b", in("other"), needs("a"))}},
-		// It cannot be made so: a rule of the API forbids it.
-		"itself":                        {job: called("a", needs("a")), want: "DependencyCycle: " + circle + "a -> a" + remedy},
-		"nothing keeps a deletion back": {job: called("a", needs("b"), deleting)},
-		"a circle of long names": {job: all[0], others: all[1:],
+		"the same names in another namespace are not a cycle": {job: called("a", needs("b")), others: []*v1alpha1.NodeJob{called("b"), called("b", in("other"), needs("a"))}},
+		// The API rejects this.
+		"itself": {job: called("a", needs("a")), want: "DependencyCycle: " + circle + "a -> a" + remedy},
+		"a terminating NodeJob in a cycle has no obstacle": {job: called("a", needs("b"), deleting)},
+		"a cycle of long names": {job: all[0], others: all[1:],
 			want: "DependencyCycle: " + circle + outcome.CleanHead(circleOf(all), 512) + remedy},
 	}
 	for name, tt := range tests {
@@ -227,7 +227,7 @@ func circleOf(jobs []*v1alpha1.NodeJob) string {
 	return strings.Join(names, " -> ")
 }
 
-// What is wrong with the NodeJob itself is told first: that is here, and not elsewhere.
+// A problem of the NodeJob itself is reported before that of another NodeJob.
 func TestAnObstacleOfItsOwnComesBeforeThatOfADependency(t *testing.T) {
 	job := called("a", needs("missing"), func(j *v1alpha1.NodeJob) { j.Spec.Task.Script = "\x00" })
 	if o := observed(t, job).Obstacle; o == nil || o.Reason != v1alpha1.ReasonInvalidScript {
@@ -235,7 +235,7 @@ func TestAnObstacleOfItsOwnComesBeforeThatOfADependency(t *testing.T) {
 	}
 }
 
-func TestTheGapIsSeenByGatedNodeJobsAlone(t *testing.T) {
+func TestOnlyGatedNodeJobsSeeTheGap(t *testing.T) {
 	if gap := observed(t, called("a")).GateWarning; gap != "" {
 		t.Errorf("without a gate: %q", gap)
 	}

@@ -29,11 +29,11 @@ func TestThePollGoesOnAfterErrorsAndEndsWithTheManager(t *testing.T) {
 	}})
 	r.PollInterval = time.Microsecond
 	if err := r.poll(ctx); err != nil || lists < 3 {
-		t.Errorf("after %d looks it ends with %v, want no error: it would end the manager", lists, err)
+		t.Errorf("after %d polls it ends with %v, want no error: it would end the manager", lists, err)
 	}
 }
 
-// A Secret that cannot be read must not keep the others from being looked at.
+// A Secret that cannot be read must not prevent the others from being read.
 func TestAnErrorOfOneSecretHidesNoOther(t *testing.T) {
 	broken := map[string]bool{}
 	faults := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -47,7 +47,7 @@ func TestAnErrorOfOneSecretHidesNoOther(t *testing.T) {
 		s := secret("1", "a")
 		s.Name = fmt.Sprint("s", i)
 		r.create(s)
-		r.contentOf(liveJob(minds(v1alpha1.ContentSecret, s.Name), func(j *v1alpha1.NodeJob) { j.Name = s.Name }))
+		r.contentOf(liveJob(rerunsOnChange(v1alpha1.ContentSecret, s.Name), func(j *v1alpha1.NodeJob) { j.Name = s.Name }))
 		s.Data["key"] = []byte("b")
 		r.update(s)
 	}
@@ -63,8 +63,8 @@ func TestAnErrorOfOneSecretHidesNoOther(t *testing.T) {
 	}
 }
 
-// There may be no receiver for a NodeJob while the manager ends.
-func TestAPollWithoutAnybodyToWakeEndsWithTheManager(t *testing.T) {
+// While the manager shuts down, a wake-up may have no receiver.
+func TestAPollWithoutReceiversEndsWithTheManager(t *testing.T) {
 	r := newReconciler(t)
 	for range wakeRoom {
 		r.wakeUp(t.Context(), client.ObjectKey{Namespace: "ns", Name: "job"})
@@ -73,7 +73,7 @@ func TestAPollWithoutAnybodyToWakeEndsWithTheManager(t *testing.T) {
 	cancel()
 	r.wakeUp(ctx, client.ObjectKey{Namespace: "ns", Name: "late"})
 	if got := r.woken(); len(got) != wakeRoom {
-		t.Errorf("%d are to be looked at, want %d", len(got), wakeRoom)
+		t.Errorf("%d are to be polled, want %d", len(got), wakeRoom)
 	}
 }
 
@@ -114,9 +114,9 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 		}
 	}
 	if len(seen) != secrets {
-		t.Errorf("after %d polls %d of %d Secrets have had their turn", polls, len(seen), secrets)
+		t.Errorf("after %d polls %d of %d Secrets were read", polls, len(seen), secrets)
 	}
 	if r.pollSecrets(t.Context()); len(reads) != maxSecretReads+maxSecretTries {
-		t.Errorf("%d reads, want one for each Secret of the turn", len(reads))
+		t.Errorf("%d reads, want one for each Secret of the poll", len(reads))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What was decoded is kept until the annotation, the NodeJob or the node is another.
+// A decoded record is kept until the annotation, the NodeJob or the node is replaced.
 func TestRecordsAreDecodedOnce(t *testing.T) {
 	const key = "ns.everynode.dev/job"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -47,25 +47,25 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 	node.Annotations[key] = "nonsense"
 	for range 2 {
 		if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Record != nil || !got.Present {
-			t.Errorf("with nonsense it is %+v", got)
+			t.Errorf("with an invalid annotation it is %+v", got)
 		}
 	}
 	delete(node.Annotations, key)
 	delete(node.Labels, record.SealKey(key))
 	if got := r.read(node.Name, node.Labels, node.Annotations, key); got.Present {
-		t.Errorf("with nothing it is %+v", got)
+		t.Errorf("without an annotation it is %+v", got)
 	}
 	for name, forget := range map[string]func(){"the NodeJob": func() { r.forget(key) }, "the node": func() { r.forgetNode("n") }} {
 		node.Annotations[key] = "nonsense"
 		r.read(node.Name, node.Labels, node.Annotations, key)
 		forget()
 		if seen := r.seen[key]; seen != nil && len(seen.on) != 0 {
-			t.Errorf("%s is gone, and %v is kept", name, r.seen)
+			t.Errorf("%s is deleted, and %v is kept", name, r.seen)
 		}
 	}
 }
 
-// Each event of a node brings new strings. What was decoded must not hold those of the event that it was decoded from,
+// Each event of a node brings new strings. A decoded record must not refer to the strings of an earlier event,
 // or each record would be in memory twice.
 func TestDecodedRecordsHoldTheNewestStrings(t *testing.T) {
 	const key = "ns.everynode.dev/job"
@@ -90,7 +90,7 @@ func TestDecodedRecordsHoldTheNewestStrings(t *testing.T) {
 		"facts":  {r.facts["n"].value, node.Annotations[v1alpha1.PublishedAnnotation]},
 	} {
 		if unsafe.StringData(pair[0]) != unsafe.StringData(pair[1]) {
-			t.Errorf("the %s is another string than that of the newest event", what)
+			t.Errorf("the %s is not the string of the newest event", what)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// An inline script is bounded by the API in characters, of which each may have four bytes; Linux takes
-// no more than 128 KiB.
-func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
+// The API limits an inline script in characters, each of which may have four bytes. Linux accepts
+// at most 128 KiB.
+func TestScriptsThatLinuxRejects(t *testing.T) {
 	tests := map[string]struct {
 		script, verify, rollback string
 		want                     *task.Obstacle
@@ -28,9 +28,9 @@ func TestScriptsThatLinuxWouldNotTake(t *testing.T) {
 			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
 		"a zero byte": {script: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script contains a zero byte, which no environment can hold. Take it out"}},
-		"the same to verify": {script: "true", verify: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a verify script that is too long": {script: "true", verify: strings.Repeat("ä", 65536), want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.verify.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template"}},
-		"and to rollback": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a rollback script that is too long": {script: "true", rollback: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.rollback.script contains a zero byte, which no environment can hold. Take it out"}},
 	}
 	for name, tt := range tests {
@@ -81,18 +81,18 @@ func TestSource(t *testing.T) {
 		// wantObstacle is why nothing may start.
 		wantObstacle *task.Obstacle
 	}{
-		"all are there":                           {job: job(), want: all},
-		"there is no rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
-		"an inline rollback":                      {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
-		"nothing starts that could not be undone": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
-		"the task is missing":                     {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
-		"a deletion needs what undoes only":       {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
-		"and needs it":                            {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
-		"a namespace that goes leaves nothing to undo": {
+		"all exist":                             {job: job(), want: all},
+		"without a rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = nil }), want: task.Source{Script: all.Script, Verify: all.Verify}},
+		"an inline rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
+		"a missing rollback prevents the start": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
+		"the task is missing":                   {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
+		"a deletion only needs the rollback":    {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
+		"a deletion with a missing rollback":    {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
+		"a terminating namespace needs no rollback": {
 			job:          job(deleted(v1alpha1.DeletionRollBack), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
 			wantObstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "namespace gone is being deleted, and no pod can be made in it"},
 		},
-		"a deletion that undoes nothing needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
+		"a deletion without a rollback needs no script": {job: job(deleted(v1alpha1.DeletionForget)), gone: []string{"task", "verify", "rollback"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// The task's ConfigMap may be gone, and with it what the revision is computed from.
+// The task's ConfigMap, from which the revision is computed, may be deleted.
 func TestANodeJobThatIsDeletedKeepsItsRevision(t *testing.T) {
 	job := liveJob()
 	now := at(0)

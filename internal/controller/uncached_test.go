@@ -28,22 +28,22 @@ var withoutNodes = interceptor.Funcs{List: func(ctx context.Context, c client.Wi
 
 // A new leader may start with a cache that lacks nodes on which the last leader has started tasks. Their pods are
 // not orphans: a running task must not be deleted, and the end of one that has ended must be recorded.
-func TestPodsOfNodesThatTheCacheLacksAreNoOrphans(t *testing.T) {
+func TestPodsOfUncachedNodesAreNotOrphans(t *testing.T) {
 	ended := func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{terminated("task", 0, "Completed", `{"exitCode":0}`)}}
 	}
 	tests := map[string]struct {
 		change func(*corev1.Pod)
-		// exists is whether the API server has the node, and goes whether it is deleted after the first pass.
+		// exists is true if the API server has the node, and goes if the node is deleted after the first pass.
 		exists, goes bool
 		// want is whether the pod still has our finalizer, wantRecord whether its end is on its node.
 		want, wantRecord bool
 	}{
-		"a running task":                       {change: func(*corev1.Pod) {}, exists: true, want: true},
-		"an ended task":                        {change: ended, exists: true, wantRecord: true},
-		"a running task of a deleted node":     {change: func(*corev1.Pod) {}},
-		"an ended task of a deleted node":      {change: ended},
-		"a running task of a node that leaves": {change: func(*corev1.Pod) {}, exists: true, goes: true},
+		"a running task":                                 {change: func(*corev1.Pod) {}, exists: true, want: true},
+		"an ended task":                                  {change: ended, exists: true, wantRecord: true},
+		"a running task of a deleted node":               {change: func(*corev1.Pod) {}},
+		"an ended task of a deleted node":                {change: ended},
+		"a running task of a node that is deleted later": {change: func(*corev1.Pod) {}, exists: true, goes: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPodsOfNodesThatTheCacheLacksAreNoOrphans(t *testing.T) {
 	}
 }
 
-// All nodes of a large cluster are a large part of what the manager has in memory.
+// In a large cluster, the nodes use a large part of the manager's memory.
 func TestANewLeaderRemembersOnlyNodesThatItsCacheDoesNotShow(t *testing.T) {
 	tests := map[string]struct {
 		cached, live string // resource versions; "" for no such node
@@ -98,8 +98,8 @@ func TestANewLeaderRemembersOnlyNodesThatItsCacheDoesNotShow(t *testing.T) {
 		"the cache has caught up":        {cached: "10", live: "10"},
 		"the cache is ahead of the list": {cached: "11", live: "10"},
 		"the cache is behind":            {cached: "9", live: "10", want: true},
-		"the cache lacks it":             {live: "10", want: true},
-		"the node is gone":               {cached: "10"},
+		"the node is not in the cache":   {live: "10", want: true},
+		"the node is deleted":            {cached: "10"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

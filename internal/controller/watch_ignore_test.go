@@ -47,7 +47,7 @@ func newSmall(seed uint64) *small {
 	for i := range 2 + s.IntN(3) {
 		s.nodes = append(s.nodes, s.node(i, allDone))
 	}
-	// What the status says of the rollout is found out by planning.
+	// The rollout part of the status is computed by a plan.
 	for range 3 {
 		s.jobs[0].Status = s.plan(s.nodes).Status
 	}
@@ -163,10 +163,10 @@ func (s *small) plan(nodes []*corev1.Node) plan.Plan {
 	return plan.Next(in)
 }
 
-// forDisplay is what only the command line shows, which plans for itself.
+// forDisplay are fields that only the command line shows, which makes its own plan.
 var forDisplay = cmpopts.IgnoreFields(plan.NodeState{}, "Unavailable")
 
-// A wake-up that is skipped must not be missed: in random clusters, what a NodeJob ignores changes nothing in its plan.
+// In random clusters, a node change that a NodeJob ignores must not change its plan.
 func TestWhatANodeJobIgnoresDoesNotChangeItsPlan(t *testing.T) {
 	ignored, atEase := 0, 0
 	for seed := range uint64(10000) {
@@ -206,7 +206,7 @@ func TestWhatANodeJobIgnoresDoesNotChangeItsPlan(t *testing.T) {
 	}
 }
 
-// statesBut are the states of nodes, without that of an excluded node: nothing comes of it.
+// statesBut returns the states of nodes without those of excluded nodes, which have no effect.
 func statesBut(states []plan.NodeState, name string) []plan.NodeState {
 	var others []plan.NodeState
 	for _, st := range states {

@@ -17,34 +17,34 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestPeerChanges asks which other NodeJobs a change of one wakes.
+// TestPeerChanges checks which other NodeJobs a change of one wakes.
 func TestPeerChanges(t *testing.T) {
 	edited := func(j *v1alpha1.NodeJob) { j.Generation = 2 }
 	tests := map[string]struct {
-		// before and after are the NodeJob a; nil when there is none.
+		// before and after are the NodeJob a; nil if it does not exist.
 		before, after *v1alpha1.NodeJob
 		want          string
 	}{
-		"a is made":                        {nil, called("a"), "ns/waits"},
-		"a is gone":                        {called("a"), nil, "ns/waits"},
-		"somebody's annotation":            {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }), ""},
-		"its counts":                       {called("a", at1("rev")), called("a", at1("rev"), func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
-		"its conditions":                   {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Conditions = []metav1.Condition{{Type: "Complete"}} }), ""},
-		"its revision is known":            {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Revision = "rev" }), "ns/waits"},
-		"its spec is seen":                 {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }), "ns/waits"},
-		"its spec":                         {called("a"), called("a", edited), "ns/waits"},
-		"it is being deleted":              {called("a"), called("a", deleting), "ns/waits"},
-		"it depends on something":          {called("a"), called("a", needs("x"), edited), "ns/elsewhere ns/waits"},
-		"it depends on nothing any more":   {called("a", needs("x")), called("a", edited), "ns/elsewhere ns/waits"},
-		"it is made with a gate":           {nil, called("a", gated), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"it has a gate":                    {called("a"), called("a", gated, edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"it has none any more":             {called("a", gated), called("a", edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"it is gone with its gate":         {called("a", gated), nil, "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"the rest of its gate":             {called("a", gatedBy("x.example/shared")), called("a", gatedBy("x.example/shared"), edited), "ns/shares ns/waits"},
-		"its spec while it has a gate":     {called("a", gated), called("a", gated, edited), "ns/waits"},
-		"its gate has another key":         {called("a", gatedBy("x.example/a")), called("a", gatedBy("x.example/b"), edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"its gate is shared by another":    {called("a", gated), called("a", gatedBy("x.example/shared"), edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
-		"nodes are done with one that has": {called("a", gated), called("a", gated, func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
+		"a is created":                               {nil, called("a"), "ns/waits"},
+		"a is deleted":                               {called("a"), nil, "ns/waits"},
+		"an unrelated annotation":                    {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }), ""},
+		"its counts":                                 {called("a", at1("rev")), called("a", at1("rev"), func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
+		"its conditions":                             {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Conditions = []metav1.Condition{{Type: "Complete"}} }), ""},
+		"its revision is known":                      {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.Revision = "rev" }), "ns/waits"},
+		"its spec is observed":                       {called("a"), called("a", func(j *v1alpha1.NodeJob) { j.Status.ObservedGeneration = 1 }), "ns/waits"},
+		"its spec":                                   {called("a"), called("a", edited), "ns/waits"},
+		"it is being deleted":                        {called("a"), called("a", deleting), "ns/waits"},
+		"it depends on something":                    {called("a"), called("a", needs("x"), edited), "ns/elsewhere ns/waits"},
+		"it no longer has dependencies":              {called("a", needs("x")), called("a", edited), "ns/elsewhere ns/waits"},
+		"it is created with a gate":                  {nil, called("a", gated), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"it has a gate":                              {called("a"), called("a", gated, edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"its gate is removed":                        {called("a", gated), called("a", edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"it is deleted with its gate":                {called("a", gated), nil, "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"another field of its gate":                  {called("a", gatedBy("x.example/shared")), called("a", gatedBy("x.example/shared"), edited), "ns/shares ns/waits"},
+		"its spec while it has a gate":               {called("a", gated), called("a", gated, edited), "ns/waits"},
+		"its gate has another key":                   {called("a", gatedBy("x.example/a")), called("a", gatedBy("x.example/b"), edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"its gate is shared by another":              {called("a", gated), called("a", gatedBy("x.example/shared"), edited), "ns/elsewhere ns/plain ns/shares ns/waits other/waits"},
+		"the status counts of a NodeJob with a gate": {called("a", gated), called("a", gated, func(j *v1alpha1.NodeJob) { j.Status.Nodes.Done = 7 }), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestPeerChanges(t *testing.T) {
 			}
 			for name, wait := range q.waits {
 				if wait != 500*time.Millisecond {
-					t.Errorf("%s is looked at after %v, want the time for which events are gathered", name, wait)
+					t.Errorf("%s has a pass after %v, want the time for which events are gathered", name, wait)
 				}
 			}
 		})

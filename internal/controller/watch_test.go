@@ -23,7 +23,7 @@ func watchedNode() *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "n", UID: "node-uid", ResourceVersion: "1",
 			Labels:      map[string]string{"pool": "a", "ns.everynode.dev/job": "rev", "ns.everynode.dev/other": "rev"},
-			Annotations: map[string]string{"ns.everynode.dev/job": "{}", "ns.everynode.dev/other": "{}", "somebodys": "x"},
+			Annotations: map[string]string{"ns.everynode.dev/job": "{}", "ns.everynode.dev/other": "{}", "unrelated": "x"},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
@@ -36,7 +36,7 @@ func watchedNode() *corev1.Node {
 	}
 }
 
-// TestNodeChanges asks which NodeJobs a change of a node wakes: one for every node, one for pool a and
+// TestNodeChanges checks which NodeJobs a change of a node wakes: one for all nodes, one for pool a and
 // one for the nodes that another NodeJob is done with.
 func TestNodeChanges(t *testing.T) {
 	selects := func(labels map[string]string) *v1alpha1.NodeJob {
@@ -65,32 +65,32 @@ func TestNodeChanges(t *testing.T) {
 		// want are the NodeJobs that wake.
 		want []string
 	}{
-		"nothing":                              {func(*corev1.Node) {}, nil},
-		"a heartbeat":                          {func(n *corev1.Node) { n.ResourceVersion = "2"; ready(n).LastHeartbeatTime = metav1.Now() }, nil},
-		"a message of the kubelet":             {func(n *corev1.Node) { ready(n).Message = "kubelet is posting ready status" }, nil},
-		"another condition":                    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, nil},
-		"an image is pulled":                   {func(n *corev1.Node) { n.Status.Images = append(n.Status.Images, corev1.ContainerImage{}) }, nil},
-		"it is ready no more":                  {func(n *corev1.Node) { ready(n).Status = corev1.ConditionFalse }, everyone},
-		"it is lost":                           {func(n *corev1.Node) { ready(n).Status = corev1.ConditionUnknown }, everyone},
-		"its Ready condition goes":             {func(n *corev1.Node) { n.Status.Conditions = nil }, everyone},
-		"it reboots":                           {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
-		"it is another machine":                {func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "next" }, everyone},
-		"it was made anew between two events":  {func(n *corev1.Node) { n.UID = "next" }, everyone},
-		"it is being deleted":                  {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{}; *n.DeletionTimestamp = metav1.Now() }, everyone},
-		"a taint comes":                        {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "b"}) }, everyone},
-		"a taint goes":                         {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
-		"a taint changes":                      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}} }, everyone},
-		"no taints are an empty list of them":  {func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1:1] }, nil},
-		"it is cordoned":                       {func(n *corev1.Node) { n.Spec.Unschedulable = true }, everyone},
-		"it is cordoned for another NodeJob":   {func(n *corev1.Node) { n.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/x" }, everyone},
-		"it comes into the pool of a step":     {func(n *corev1.Node) { n.Labels["pool"] = "canary" }, []string{"pool", "step"}},
-		"somebody's annotation":                {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
-		"somebody's label":                     {func(n *corev1.Node) { n.Labels["somebodys"] = "y" }, nil},
-		"it goes to another pool":              {func(n *corev1.Node) { n.Labels["pool"] = "b" }, []string{"pool"}},
-		"a record is written":                  {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, []string{"recorded"}},
-		"a record's label is taken off":        {func(n *corev1.Node) { delete(n.Labels, "ns.everynode.dev/job") }, []string{"recorded"}},
-		"a record is taken off":                {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/job") }, []string{"recorded"}},
-		"the record of another that one reads": {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"chained"}},
+		"nothing":                             {func(*corev1.Node) {}, nil},
+		"a heartbeat":                         {func(n *corev1.Node) { n.ResourceVersion = "2"; ready(n).LastHeartbeatTime = metav1.Now() }, nil},
+		"a message of the kubelet":            {func(n *corev1.Node) { ready(n).Message = "kubelet is posting ready status" }, nil},
+		"another condition":                   {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }, nil},
+		"an image is pulled":                  {func(n *corev1.Node) { n.Status.Images = append(n.Status.Images, corev1.ContainerImage{}) }, nil},
+		"it is no longer Ready":               {func(n *corev1.Node) { ready(n).Status = corev1.ConditionFalse }, everyone},
+		"it is unreachable":                   {func(n *corev1.Node) { ready(n).Status = corev1.ConditionUnknown }, everyone},
+		"its Ready condition is removed":      {func(n *corev1.Node) { n.Status.Conditions = nil }, everyone},
+		"it reboots":                          {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
+		"it is another machine":               {func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "next" }, everyone},
+		"it was recreated between two events": {func(n *corev1.Node) { n.UID = "next" }, everyone},
+		"it is being deleted":                 {func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{}; *n.DeletionTimestamp = metav1.Now() }, everyone},
+		"a taint is added":                    {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "b"}) }, everyone},
+		"a taint is removed":                  {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
+		"a taint changes":                     {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}} }, everyone},
+		"nil taints become an empty list":     {func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1:1] }, nil},
+		"it is cordoned":                      {func(n *corev1.Node) { n.Spec.Unschedulable = true }, everyone},
+		"it is cordoned for another NodeJob":  {func(n *corev1.Node) { n.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/x" }, everyone},
+		"it joins the pool of a step":         {func(n *corev1.Node) { n.Labels["pool"] = "canary" }, []string{"pool", "step"}},
+		"an unrelated annotation":             {func(n *corev1.Node) { n.Annotations["unrelated"] = "y" }, nil},
+		"an unrelated label":                  {func(n *corev1.Node) { n.Labels["unrelated"] = "y" }, nil},
+		"it moves to another pool":            {func(n *corev1.Node) { n.Labels["pool"] = "b" }, []string{"pool"}},
+		"a record is written":                 {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, []string{"recorded"}},
+		"the label of a record is removed":    {func(n *corev1.Node) { delete(n.Labels, "ns.everynode.dev/job") }, []string{"recorded"}},
+		"a record is removed":                 {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/job") }, []string{"recorded"}},
+		"the record of a dependency":          {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"chained"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestNodeChanges(t *testing.T) {
 	}
 }
 
-// TestNodeChangesThatMatterElse asks for what a NodeJob does on nodes, or waits for there, beside its own run.
-func TestNodeChangesThatMatterElse(t *testing.T) {
+// TestNodeChangesOutsideOfRuns covers what a NodeJob does or waits for on nodes, apart from its own run.
+func TestNodeChangesOutsideOfRuns(t *testing.T) {
 	const published = `{"labels":{"x.example/fact":"ns.everynode.dev/mine"}}`
 	mine := func(spec v1alpha1.NodeJobSpec) *v1alpha1.NodeJob {
 		spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
@@ -135,23 +135,23 @@ func TestNodeChangesThatMatterElse(t *testing.T) {
 		// want are the NodeJobs that wake.
 		want []string
 	}{
-		"a heartbeat":                             {func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, nil},
-		"a gate's taint comes":                    {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, gate) }, everyone},
-		"a gate's taint goes":                     {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
-		"it reboots":                              {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
-		"somebody's annotation":                   {func(n *corev1.Node) { n.Annotations["somebodys"] = "y" }, nil},
-		"a published label is changed":            {func(n *corev1.Node) { n.Labels["x.example/fact"] = "y" }, []string{"publishes", "depends", "shares"}},
-		"a published label is empty":              {func(n *corev1.Node) { n.Labels["x.example/fact"] = "" }, []string{"publishes", "depends", "shares"}},
-		"a published annotation is changed":       {func(n *corev1.Node) { n.Annotations["x.example/note"] = "y" }, []string{"publishes"}},
-		"who has published it is changed":         {func(n *corev1.Node) { n.Annotations["everynode.dev/published"] = published }, []string{"publishes"}},
-		"a label that is removed comes back":      {func(n *corev1.Node) { n.Labels["x.example/wanted"] = "" }, []string{"removes", "depends", "shares"}},
-		"a label that another selects on":         {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
-		"another is done":                         {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"depends", "shares"}},
-		"the seal of another's record is written": {func(n *corev1.Node) { n.Labels[record.SealKey("ns.everynode.dev/other")] = "x" }, []string{"depends", "shares"}},
-		"another's record is written":             {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/other"] = "{x}" }, []string{"depends"}},
-		"another's record goes":                   {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/other") }, []string{"depends"}},
-		"one that none depends on fails":          {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, nil},
-		"one of another namespace is done":        {func(n *corev1.Node) { n.Annotations["else.everynode.dev/other"] = "{x}" }, nil},
+		"a heartbeat":                               {func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.Conditions[1].LastHeartbeatTime = metav1.Now() }, nil},
+		"the taint of a gate is added":              {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, gate) }, everyone},
+		"the taint of a gate is removed":            {func(n *corev1.Node) { n.Spec.Taints = nil }, everyone},
+		"it reboots":                                {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, everyone},
+		"an unrelated annotation":                   {func(n *corev1.Node) { n.Annotations["unrelated"] = "y" }, nil},
+		"a published label is changed":              {func(n *corev1.Node) { n.Labels["x.example/fact"] = "y" }, []string{"publishes", "depends", "shares"}},
+		"a published label is empty":                {func(n *corev1.Node) { n.Labels["x.example/fact"] = "" }, []string{"publishes", "depends", "shares"}},
+		"a published annotation is changed":         {func(n *corev1.Node) { n.Annotations["x.example/note"] = "y" }, []string{"publishes"}},
+		"the owner of a published label is changed": {func(n *corev1.Node) { n.Annotations["everynode.dev/published"] = published }, []string{"publishes"}},
+		"a removed label is added again":            {func(n *corev1.Node) { n.Labels["x.example/wanted"] = "" }, []string{"removes", "depends", "shares"}},
+		"a label that another selects on":           {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
+		"another is done":                           {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"depends", "shares"}},
+		"the seal of another's record is written":   {func(n *corev1.Node) { n.Labels[record.SealKey("ns.everynode.dev/other")] = "x" }, []string{"depends", "shares"}},
+		"another's record is written":               {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/other"] = "{x}" }, []string{"depends"}},
+		"another's record is removed":               {func(n *corev1.Node) { delete(n.Annotations, "ns.everynode.dev/other") }, []string{"depends"}},
+		"a NodeJob without dependents fails":        {func(n *corev1.Node) { n.Annotations["ns.everynode.dev/job"] = "{x}" }, nil},
+		"a NodeJob of another namespace is done":    {func(n *corev1.Node) { n.Annotations["else.everynode.dev/other"] = "{x}" }, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -167,11 +167,11 @@ func TestNodeChangesThatMatterElse(t *testing.T) {
 	}
 }
 
-func TestAConfigMapWakesTheNodeJobsThatMindIt(t *testing.T) {
-	job := liveJob(minds(v1alpha1.ContentConfigMap, "mine"), minds(v1alpha1.ContentSecret, "secret"))
+func TestAConfigMapWakesTheNodeJobsThatReferenceIt(t *testing.T) {
+	job := liveJob(rerunsOnChange(v1alpha1.ContentConfigMap, "mine"), rerunsOnChange(v1alpha1.ContentSecret, "secret"))
 	job.Spec.Task.ScriptFrom = &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "script", Key: "sh"}}
 	if got := strings.Join(observe.ConfigMapNames(job), " "); got != "script mine" {
-		t.Errorf("it minds %q", got)
+		t.Errorf("it reruns on changes of %q", got)
 	}
 }
 
@@ -181,12 +181,12 @@ func TestNodeJobChanges(t *testing.T) {
 		change func(*v1alpha1.NodeJob)
 		want   bool
 	}{
-		"its status":             {func(j *v1alpha1.NodeJob) { j.ResourceVersion, j.Status.Revision = "2", "x" }, false},
-		"somebody's annotation":  {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }, false},
-		"its spec":               {func(j *v1alpha1.NodeJob) { j.Generation++ }, true},
-		"our finalizer":          {func(j *v1alpha1.NodeJob) { j.Finalizers = append(j.Finalizers, v1alpha1.NodeJobFinalizer) }, true},
-		"another try is asked":   {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"} }, true},
-		"nobody asks any longer": {func(j *v1alpha1.NodeJob) { j.Annotations = nil }, false},
+		"its status":                   {func(j *v1alpha1.NodeJob) { j.ResourceVersion, j.Status.Revision = "2", "x" }, false},
+		"an unrelated annotation":      {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{"x": "y"} }, false},
+		"its spec":                     {func(j *v1alpha1.NodeJob) { j.Generation++ }, true},
+		"the manager's finalizer":      {func(j *v1alpha1.NodeJob) { j.Finalizers = append(j.Finalizers, v1alpha1.NodeJobFinalizer) }, true},
+		"a retry is requested":         {func(j *v1alpha1.NodeJob) { j.Annotations = map[string]string{v1alpha1.RetryAnnotation: "1"} }, true},
+		"the retry request is removed": {func(j *v1alpha1.NodeJob) { j.Annotations = nil }, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,14 +200,14 @@ func TestNodeJobChanges(t *testing.T) {
 	}
 }
 
-func TestANodeThatComesOrGoesWakesEveryNodeJob(t *testing.T) {
+func TestAddedAndDeletedNodesWakeEveryNodeJob(t *testing.T) {
 	change := compareNodes(nil, watchedNode())
 	if change.nothing() || !change.matters(&v1alpha1.NodeJob{}) {
 		t.Error("it wakes none")
 	}
 }
 
-// A heartbeat of each of 15,000 nodes arrives every few seconds: it must cost next to nothing.
+// Each of 15,000 nodes sends a heartbeat every few seconds: it must cost almost nothing.
 func BenchmarkHeartbeat(b *testing.B) {
 	before, after := watchedNode(), watchedNode()
 	for b.Loop() {

@@ -27,15 +27,15 @@ func TestMemoryOfNodes(t *testing.T) {
 		cached     string
 		want       string
 	}{
-		"nothing is remembered":                     {cached: "10", want: "10"},
-		"the cache is behind our write":             {remembered: []string{"11"}, cached: "10", want: "11"},
-		"the cache has our write":                   {remembered: []string{"11"}, cached: "11", want: "11"},
-		"the cache is ahead of our write":           {remembered: []string{"11"}, cached: "12", want: "12"},
-		"versions are numbers, not texts":           {remembered: []string{"100"}, cached: "99", want: "100"},
-		"of two writes the later counts":            {remembered: []string{"11", "13"}, cached: "10", want: "13"},
-		"answers that overtook each other":          {remembered: []string{"13", "11"}, cached: "10", want: "13"},
-		"a version that is no number is not newer":  {remembered: []string{"x"}, cached: "10", want: "10"},
-		"versions longer than any number of 64 bit": {remembered: []string{"100000000000000000001"}, cached: "100000000000000000000", want: "100000000000000000001"},
+		"nothing is remembered":                       {cached: "10", want: "10"},
+		"the cache is behind our write":               {remembered: []string{"11"}, cached: "10", want: "11"},
+		"the cache has our write":                     {remembered: []string{"11"}, cached: "11", want: "11"},
+		"the cache is ahead of our write":             {remembered: []string{"11"}, cached: "12", want: "12"},
+		"versions are compared as numbers":            {remembered: []string{"100"}, cached: "99", want: "100"},
+		"the later of two writes counts":              {remembered: []string{"11", "13"}, cached: "10", want: "13"},
+		"responses in the wrong order":                {remembered: []string{"13", "11"}, cached: "10", want: "13"},
+		"a version that is not a number is not newer": {remembered: []string{"x"}, cached: "10", want: "10"},
+		"versions that do not fit into 64 bits":       {remembered: []string{"100000000000000000001"}, cached: "100000000000000000000", want: "100000000000000000001"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestMemoryOfNodes(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsANodeThatIsGone(t *testing.T) {
+func TestMemoryForgetsADeletedNode(t *testing.T) {
 	m := newWrittenObjects()
 	m.rememberNode(nodeAt("11"))
 	m.forgetNode("n")
@@ -67,10 +67,10 @@ func TestMemoryOfNodeJobs(t *testing.T) {
 		return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: types.UID(uid), ResourceVersion: version}}
 	}
 	tests := map[string]struct{ remembered, cached, want *v1alpha1.NodeJob }{
-		"the cache is behind our own status":            {version("a", "11"), version("a", "10"), version("a", "11")},
-		"the user has changed it since":                 {version("a", "11"), version("a", "12"), version("a", "12")},
-		"it was deleted and made anew":                  {version("a", "11"), version("b", "13"), version("b", "13")},
-		"it was made anew and the cache shows the dead": {version("b", "13"), version("a", "11"), version("b", "13")},
+		"the cache is behind our own status":                      {version("a", "11"), version("a", "10"), version("a", "11")},
+		"the user has changed it later":                           {version("a", "11"), version("a", "12"), version("a", "12")},
+		"it was deleted and recreated":                            {version("a", "11"), version("b", "13"), version("b", "13")},
+		"it was recreated and the cache shows the deleted object": {version("b", "13"), version("a", "11"), version("b", "13")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,21 +110,21 @@ func TestMemoryOfPods(t *testing.T) {
 		// wantDoubt: only the API server can tell whether it is still there.
 		wantDoubt bool
 	}{
-		"nothing happened":                           {},
-		"a pod that the cache shows":                 {cached: "10", want: []seen{{Version: "10"}}},
-		"one that we made and the cache lacks":       {history: []func(*writtenObjects){made("10")}, want: []seen{{Version: "10"}}},
-		"one that we made and the cache shows":       {history: []func(*writtenObjects){made("10")}, cached: "10", want: []seen{{Version: "10"}}},
-		"the cache is ahead":                         {history: []func(*writtenObjects){made("10")}, cached: "12", want: []seen{{Version: "12"}}},
-		"the cache is behind":                        {history: []func(*writtenObjects){made("12")}, cached: "10", want: []seen{{Version: "12"}}},
-		"one that we asked to stop":                  {history: []func(*writtenObjects){stopped}, cached: "10", want: []seen{{Version: "10", Stopped: time.Second}}},
-		"made and stopped before the cache shows it": {history: []func(*writtenObjects){made("10"), stopped}, want: []seen{{Version: "10", Stopped: time.Second}}},
-		"one that we let go and the cache shows":     {history: []func(*writtenObjects){made("10"), released}, cached: "10", want: []seen{{Version: "10", Released: true, Stopped: 2 * time.Second}}},
-		"one that we let go before the cache did":    {history: []func(*writtenObjects){made("10"), released}},
-		"it was stopped first and let go then":       {history: []func(*writtenObjects){stopped, released}, cached: "11", want: []seen{{Version: "11", Released: true, Stopped: time.Second}}},
-		"one that the cache has seen go":             {history: []func(*writtenObjects){made("10"), stopped, released, gone}},
-		"one that the cache should show by now":      {history: []func(*writtenObjects){made("10")}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}, wantDoubt: true},
-		"one that the API server has shown since":    {history: []func(*writtenObjects){made("10"), func(m *writtenObjects) { m.rememberPod(version("10"), noon.Add(doubtAfter)) }}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}},
-		"no doubt about what the cache shows":        {history: []func(*writtenObjects){made("10")}, cached: "10", after: time.Hour, want: []seen{{Version: "10"}}},
+		"nothing happened":                                         {},
+		"a pod that the cache shows":                               {cached: "10", want: []seen{{Version: "10"}}},
+		"one that we created and the cache does not show":          {history: []func(*writtenObjects){made("10")}, want: []seen{{Version: "10"}}},
+		"one that we created and the cache shows":                  {history: []func(*writtenObjects){made("10")}, cached: "10", want: []seen{{Version: "10"}}},
+		"the cache is ahead":                                       {history: []func(*writtenObjects){made("10")}, cached: "12", want: []seen{{Version: "12"}}},
+		"the cache is behind":                                      {history: []func(*writtenObjects){made("12")}, cached: "10", want: []seen{{Version: "12"}}},
+		"one that we deleted":                                      {history: []func(*writtenObjects){stopped}, cached: "10", want: []seen{{Version: "10", Stopped: time.Second}}},
+		"created and deleted before the cache shows it":            {history: []func(*writtenObjects){made("10"), stopped}, want: []seen{{Version: "10", Stopped: time.Second}}},
+		"one without our finalizer that the cache shows":           {history: []func(*writtenObjects){made("10"), released}, cached: "10", want: []seen{{Version: "10", Released: true, Stopped: 2 * time.Second}}},
+		"one without our finalizer that the cache no longer shows": {history: []func(*writtenObjects){made("10"), released}},
+		"one that was deleted and then lost our finalizer":         {history: []func(*writtenObjects){stopped, released}, cached: "11", want: []seen{{Version: "11", Released: true, Stopped: time.Second}}},
+		"one whose deletion the cache has observed":                {history: []func(*writtenObjects){made("10"), stopped, released, gone}},
+		"one that the cache should show by now":                    {history: []func(*writtenObjects){made("10")}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}, wantDoubt: true},
+		"one that the API server has shown since":                  {history: []func(*writtenObjects){made("10"), func(m *writtenObjects) { m.rememberPod(version("10"), noon.Add(doubtAfter)) }}, after: doubtAfter + time.Second, want: []seen{{Version: "10"}}},
+		"no doubt about what the cache shows":                      {history: []func(*writtenObjects){made("10")}, cached: "10", after: time.Hour, want: []seen{{Version: "10"}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	seen := &observation{guard: g, template: template}
 	did, err := r.apply(t.Context(), seen, []guard.Action{guard.CreateCompanion{Node: "n1", Name: "foreign"}, guard.CreateCompanion{Node: "n1", Name: "own"}})
 	if err != nil || !did.taken || !did.another {
-		t.Fatalf("it came to %+v, %v", did, err)
+		t.Fatalf("got %+v, %v", did, err)
 	}
 	name := client.ObjectKeyFromObject(g)
 	if takers := r.taken.takers(name); len(takers) != 1 || takers["foreign"] != (guard.NameHolder{Node: "n2", For: "n1"}) {
@@ -57,8 +57,8 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	look(takenFor/2, 0)
 }
 
-// A NodeGuard of other nodes is not asked, and none is where a glass is broken.
-func TestOnlyNodeGuardsOfTheNodeAreAsked(t *testing.T) {
+// Only NodeGuards of the same node are consulted, and none if the node has the break-glass annotation.
+func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 	a, b, c := nodeGuard("a", "a"), nodeGuard("b", "b"), nodeGuard("c", "c")
 	elsewhere := daemonSet("c")
 	elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
@@ -70,15 +70,15 @@ func TestOnlyNodeGuardsOfTheNodeAreAsked(t *testing.T) {
 	}
 	for _, peer := range seen.input.Peers {
 		if asked, want := peer.Stances != nil, peer.Name == "ns/b"; asked != want {
-			t.Errorf("%s is asked: %v", peer.Name, asked)
+			t.Errorf("%s is consulted: %v", peer.Name, asked)
 		}
 	}
-	// It has a budget for the node from before its DaemonSet chose others.
+	// It still has a budget for the node, which its DaemonSet no longer selects.
 	if err := r.Client.Create(t.Context(), guard.NewBudget(c, "n1", guard.BudgetState{})); err != nil {
 		t.Fatal(err)
 	}
 	if seen, err = r.observe(t.Context(), a, r.live()); err != nil || seen.input.Peers[1].Stances == nil {
-		t.Errorf("%s is not asked, which has a budget: %v", seen.input.Peers[1].Name, err)
+		t.Errorf("%s has a budget and is not consulted: %v", seen.input.Peers[1].Name, err)
 	}
 	n1.Annotations = map[string]string{v1alpha1.BreakGlassAnnotation: "fire"}
 	if err := r.Client.Update(t.Context(), n1); err != nil {
@@ -86,11 +86,11 @@ func TestOnlyNodeGuardsOfTheNodeAreAsked(t *testing.T) {
 	}
 	seen, err = r.observe(t.Context(), a, r.live())
 	if err != nil || !seen.input.PeersUnknown || seen.input.Peers[0].Stances != nil {
-		t.Errorf("a broken glass waits for others: %+v, %v", seen.input.Peers, err)
+		t.Errorf("a node with the break-glass annotation waits for others: %+v, %v", seen.input.Peers, err)
 	}
 }
 
-// What is refused for one node is remembered for that one.
+// A refusal is stored for its node only.
 func TestRefusalsAreRememberedByNode(t *testing.T) {
 	refuse := true
 	g := nodeGuard("disks", "disks")
@@ -108,23 +108,23 @@ func TestRefusalsAreRememberedByNode(t *testing.T) {
 		guard.CreateCheck{Node: "n1", Name: "c"}, guard.CreateCheck{Node: "n2", Name: "d"},
 	}
 	if did, err := r.apply(t.Context(), seen, actions); err != nil || !did.refused {
-		t.Fatalf("it came to %+v, %v", did, err)
+		t.Fatalf("got %+v, %v", did, err)
 	}
 	companions, checks := r.refusedOn.of(g, nodes)
 	if len(companions) != 1 || !companions["n1"].Equal(noon) || len(checks) != 1 || !strings.Contains(checks["n1"].Message, "not on n1") {
 		t.Errorf("refused are companions on %v, checks on %v", companions, checks)
 	}
 	if companions, checks = r.refusedOn.of(g, nodes[1:]); len(companions)+len(checks) > 0 {
-		t.Errorf("a node that is gone is remembered: %v, %v", companions, checks)
+		t.Errorf("a deleted node is remembered: %v, %v", companions, checks)
 	}
 	if _, err := r.apply(t.Context(), seen, actions); err != nil {
 		t.Fatal(err)
 	}
 	refuse = false
 	if did, err := r.apply(t.Context(), seen, actions); err != nil || did.refused {
-		t.Fatalf("it came to %+v, %v", did, err)
+		t.Fatalf("got %+v, %v", did, err)
 	}
 	if companions, checks = r.refusedOn.of(g, nodes); len(companions)+len(checks) > 0 {
-		t.Errorf("they are made, and refused still: %v, %v", companions, checks)
+		t.Errorf("they are created, and still count as refused: %v, %v", companions, checks)
 	}
 }

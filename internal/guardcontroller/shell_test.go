@@ -34,7 +34,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newReconciler works on objects in memory, as if each read were from the API server.
+// newReconciler works on objects in memory, as if the API server answered each read.
 func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Object) *Reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -82,8 +82,8 @@ func readyNode(name string, cordoned bool) *corev1.Node {
 	}
 }
 
-// A budget of another owner is detected whichever labels of the companions it selects.
-func TestABudgetIsSeenThatSelectsByAnyLabelOfACompanion(t *testing.T) {
+// A budget of another owner is detected regardless of which labels of the companions it selects.
+func TestABudgetThatSelectsAnyLabelOfACompanionIsDetected(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{}, g, daemonSet("disks"), readyNode("n1", false))
 	seen, err := r.observe(t.Context(), g, r.live())
@@ -96,13 +96,13 @@ func TestABudgetIsSeenThatSelectsByAnyLabelOfACompanion(t *testing.T) {
 			continue // of one node
 		}
 		if !labels.SelectorFromSet(labels.Set{key: value}).Matches(seen.input.Labels) {
-			t.Errorf("a budget that selects by %s=%s is not seen: %v", key, value, seen.input.Labels)
+			t.Errorf("a budget that selects %s=%s is not detected: %v", key, value, seen.input.Labels)
 		}
 	}
 }
 
-// The others are asked what they see by themselves: another target, on the same nodes.
-func TestOtherNodeGuardsAreAsked(t *testing.T) {
+// The other NodeGuards are evaluated with their own observations: another target, on the same nodes.
+func TestOtherNodeGuardsAreConsulted(t *testing.T) {
 	a, b := nodeGuard("a", "a"), nodeGuard("b", "b")
 	objects := []client.Object{
 		b, a, daemonSet("a"), daemonSet("b"), readyNode("n1", true), readyNode("n2", false),
@@ -118,7 +118,7 @@ func TestOtherNodeGuardsAreAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if peers := seen.input.Peers; len(peers) != 1 || peers[0].Name != tt.other {
-			t.Fatalf("%s asks %+v", tt.asks.Name, peers)
+			t.Fatalf("%s consults %+v", tt.asks.Name, peers)
 		}
 		if stance, asked := seen.input.Peers[0].Stances["n1"]; !asked || stance.Reason != tt.says {
 			t.Errorf("%s says %+v, want %q", tt.other, seen.input.Peers[0].Stances, tt.says)
@@ -126,12 +126,12 @@ func TestOtherNodeGuardsAreAsked(t *testing.T) {
 	}
 	r = newReconciler(t, interceptor.Funcs{}, append(objects[:4:4], readyNode("n1", false))...)
 	if seen, err := r.observe(t.Context(), a, r.live()); err != nil || seen.input.Peers[0].Stances != nil {
-		t.Errorf("others are asked though no node asks to go: %+v, %v", seen, err)
+		t.Errorf("others are consulted although no node requests release: %+v, %v", seen, err)
 	}
 }
 
-// Without a budget nothing holds a node: why there is none is remembered, until there is one.
-func TestABudgetThatIsRefusedIsTold(t *testing.T) {
+// Without a budget no node is held: the reason is stored until the budget exists.
+func TestARefusedBudgetIsReported(t *testing.T) {
 	resource := schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}
 	answer := error(apierrors.NewForbidden(resource, "disks", errors.New("exceeded quota")))
 	g := nodeGuard("disks", "disks")
@@ -142,34 +142,34 @@ func TestABudgetThatIsRefusedIsTold(t *testing.T) {
 		answer error
 		says   string
 	}{
-		"forbidden":         {answer, "without which nothing holds a node, in namespace ns: exceeded quota. Allow"},
-		"away for a moment": {errors.New("timeout"), ""},
+		"forbidden":      {answer, "without which nothing holds a node, in namespace ns: exceeded quota. Allow"},
+		"a short outage": {errors.New("timeout"), ""},
 	} {
 		r.budgets.Clear(client.ObjectKeyFromObject(g))
 		answer = tt.answer
 		if _, err := r.apply(t.Context(), seen, budget); err == nil {
-			t.Errorf("%s: nobody tries again", name)
+			t.Errorf("%s: the budget is not retried", name)
 		}
 		told := ""
 		if refused := r.budgets.Of(g); refused != nil {
 			told = refused.Message
 		}
 		if !strings.Contains(told, tt.says) || (told == "") != (tt.says == "") {
-			t.Errorf("%s: it is told as %q", name, told)
+			t.Errorf("%s: the reported reason is %q", name, told)
 		}
 	}
 	answer = apierrors.NewForbidden(resource, "disks", errors.New("exceeded quota"))
 	if _, err := r.apply(t.Context(), seen, budget); err == nil || r.budgets.Of(g) == nil {
-		t.Errorf("it is refused, and nobody knows: %v", err)
+		t.Errorf("it is refused, and the refusal is not stored: %v", err)
 	}
 	answer = nil
 	if _, err := r.apply(t.Context(), seen, budget); err != nil || r.budgets.Of(g) != nil {
-		t.Errorf("it is made, and refused still: %v", err)
+		t.Errorf("it is created, and still counts as refused: %v", err)
 	}
 }
 
-// That a pod is refused is no error: the next look says so in the status, and one more is tried later.
-func TestAPodThatIsRefusedIsTold(t *testing.T) {
+// A refused pod is not an error: the next pass reports it in the status, and another pod is created later.
+func TestARefusedPodIsReported(t *testing.T) {
 	answer := error(apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "disks-n1", errors.New("exceeded quota")))
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }}, g)
@@ -177,23 +177,23 @@ func TestAPodThatIsRefusedIsTold(t *testing.T) {
 	companions := []guard.Action{guard.CreateCompanion{Node: "n1"}, guard.CreateCompanion{Node: "n2"}}
 	did, err := r.apply(t.Context(), seen, companions)
 	if err != nil || !did.refused {
-		t.Fatalf("it came to %+v, %v", did, err)
+		t.Fatalf("got %+v, %v", did, err)
 	}
 	refused := r.refusals.Of(g)
 	if refused == nil || refused.Reason != v1alpha1.ReasonPodForbidden || !strings.HasPrefix(refused.Message, "the API server refuses its pod in namespace ns: exceeded quota. Allow it") {
-		t.Errorf("it is told as %+v", refused)
+		t.Errorf("it is reported as %+v", refused)
 	}
 	answer = errors.New("timeout")
 	if did, err = r.apply(t.Context(), seen, companions); err == nil || did.refused || r.refusals.Of(g) == nil {
-		t.Errorf("another error came to %+v, %v", did, err)
+		t.Errorf("for another error got %+v, %v", did, err)
 	}
 	answer = nil
 	if did, err = r.apply(t.Context(), seen, companions); err != nil || did.refused || r.refusals.Of(g) != nil {
-		t.Errorf("it is made, and refused still: %+v, %v", did, err)
+		t.Errorf("it is created, and still counts as refused: %+v, %v", did, err)
 	}
 }
 
-// A thousand writes that fail alike make no message of a megabyte.
+// A thousand failed writes must not result in a message of a megabyte.
 func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 1, maxErrors: maxErrors, 1000: maxErrors + 1} {
 		errs := []error{nil}
@@ -210,8 +210,8 @@ func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 	}
 }
 
-// That a deadline has passed is told once, whatever the message says.
-func TestAPassedDeadlineIsToldOnce(t *testing.T) {
+// A passed deadline is reported once, regardless of the message.
+func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
 	held := func(passed bool, message string) v1alpha1.NodeGuardStatus {
 		return v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message, DeadlinePassed: passed}}}
 	}
@@ -219,10 +219,10 @@ func TestAPassedDeadlineIsToldOnce(t *testing.T) {
 		before, after v1alpha1.NodeGuardStatus
 		want          string
 	}{
-		"it is held":              {v1alpha1.NodeGuardStatus{}, held(false, "a"), v1alpha1.ReasonNodeHeld},
-		"it passes":               {held(false, "a"), held(true, "b"), v1alpha1.ReasonHoldDeadlinePassed},
-		"it passed":               {held(true, "a"), held(true, "b"), ""},
-		"somebody's text says so": {held(false, "a"), held(false, "2 volumes; its deadline has passed"), ""},
+		"the node is held":               {v1alpha1.NodeGuardStatus{}, held(false, "a"), v1alpha1.ReasonNodeHeld},
+		"the deadline passes":            {held(false, "a"), held(true, "b"), v1alpha1.ReasonHoldDeadlinePassed},
+		"the deadline has passed before": {held(true, "a"), held(true, "b"), ""},
+		"the text of a check says so":    {held(false, "a"), held(false, "2 volumes; its deadline has passed"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, interceptor.Funcs{})

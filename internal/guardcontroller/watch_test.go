@@ -32,12 +32,12 @@ func TestAHeartbeatWakesNothing(t *testing.T) {
 		"a heartbeat": {func(n *corev1.Node) {
 			n.ResourceVersion, n.Status.Conditions[0].LastHeartbeatTime = "2", metav1.NewTime(time.Unix(2000, 0))
 		}, false},
-		"a cordon":           {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
-		"a taint":            {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "u"}) }, true},
-		"a label":            {func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
-		"it is lost":         {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
-		"an approval":        {func(n *corev1.Node) { n.Annotations = map[string]string{"everynode.dev/approve-release": "a/b"} }, true},
-		"another annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
+		"a cordon":                {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"a taint":                 {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "u"}) }, true},
+		"a label":                 {func(n *corev1.Node) { n.Labels["a"] = "c" }, true},
+		"the node is unreachable": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"an approval":             {func(n *corev1.Node) { n.Annotations = map[string]string{"everynode.dev/approve-release": "a/b"} }, true},
+		"another annotation":      {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := nodeChanges.Update(event.UpdateEvent{ObjectOld: node(nil), ObjectNew: node(tt.change)}); got != tt.want {
@@ -47,7 +47,7 @@ func TestAHeartbeatWakesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatOfAPodWakes(t *testing.T) {
+func TestPodChangesThatTriggerAPass(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1000, 0))}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
 		change(p)
@@ -57,11 +57,11 @@ func TestWhatOfAPodWakes(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"nothing of ours": {func(p *corev1.Pod) { p.ResourceVersion, p.Status.PodIP = "2", "10.0.0.1" }, false},
+		"an unrelated change": {func(p *corev1.Pod) { p.ResourceVersion, p.Status.PodIP = "2", "10.0.0.1" }, false},
 		"it is ready": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}, true},
-		"it leaves": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, true},
+		"it is terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, true},
 		"its image cannot be pulled": {func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
 		}, true},

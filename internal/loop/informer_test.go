@@ -19,21 +19,21 @@ import (
 )
 
 func TestAnInformerInsists(t *testing.T) {
-	nobody := errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
+	unreachable := errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
 	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("not yet"))
 	expired := apierrors.NewResourceExpired("too old")
 	tests := map[string]struct {
 		errs []error
-		// wantAsked is how often it asks, wantErr what it returns, and atLeast and atMost when.
+		// wantAsked is the number of requests, wantErr the returned error, and atLeast and atMost bound the time.
 		wantAsked       int
 		wantErr         error
 		atLeast, atMost time.Duration
 	}{
-		"it is served":                {nil, 1, nil, 0, 0},
-		"nobody answers at first":     {[]error{nobody, nobody}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
-		"rights are not known yet":    {[]error{nobody, forbidden, forbidden}, 4, nil, 3500 * time.Millisecond, 5250 * time.Millisecond},
-		"what it has seen is too old": {[]error{expired}, 1, expired, 0, 0},
-		"and only then":               {[]error{nobody, expired}, 2, expired, 500 * time.Millisecond, 750 * time.Millisecond},
+		"the kind is served":                              {nil, 1, nil, 0, 0},
+		"the API server does not respond at first":        {[]error{unreachable, unreachable}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
+		"permissions are not in effect yet":               {[]error{unreachable, forbidden, forbidden}, 4, nil, 3500 * time.Millisecond, 5250 * time.Millisecond},
+		"the resource version is too old":                 {[]error{expired}, 1, expired, 0, 0},
+		"an outage, then the resource version is too old": {[]error{unreachable, expired}, 2, expired, 500 * time.Millisecond, 750 * time.Millisecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,12 +53,12 @@ func TestAnInformerInsists(t *testing.T) {
 	}
 }
 
-func TestAnInformerDoesNotInsistForEver(t *testing.T) {
-	nobody := errors.New("no route to host")
+func TestAnInformerDoesNotInsistForever(t *testing.T) {
+	unreachable := errors.New("no route to host")
 	synctest.Test(t, func(t *testing.T) {
 		asked, began := 0, time.Now()
-		_, err := insist(t.Context(), func() (bool, error) { asked++; return false, nobody })
-		if took := time.Since(began); !errors.Is(err, nobody) || took < insistFor || took > insistFor+2*mostPause || asked < 20 || asked > 32 {
+		_, err := insist(t.Context(), func() (bool, error) { asked++; return false, unreachable })
+		if took := time.Since(began); !errors.Is(err, unreachable) || took < insistFor || took > insistFor+2*mostPause || asked < 20 || asked > 32 {
 			t.Errorf("asked %d times, and after %s returned %v", asked, took, err)
 		}
 	})
@@ -66,7 +66,7 @@ func TestAnInformerDoesNotInsistForEver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if _, err := insist(ctx, func() (bool, error) { return false, nobody }); !errors.Is(err, nobody) || time.Since(began) != time.Second {
+		if _, err := insist(ctx, func() (bool, error) { return false, unreachable }); !errors.Is(err, unreachable) || time.Since(began) != time.Second {
 			t.Errorf("after %s it returned %v", time.Since(began), err)
 		}
 	})

@@ -34,7 +34,7 @@ func forbidden(why string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
 }
 
-// terminating is what the API server answers in a namespace that is being deleted.
+// terminating is the response of the API server in a terminating namespace.
 func terminating(why string) error {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "job-0123456789", errors.New(why))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -62,18 +62,18 @@ func TestRefusals(t *testing.T) {
 			&task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
 				"Namespace ns is being deleted, and the NodeJob with it: nothing more can run"},
 		},
-		"a template that makes no pod": {
+		"a template that is not a valid pod": {
 			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-0123456789", field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")}),
 			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns"},
 		},
-		"a request that nobody understands": {
+		"an invalid request": {
 			apierrors.NewBadRequest("strict decoding error"),
 			&task.Obstacle{Reason: v1alpha1.ReasonPodInvalid, Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns"},
 		},
-		"too many requests pass by themselves":    {apierrors.NewTooManyRequests("slow down", 1), nil},
-		"a time-out says nothing of the pod":      {apierrors.NewTimeoutError("etcd", 1), nil},
-		"an API server that is away says nothing": {errors.New("connection refused"), nil},
-		"a webhook that is away": {
+		"too many requests is a temporary error":               {apierrors.NewTooManyRequests("slow down", 1), nil},
+		"a timeout is not a refusal of the pod":                {apierrors.NewTimeoutError("etcd", 1), nil},
+		"an API server that does not respond is not a refusal": {errors.New("connection refused"), nil},
+		"a webhook that does not respond": {
 			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
 			&task.Obstacle{Reason: v1alpha1.ReasonPodNotCreated, Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
 				"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically"},
@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreTriedAgainLessAndLessOften(t *testing.T) {
+func TestRefusedPodsAreRetriedWithBackoff(t *testing.T) {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1}}
 	r := NewRefusals(words)
 	var waits []time.Duration
@@ -120,7 +120,7 @@ func TestRefusalsAreTriedAgainLessAndLessOften(t *testing.T) {
 	changed := job.DeepCopy()
 	changed.Generation = 2
 	if got := r.Of(changed); got != nil {
-		t.Errorf("the NodeJob was changed and is still held back by %+v", got)
+		t.Errorf("the NodeJob was changed and is still blocked by %+v", got)
 	}
 	r.note(changed, forbidden("no"), noon)
 	if got := r.Of(changed).RetryAt.Sub(noon); got != firstRefusalWait {
@@ -128,7 +128,7 @@ func TestRefusalsAreTriedAgainLessAndLessOften(t *testing.T) {
 	}
 	r.Clear(client.ObjectKeyFromObject(job))
 	if got := r.Of(changed); got != nil {
-		t.Errorf("a pod was made, and the NodeJob is still held back by %+v", got)
+		t.Errorf("a pod was created, and the NodeJob is still blocked by %+v", got)
 	}
 }
 
@@ -148,6 +148,6 @@ func TestRefusalsAreStableAndBounded(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(long), long)
 	}
 	if !strings.Contains(long, "first this and") {
-		t.Errorf("the beginning is lost: %q", long)
+		t.Errorf("the beginning is missing: %q", long)
 	}
 }

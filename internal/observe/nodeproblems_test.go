@@ -80,7 +80,7 @@ func TestAProblemOfOneNodeIsNoObstacle(t *testing.T) {
 	}
 }
 
-// The plan of the command line and that of the manager have the same states.
+// The plan of the command line has the same states as that of the manager.
 func TestANodeWithAProblemHasTheSameStateInBothPlans(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	for name, age := range map[string]time.Duration{"it waits": time.Minute, "it counts as failed after rollout.progressDeadlineSeconds": 2 * time.Hour} {

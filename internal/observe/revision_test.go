@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// TestRevisionOfOtherWorkIsAnotherOne : two scripts whose short hashes are the same are not taken for one another.
-func TestRevisionOfOtherWorkIsAnotherOne(t *testing.T) {
+// TestRevisionsOfDifferentWorkDiffer covers two scripts with the same short hash.
+func TestRevisionsOfDifferentWorkDiffer(t *testing.T) {
 	src := task.Source{Script: "true"}
 	digest := task.Digest(&v1alpha1.NodeJobSpec{}, src)
 	short, long, other := digest[:10], digest[:40], digest[:10]+strings.Repeat("0", 54)
@@ -26,17 +26,17 @@ func TestRevisionOfOtherWorkIsAnotherOne(t *testing.T) {
 		nodes  []plan.Node
 		want   string
 	}{
-		"nothing has run":                                {want: short},
-		"it is in the status":                            {status: v1alpha1.NodeJobStatus{Revision: short, RevisionDigest: digest}, want: short},
-		"it is in a status without digest":               {status: v1alpha1.NodeJobStatus{Revision: short}, want: short},
-		"it is on record":                                {nodes: on(short, digest), want: short},
-		"it is on record without digest":                 {nodes: on(short, ""), want: short},
-		"other work is on record":                        {nodes: on("0123456789", other), want: short},
-		"other work has it in the status":                {status: v1alpha1.NodeJobStatus{Revision: short, RevisionDigest: other}, want: long},
-		"other work has it on record":                    {nodes: on(short, other), want: long},
-		"it has been told apart before":                  {status: v1alpha1.NodeJobStatus{Revision: long, RevisionDigest: digest}, want: long},
-		"it has been told apart, and the status is lost": {nodes: append(on(long, digest), on(short, other)...), want: long},
-		"the other work has been told apart":             {status: v1alpha1.NodeJobStatus{Revision: other[:40], RevisionDigest: other}, nodes: on(other[:40], other), want: short},
+		"nothing has run":                                      {want: short},
+		"it is in the status":                                  {status: v1alpha1.NodeJobStatus{Revision: short, RevisionDigest: digest}, want: short},
+		"it is in a status without digest":                     {status: v1alpha1.NodeJobStatus{Revision: short}, want: short},
+		"it is on record":                                      {nodes: on(short, digest), want: short},
+		"it is on record without digest":                       {nodes: on(short, ""), want: short},
+		"other work is on record":                              {nodes: on("0123456789", other), want: short},
+		"other work has it in the status":                      {status: v1alpha1.NodeJobStatus{Revision: short, RevisionDigest: other}, want: long},
+		"other work has it on record":                          {nodes: on(short, other), want: long},
+		"it has a longer revision from before":                 {status: v1alpha1.NodeJobStatus{Revision: long, RevisionDigest: digest}, want: long},
+		"it has a longer revision, and the status was removed": {nodes: append(on(long, digest), on(short, other)...), want: long},
+		"the other work has a longer revision":                 {status: v1alpha1.NodeJobStatus{Revision: other[:40], RevisionDigest: other}, nodes: on(other[:40], other), want: short},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

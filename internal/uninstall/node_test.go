@@ -79,16 +79,16 @@ func TestNodeChange(t *testing.T) {
 			},
 			want: `{"metadata":{"annotations":{"everynode.dev/cordoned-by":null}},"spec":{"unschedulable":false}}`,
 		},
-		"the record of a NodeJob goes with its seal": {
+		"the record of a NodeJob is removed with its seal": {
 			node: recorded, scope: Scope{Jobs: []v1alpha1.NodeJob{job("a", nil)}},
 			want: `{"metadata":{"labels":{"` + key + `":null,"` + seal + `":null},"annotations":{"` + key + `":null}}}`,
 		},
 		"the record of a NodeJob that retains it stays": {node: recorded, scope: Scope{Jobs: []v1alpha1.NodeJob{job("a", retain)}}},
-		"all records go when that is asked for": {
+		"all records are removed on request": {
 			node: recorded, scope: Scope{Records: true, Jobs: []v1alpha1.NodeJob{job("a", retain)}},
 			want: `{"metadata":{"labels":{"` + key + `":null,"` + seal + `":null},"annotations":{"` + key + `":null}}}`,
 		},
-		"what a NodeJob published goes with it": {
+		"the facts of a NodeJob are removed with it": {
 			node: published(`{"labels":{"x.test/fact":"` + key + `"}}`), scope: Scope{Jobs: []v1alpha1.NodeJob{job("a", nil)}},
 			want: `{"metadata":{"labels":{"x.test/fact":null},"annotations":{"everynode.dev/published":null}}}`,
 		},
@@ -96,7 +96,7 @@ func TestNodeChange(t *testing.T) {
 			node: published(`{"labels":{"node-role.kubernetes.io/x":"` + key + `"}}`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
 		},
-		"a list of facts that cannot be read goes with the records": {
+		"an invalid list of facts is removed with the records": {
 			node: published(`what`), scope: Scope{Records: true},
 			want: `{"metadata":{"annotations":{"everynode.dev/published":null}}}`,
 		},
@@ -115,12 +115,12 @@ func TestNodeChange(t *testing.T) {
 			got, want := decode(t, change.Patch()), decode(t, []byte(tt.want))
 			meta := got["metadata"].(map[string]any)
 			if meta["uid"] != "uid" || meta["resourceVersion"] != "7" {
-				t.Errorf("the patch is of any node: %v", meta)
+				t.Errorf("the patch does not name the node: %v", meta)
 			}
 			delete(meta, "uid")
 			delete(meta, "resourceVersion")
 			if annotations, ok := meta["annotations"].(map[string]any); ok {
-				// To remove what is not there changes nothing.
+				// Removing what does not exist changes nothing.
 				maps.DeleteFunc(annotations, func(key string, _ any) bool { _, there := node.Annotations[key]; return !there })
 			}
 			dropEmpty(meta, "annotations")
@@ -147,7 +147,7 @@ func decode(t *testing.T, patch []byte) map[string]any {
 	return all
 }
 
-// A key of the record package is found as what it is, whatever form it gives to seals.
+// Keys of the record package are recognized, regardless of the form of seals.
 func TestRecordKeyOf(t *testing.T) {
 	key := v1alpha1.RecordKey("a-namespace", "a.job")
 	for name, tt := range map[string]struct {

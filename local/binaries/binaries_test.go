@@ -37,7 +37,7 @@ func TestEveryRecipeHasAPinnedVersion(t *testing.T) {
 	}
 }
 
-func TestAReleaseSaysItsMajorAndMinor(t *testing.T) {
+func TestAReleaseContainsMajorAndMinor(t *testing.T) {
 	got := kubernetes("kubectl").linkFlags("v1.36.3")
 	for _, want := range []string{"gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36", "-s -w"} {
 		if !strings.Contains(got, want) {

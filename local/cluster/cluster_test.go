@@ -37,7 +37,7 @@ func TestRealNodes(t *testing.T) {
 		{"the API server says its release", testVersion},
 		{"pods log and reach the API server from both networks", testPods},
 		{"pods are reached from other nodes and by the API server", testPodNetwork},
-		{"a pull from nowhere fails fast", testPullFails},
+		{"a pull from an unreachable registry fails fast", testPullFails},
 		{"a node without a network runs host pods and becomes ready later", testWithoutCNI},
 		{"labels annotations and taints are on a joined node", testJoinOptions},
 		{"a kubelet has only its own node's rights", testKubeletRights},
@@ -90,7 +90,7 @@ func testPods(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	}
 }
 
-// Pods have addresses that other nodes, this machine and so the API server's proxy reach.
+// Other nodes, this machine and the API server's proxy can reach the addresses of pods.
 func testPodNetwork(t *testing.T, _ *cluster.Cluster, client kubernetes.Interface) {
 	create(t, client, pod("server", "node-1", "serve", "served"))
 	address := waitPhase(t, client, "server", corev1.PodRunning).Status.PodIP
@@ -174,7 +174,7 @@ func testJoinOptions(t *testing.T, c *cluster.Cluster, client kubernetes.Interfa
 	}
 }
 
-// The kubelets' identities must be real, or tests of RBAC would prove nothing.
+// The identities of the kubelets must be real, or tests of RBAC would be meaningless.
 func testKubeletRights(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -211,8 +211,8 @@ func testKillRuntime(t *testing.T, c *cluster.Cluster, client kubernetes.Interfa
 		return strings.TrimSpace(out)
 	}
 	old, sister := containerd("node-1"), containerd("node-2")
-	// The script waits for the runtime: of a container that ends while there is none, containerd
-	// knows no exit code afterwards, on any machine.
+	// The script waits for the runtime: if a container ends while containerd is not running, containerd
+	// does not know its exit code later, on any machine.
 	const script = `pkill -x containerd && until ctr version >/dev/null 2>&1; do sleep 0.1; done && echo killed`
 	out := run(t, client, privileged(pod("pkill", "node-1", "host", script)))
 	if out != "killed\n" {
@@ -308,7 +308,7 @@ func testRebootFromInside(t *testing.T, c *cluster.Cluster, client kubernetes.In
 	})
 }
 
-// testBootsLater has something of the last boot in the way of the next one for a while.
+// testBootsLater has a leftover of the last boot block the next one for a while.
 func testBootsLater(t *testing.T, c *cluster.Cluster, _ kubernetes.Interface) {
 	dir := filepath.Join(c.Dir(), "nodes", "node-1")
 	inTheWay := filepath.Join(dir, "boot_id")
@@ -363,7 +363,7 @@ func testSimulated(t *testing.T, c *cluster.Cluster, client kubernetes.Interface
 		t.Fatal(err)
 	}
 	if err := c.Remove(t.Context(), "sim-1"); !apierrors.IsNotFound(errors.Unwrap(err)) {
-		t.Errorf("removing a node that is not there: %v", err)
+		t.Errorf("removing a missing node: %v", err)
 	}
 }
 

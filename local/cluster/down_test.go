@@ -21,7 +21,7 @@ import (
 	"github.com/everynode/everynode/local/internal/procs"
 )
 
-// marks is what can be seen of a cluster from outside.
+// marks are the traces of a cluster that are visible from outside.
 type marks struct{ dir, id string }
 
 func remember(t *testing.T, c *cluster.Cluster) marks {
@@ -36,7 +36,7 @@ func remember(t *testing.T, c *cluster.Cluster) marks {
 	}
 	m := marks{c.Dir(), record.ID}
 	if len(m.left()) == 0 {
-		t.Fatal("a running cluster shows no trace: the test looks at the wrong things")
+		t.Fatal("a running cluster has no traces: the test checks the wrong things")
 	}
 	return m
 }
@@ -78,9 +78,9 @@ func (m marks) wantGone(t *testing.T) {
 	}
 }
 
-// A cluster whose starter is killed can be removed by its folder alone. One whose starter is interrupted removes
-// itself.
-func TestUpIsBrokenOff(t *testing.T) {
+// If the command that starts a cluster is killed, only the folder is needed to remove the cluster. If it is interrupted, it removes
+// the cluster.
+func TestUpIsInterrupted(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "everynode-local")
@@ -88,7 +88,7 @@ func TestUpIsBrokenOff(t *testing.T) {
 		t.Fatalf("building the command: %v\n%s", err, out)
 	}
 	for name, test := range map[string]struct {
-		moment string // the file that shows how far it has come
+		moment string // the file that shows its progress
 		signal os.Signal
 	}{
 		"killed while the control plane starts": {"processes/etcd.json", os.Kill},
@@ -117,7 +117,7 @@ func TestUpIsBrokenOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err == nil {
-				t.Fatal("up succeeded all the same")
+				t.Fatal("up succeeded nevertheless")
 			}
 			if test.signal == os.Kill {
 				if len(m.left()) == 0 {

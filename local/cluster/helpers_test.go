@@ -67,7 +67,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// eventually looks at a condition until it holds; it says what is missing.
+// eventually polls a condition until it is met, and reports what is missing.
 func eventually(t *testing.T, limit time.Duration, condition func() string) {
 	t.Helper()
 	missing := ""
@@ -97,7 +97,7 @@ func loadProbe(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// pod is one container of the probe, bound to a node and tolerating everything.
+// pod returns a pod with one container of the probe, bound to a node and tolerating everything.
 func pod(name, node string, args ...string) *corev1.Pod {
 	none := int64(0)
 	return &corev1.Pod{
@@ -112,7 +112,7 @@ func pod(name, node string, args ...string) *corev1.Pod {
 	}
 }
 
-// privileged makes a pod one that may act on its node.
+// privileged gives a pod access to its node.
 func privileged(p *corev1.Pod) *corev1.Pod {
 	yes := true
 	p.Spec.HostPID, p.Spec.HostNetwork = true, true
@@ -120,7 +120,7 @@ func privileged(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// create makes a pod; its service account may come a moment after its namespace.
+// create creates a pod; its service account may be created shortly after its namespace.
 func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() string {

@@ -66,16 +66,16 @@ func TestSimulatedNodes(t *testing.T) {
 	}
 }
 
-func TestUnfitNamesAreRefused(t *testing.T) {
+func TestInvalidNamesAreRefused(t *testing.T) {
 	for _, name := range []string{"Upper", "-dash", "under_score", strings.Repeat("a", 41), "a/b"} {
 		if _, err := cluster.Up(t.Context(), cluster.Options{Name: name}); err == nil {
-			t.Errorf("a cluster named %q came up", name)
+			t.Errorf("a cluster named %q was started", name)
 		}
 	}
 	if _, err := cluster.Open("never-made"); err == nil || !strings.Contains(err.Error(), "never-made") {
-		t.Errorf("opening a cluster that is not there: %v", err)
+		t.Errorf("opening a missing cluster: %v", err)
 	}
 	if got := fmt.Sprint(cluster.Prerequisites(t.Context())); got == "[]" {
-		t.Error("real nodes need nothing of the machine")
+		t.Error("real nodes have no requirements for the machine")
 	}
 }

@@ -79,7 +79,7 @@ func lockAll(ctx context.Context) (func(), error) {
 	}
 	file := filepath.Join(root, ".lock")
 	if canHaveRealNodes() {
-		// Address ranges are the machine's, whatever the folder of the state.
+		// Address ranges belong to the machine, regardless of the folder of the state.
 		file = "/run/everynode-local.lock"
 	}
 	return filelock.Lock(ctx, file)

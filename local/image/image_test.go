@@ -104,10 +104,10 @@ func TestAnArchiveIsFoundUnderItsReference(t *testing.T) {
 	}
 }
 
-func TestReferencesThatContainerdWouldTakeForDockerHub(t *testing.T) {
+func TestReferencesThatContainerdReadsAsDockerHub(t *testing.T) {
 	for _, reference := range []string{"runner", "runner:dev", "everynode/runner:dev", "registry.local/everynode/runner", "Registry.local/X:y"} {
 		if _, err := image.ParseReference(reference); err == nil {
-			t.Errorf("%q was taken", reference)
+			t.Errorf("%q was accepted", reference)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func never(context.Context) bool  { return false }
 func always(context.Context) bool { return true }
 
-func TestAllThatIsMissingIsNamedAtOnce(t *testing.T) {
+func TestAllMissingProgramsAreReportedAtOnce(t *testing.T) {
 	needs := []Requirement{
 		{"the program one", "package-one", never},
 		{"the program two", "package-two", always},
@@ -30,11 +30,11 @@ func TestAllThatIsMissingIsNamedAtOnce(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "package-two") {
-		t.Errorf("%q names what is there", got)
+		t.Errorf("%q names installed programs", got)
 	}
 }
 
-func TestNothingIsDoneWhereNothingIsMissing(t *testing.T) {
+func TestNothingIsInstalledIfNothingIsMissing(t *testing.T) {
 	var progress strings.Builder
 	if err := Ensure(t.Context(), &progress, []Requirement{{"a program", "package", always}}); err != nil || progress.Len() > 0 {
 		t.Errorf("%v, %q", err, progress.String())

@@ -36,7 +36,7 @@ import (
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// times are what differs from run to run in what is printed.
+// times match the parts of the output that differ between runs.
 var times = regexp.MustCompile(`\d\d:\d\d:\d\d( UTC|Z)|\b(\d+[dhms])+( ago)?\b|\([a-z0-9-]+-[0-9a-f]{10}\)|revision [0-9a-z]+|\[[=>.! ]+\]`)
 
 // timeless is a printed text without them.
@@ -75,8 +75,8 @@ func viewer(t *testing.T) []rbacv1.PolicyRule {
 	}
 }
 
-// TestWhatTheReadingVerbsTell plays a rollout that fails, and reads it as a user who may read and no more.
-func TestWhatTheReadingVerbsTell(t *testing.T) {
+// TestOutputOfReadingCommands simulates a failed rollout, and runs the commands as a user with read permissions only.
+func TestOutputOfReadingCommands(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, interceptor.Funcs{})
 	for _, name := range []string{"reading-1", "reading-2", "reading-3"} {
@@ -103,7 +103,7 @@ func TestWhatTheReadingVerbsTell(t *testing.T) {
 		out  string
 		err  string
 	}{
-		"the status of what is done": {[]string{"status", "works"}, 0, `NodeJob   NAMESPACE/works  revision REV  created AGO
+		"the status of a complete NodeJob": {[]string{"status", "works"}, 0, `NodeJob   NAMESPACE/works  revision REV  created AGO
 Status    AllNodesDone
           3 of 3 nodes are done
 Nodes     3, of which 3 done
@@ -111,12 +111,12 @@ Nodes     3, of which 3 done
 Steps
   all  [BAR]  3 of 3 done  passed TIME
 `, ""},
-		"the list of both": {[]string{"list"}, 0, `NAME   STATUS               DONE  RUNNING  FAILED  STEP    AGE  PROGRESS
+		"the list of both NodeJobs": {[]string{"list"}, 0, `NAME   STATUS               DONE  RUNNING  FAILED  STEP    AGE  PROGRESS
 fails  MaxFailuresExceeded  0/3   0        1       canary  SPAN   [BAR]
 works  AllNodesDone         3/3   0        0       all     SPAN   [BAR]
 `, ""},
 		"names": {[]string{"list", "-o", "name"}, 0, "nodejob.everynode.dev/fails\nnodejob.everynode.dev/works\n", ""},
-		"why it is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works is done on reading-2 since TIME (AGO).
+		"explain a node that is done": {[]string{"explain", "works", "reading-2"}, 0, `NAMESPACE/works is done on reading-2 since TIME (AGO).
 
 State     Done, step all
 Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
@@ -125,24 +125,24 @@ Results   kernel=6.1
 Published label example.com/kernel=6.1
 Next      it runs again after a change of the task, or kubectl everynode -n NAMESPACE rerun works reading-2
 `, ""},
-		"why it has not run": {[]string{"explain", "fails", "reading-2"}, 0, `NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
+		"explain a node that has not run": {[]string{"explain", "fails", "reading-2"}, 0, `NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
 
 State     Waiting, MaxFailuresExceeded, step canary
 Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
 `, ""},
-		"the logs of pods that are gone": {[]string{"logs", "fails", "--failed"}, 0, "reading-1 | one\nreading-1 | two\\x1b[2J\n", "-- 1 pod is gone; the last lines that are on record:\n"},
-		"all that concerns a node":       {[]string{"explain", "reading-3"}, 0, "", ""},
-		"a NodeJob that is not there":    {[]string{"status", "work"}, 3, "", "error: there is no NodeJob work in namespace NAMESPACE; there are works, fails\n"},
-		"a node that is not there":       {[]string{"explain", "works", "reading-9"}, 3, "", ""},
+		"the logs of deleted pods": {[]string{"logs", "fails", "--failed"}, 0, "reading-1 | one\nreading-1 | two\\x1b[2J\n", "-- 1 pod is gone; the last lines that are on record:\n"},
+		"all NodeJobs of a node":   {[]string{"explain", "reading-3"}, 0, "", ""},
+		"a missing NodeJob":        {[]string{"status", "work"}, 3, "", "error: there is no NodeJob work in namespace NAMESPACE; there are works, fails\n"},
+		"a missing node":           {[]string{"explain", "works", "reading-9"}, 3, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := w.everynode(config, tt.args...)
 			got.out, got.err = timeless(got.out), timeless(got.err)
 			switch name {
-			case "all that concerns a node": // other tests may have NodeJobs
+			case "all NodeJobs of a node": // other tests may have NodeJobs
 				wantText(t, got.out, "NAMESPACE/fails has not run on reading-3 yet: ", "NAMESPACE/works is done on reading-3 since TIME (AGO).\n")
-			case "a node that is not there":
+			case "a missing node":
 				wantText(t, got.err, "error: there is no node reading-9; there are reading-")
 			default:
 				wantTold(t, strings.Join(tt.args, " "), told{tt.code, tt.out, tt.err}, got)

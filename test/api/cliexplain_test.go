@@ -37,7 +37,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	wantText(t, g.everynode(config, "explain", "explained-1").out, "NodeGuard NAMESPACE/storage released node explained-1 ")
 }
 
-// TestExplainNamesTheNodesThatUseTheBudget : a cordon by a person holds a rollout up for as long as it is there.
+// TestExplainNamesTheNodesThatUseTheBudget covers a cordon by a user, which blocks a rollout until it is removed.
 func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -48,7 +48,7 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootIfRequested, MaxUnavailable: number(1)}
 		s.Rollout.MaxConcurrent = percent("100%")
 	})
-	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing holds its turn up
+	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing prevents its start
 	w.done("held", "budget-1")
 	config := w.kubeconfigOf(viewer(t)...)
 	got := w.everynode(config, "explain", "held", "budget-2")

@@ -124,7 +124,7 @@ func TestAKubeletCannotWriteTheSealOfARecord(t *testing.T) {
 
 	node := w.node(w.namespace + "-evil")
 	kubelet := w.kubeletOf(node.Name)
-	must(t, w.annotate(kubelet, node.Name, "x.test/mine", "yes")) // what is refused is not refused for another reason
+	must(t, w.annotate(kubelet, node.Name, "x.test/mine", "yes")) // the request is not refused for another reason
 	w.wantForbidden("a patch of its Node", kubelet.Patch(w.ctx, node.DeepCopy(), patch))
 	w.wantForbidden("a patch of its Node's status", kubelet.Status().Patch(w.ctx, node.DeepCopy(), patch))
 	w.wantForbidden("a patch of another Node", kubelet.Patch(w.ctx, w.node(w.namespace+"-other"), patch))
@@ -201,13 +201,13 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	}
 }
 
-// TestANodeWithFullAnnotationsHoldsOnlyItself : the end of its attempt waits until there is room.
+// TestANodeWithFullAnnotationsHoldsOnlyItself : the outcome of its attempt is recorded when there is space again.
 func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	made := w.podsMade()
 	evil, other := w.node(w.namespace+"-1"), w.node(w.namespace+"-2")
-	w.job("full", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") }) // it keeps its slot
+	w.job("full", func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = percent("100%") }) // it still has its slot
 	kubelet, pod := w.kubeletOf(evil.Name), w.podOf(evil.Name, task.Task)
 	const limit, key = 256 << 10, "x.test/fill"
 	err := w.annotate(kubelet, evil.Name, key, strings.Repeat("x", limit-len(key)+1))
@@ -232,7 +232,7 @@ func TestANodeWithFullAnnotationsHoldsOnlyItself(t *testing.T) {
 	}
 }
 
-// TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt : it takes the finalizer off through the pod's status.
+// TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt removes the finalizer through the pod's status.
 func TestANodeThatRemovesItsOwnPodWaitsForTheNextAttempt(t *testing.T) {
 	for name, metadata := range map[string]string{
 		"without the finalizer":     `{"finalizers":null}`,

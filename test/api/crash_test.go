@@ -67,7 +67,7 @@ func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 	}{
 		{"before the pod is made", 1, false}, {"after the pod is made", 1, true},
 		{"before the record", 2, false}, {"after the record", 2, true},
-		{"before the finalizer goes", 3, false}, {"after the finalizer went", 3, true},
+		{"before the finalizer is removed", 3, false}, {"after the finalizer is removed", 3, true},
 		{"before the pod is deleted", 4, false}, {"after the pod is deleted", 4, true},
 	} {
 		t.Run(cut.name, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// deadline fails the n-th write of pods and nodes and all later ones: a process that is dead. With
-// after, that write itself is done, and only its answer is lost.
+// deadline fails the n-th write of pods and nodes and all later ones, as if the process had ended. With
+// after, that write itself succeeds, and only its response is lost.
 type deadline struct {
 	write  int32
 	after  bool
@@ -149,7 +149,7 @@ func (d *deadline) funcs() interceptor.Funcs {
 	}
 }
 
-func TestWritesThatFailAreTriedAgain(t *testing.T) {
+func TestWritesThatFailAreRetried(t *testing.T) {
 	w := newWorld(t)
 	// Each kind of write fails twice, in two ways, before it works.
 	var mu sync.Mutex
@@ -162,9 +162,9 @@ func TestWritesThatFailAreTriedAgain(t *testing.T) {
 		mu.Unlock()
 		switch n % 3 {
 		case 1:
-			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "x", errors.New("somebody was faster"))
+			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "x", errors.New("another client was faster"))
 		case 2:
-			return apierrors.NewInternalError(errors.New("etcd is away"))
+			return apierrors.NewInternalError(errors.New("etcd does not respond"))
 		}
 		return write()
 	}
@@ -208,7 +208,7 @@ func TestADeniedWriteIsToldByAnEvent(t *testing.T) {
 	w.end(pod, 0, "")
 	w.end(w.podOn("denied-2"), 0, "")
 	w.done("denied", "denied-2")
-	w.eventually("an event tells it", func() error {
+	w.eventually("an event reports it", func() error {
 		var list eventsv1.EventList
 		must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
 		for _, e := range list.Items {
@@ -231,36 +231,36 @@ func TestANodeDeletedInMidRunLeavesNothing(t *testing.T) {
 	w.job("deleted", nil)
 	pod := w.podOn("deleted-1")
 	must(t, admin.Delete(w.ctx, node))
-	w.eventually("the pod is let go", func() error {
+	w.eventually("the finalizer of the pod is removed", func() error {
 		live := &corev1.Pod{}
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if len(live.Finalizers) > 0 || live.DeletionTimestamp.IsZero() {
-			return errors.New("it is held")
+			return errors.New("the finalizer still exists")
 		}
 		return nil
 	})
 	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
 }
 
-func TestANodeMadeAgainUnderItsNameRunsTheTaskAgain(t *testing.T) {
+func TestARecreatedNodeRunsTheTask(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
-	node := w.node("anew-1")
-	w.job("anew", nil)
-	first := w.podOn("anew-1")
+	node := w.node("recreated-1")
+	w.job("recreated", nil)
+	first := w.podOn("recreated-1")
 	w.end(first, 0, "")
-	w.done("anew", "anew-1")
+	w.done("recreated", "recreated-1")
 	w.noPods()
 	must(t, admin.Delete(w.ctx, node))
-	w.node("anew-1")
-	second := w.podOn("anew-1")
+	w.node("recreated-1")
+	second := w.podOn("recreated-1")
 	if second.Name == first.Name {
 		t.Errorf("both pods are called %s", first.Name)
 	}
 	w.end(second, 0, "")
-	if rec := w.done("anew", "anew-1"); rec.PodUID != second.UID {
+	if rec := w.done("recreated", "recreated-1"); rec.PodUID != second.UID {
 		t.Errorf("the record is %+v", rec)
 	}
 }

@@ -24,9 +24,9 @@ type fault struct {
 	name string
 	// done reports whether the write succeeds although its response is lost.
 	done bool
-	// answer is what the manager gets instead; nil when it dies.
+	// answer is the response that the manager gets instead; nil if the manager dies.
 	answer error
-	// like is true for one that the manager cannot tell from another of these: it meets the first write of each sort.
+	// like is true for a fault that looks to the manager like another one: it affects only the first write of each kind.
 	like bool
 }
 
@@ -35,11 +35,11 @@ var nodeJobs = v1alpha1.GroupVersion.WithResource("nodejobs").GroupResource()
 var allFaults = []fault{
 	{name: "the manager dies before it"},
 	{name: "the manager dies after it", done: true},
-	{name: "a conflict", answer: apierrors.NewConflict(nodeJobs, "x", errors.New("somebody was faster"))},
+	{name: "a conflict", answer: apierrors.NewConflict(nodeJobs, "x", errors.New("another client was faster"))},
 	{name: "no answer in time", done: true, answer: fmt.Errorf("sending: %w", context.DeadlineExceeded)},
 	{name: "the API server's own time-out", done: true, answer: apierrors.NewServerTimeout(nodeJobs, "x", 1), like: true},
 	{name: "too many requests", answer: apierrors.NewTooManyRequests("try again", 1), like: true},
-	{name: "an internal error", answer: apierrors.NewInternalError(errors.New("etcd is away"))},
+	{name: "an internal error", answer: apierrors.NewInternalError(errors.New("etcd does not respond"))},
 }
 
 // cut puts one fault into one write of the managers of a world. Writes are told apart by what they are
@@ -50,7 +50,7 @@ type cut struct {
 	write string
 
 	mu sync.Mutex
-	// names are all writes that were seen, in their order.
+	// names are all observed writes, in their order.
 	names []string
 	// times counts the writes of one sort.
 	times map[string]int
@@ -79,7 +79,7 @@ func (c *cut) seen() (names []string, reached bool) {
 	return c.names, c.reached
 }
 
-// do does a write, unless it is the one. What the manager holds must not show what it is not told.
+// do executes a write, unless it is the selected one. The object must not show a result that the manager does not get.
 func (c *cut) do(verb string, o client.Object, write func(o client.Object) error) error {
 	hit, dead := c.note(verb, o)
 	switch {
@@ -89,7 +89,7 @@ func (c *cut) do(verb string, o client.Object, write func(o client.Object) error
 		return write(o)
 	}
 	if c.fault.done {
-		_ = write(o.DeepCopyObject().(client.Object)) // how it went is the answer that is lost
+		_ = write(o.DeepCopyObject().(client.Object)) // the result is in the lost response
 	}
 	if c.fault.answer == nil {
 		close(c.died)
@@ -155,7 +155,7 @@ func (c *cut) funcs() interceptor.Funcs {
 		SubResourceUpdate: func(ctx context.Context, next client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return c.do(sub, o, func(o client.Object) error { return next.SubResource(sub).Update(ctx, o, opts...) })
 		},
-		// The manager has no other writes. Should it get one, this test must learn of it.
+		// The manager has no other writes. If one is added, this test must fail.
 		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 			return errUnknownWrite
 		},

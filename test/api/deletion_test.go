@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// undoable makes a NodeJob that is rolled back when it is deleted, and has its task succeed on a node.
+// undoable creates a NodeJob with a rollback at deletion, whose task succeeds on a node.
 func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
 	w.t.Helper()
 	w.node(node)
@@ -38,7 +38,7 @@ func (w *world) ready(name string, status corev1.ConditionStatus) {
 	must(w.t, admin.Status().Update(w.ctx, node))
 }
 
-func TestADeletionWhoseRollbackFailsIsLetGoByForget(t *testing.T) {
+func TestADeletionWithAFailedRollbackEndsWithForget(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	job := w.undoable("forgets", "forget-it-1")
@@ -85,23 +85,23 @@ func TestANamespaceThatIsDeletedInMidRollbackIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestADeletionThatIsHeldIsLetGoWithItsNamespace covers a namespace in which no pod creation fails, so that no error
+// TestABlockedDeletionEndsWithItsNamespace covers a namespace in which no pod creation fails, so that no error
 // reports its deletion.
-func TestADeletionThatIsHeldIsLetGoWithItsNamespace(t *testing.T) {
+func TestABlockedDeletionEndsWithItsNamespace(t *testing.T) {
 	for name, hold := range map[string]func(w *world, node string){
-		"by a rollback that failed": func(w *world, node string) { w.end(w.podOf(node, task.Rollback), 1, "") },
-		"by a node that is lost":    func(w *world, node string) { w.ready(node, corev1.ConditionUnknown) },
+		"by a failed rollback":   func(w *world, node string) { w.end(w.podOf(node, task.Rollback), 1, "") },
+		"by an unreachable node": func(w *world, node string) { w.ready(node, corev1.ConditionUnknown) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			startManager(t, noFaults)
 			node := "held-" + w.namespace
 			job := w.undoable("held", node)
-			if name == "by a node that is lost" {
+			if name == "by an unreachable node" {
 				hold(w, node)
 			}
 			must(t, admin.Delete(w.ctx, job))
-			if name == "by a rollback that failed" {
+			if name == "by a failed rollback" {
 				hold(w, node)
 			}
 			w.condition("held", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)

@@ -79,8 +79,8 @@ func (w *world) podOf(node string, phase task.Phase) *corev1.Pod {
 	return found
 }
 
-// TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain goes the whole way of a node that a task has harmed.
-func TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain(t *testing.T) {
+// TestAFailedNodeIsRolledBackQuarantinedAndUncordoned covers all steps for a node on which a task failed.
+func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("harmed-1")
@@ -115,9 +115,9 @@ func TestAFailedNodeIsRolledBackSetAsideAndOpenedAgain(t *testing.T) {
 	w.told(v1alpha1.ReasonRolledBack, "Node", "harmed-1")
 	w.told(v1alpha1.ReasonCordoned, "NodeJob", "harms")
 
-	w.eventually("web is evicted, and the status names what holds db", func() error {
+	w.eventually("web is evicted, and the status names what blocks db", func() error {
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(web), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("web is there (%w)", err)
+			return fmt.Errorf("web still exists (%w)", err)
 		}
 		d := w.live("harms").Status.Drains
 		if len(d) != 1 || d[0].Node != "harmed-1" || d[0].Pods != 1 || len(d[0].Blocked) != 1 || d[0].Blocked[0].Pod != w.namespace+"/db" {
@@ -170,8 +170,8 @@ func TestABudgetThatIsNotProcessedHoldsUpNothingElse(t *testing.T) {
 	w.done("slow", "slow-2")
 }
 
-// TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone covers a cordon between the plan and the write of the manager.
-func TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone(t *testing.T) {
+// TestAConcurrentCordonByAnotherClientIsKept covers a cordon between the plan and the write of the manager.
+func TestAConcurrentCordonByAnotherClientIsKept(t *testing.T) {
 	w := newWorld(t)
 	var once atomic.Bool
 	var conflicts atomic.Int32
@@ -207,7 +207,7 @@ func TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone(t *testing.T) {
 	var node corev1.Node
 	must(t, admin.Get(w.ctx, client.ObjectKey{Name: "both-1"}, &node))
 	if _, ours := node.Annotations[v1alpha1.CordonedAnnotation]; !node.Spec.Unschedulable || ours {
-		t.Errorf("it is %+v with %v: somebody else has cordoned it", node.Spec, node.Annotations)
+		t.Errorf("it is %+v with %v: another client has cordoned it", node.Spec, node.Annotations)
 	}
 	var list eventsv1.EventList
 	must(t, admin.List(w.ctx, &list, client.InNamespace(w.namespace)))
@@ -218,7 +218,7 @@ func TestACordonOfSomebodyElseInTheSameMomentIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestADeletionRollsBackOnEveryNodeAndThenGoes(t *testing.T) {
+func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("undo-1")
@@ -237,7 +237,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenGoes(t *testing.T) {
 		w.done("undoes", node)
 	}
 	w.noPods()
-	// All of a release is deleted at once.
+	// All NodeJobs of a release are deleted at once.
 	must(t, admin.Delete(w.ctx, cm))
 	must(t, admin.Delete(w.ctx, job))
 	w.end(w.podOf("undo-1", task.Rollback), 0, "")
@@ -245,7 +245,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenGoes(t *testing.T) {
 	c := w.condition("undoes", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "undo-2", "annotate nodejob undoes "+v1alpha1.RetryAnnotation)
 	w.told(v1alpha1.ReasonRollbackFailed, "Node", "undo-2")
-	w.eventually("the first is forgotten", func() error {
+	w.eventually("the record of the first NodeJob is removed", func() error {
 		if on := w.recordOn("undoes", "undo-1"); on.Present {
 			return fmt.Errorf("it carries %+v", on)
 		}
@@ -281,8 +281,8 @@ func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestTheNextStepBeginsOnceAfterTheOneBefore shows that the state of a rollout outlives the manager.
-func TestTheNextStepBeginsOnceAfterTheOneBefore(t *testing.T) {
+// TestTheNextStepStartsOnceAfterThePreviousOne checks that the state of a rollout persists when the manager is replaced.
+func TestTheNextStepStartsOnceAfterThePreviousOne(t *testing.T) {
 	w := newWorld(t)
 	stop := startManager(t, noFaults)
 	for i := 1; i <= 3; i++ {
@@ -314,7 +314,7 @@ func TestTheNextStepBeginsOnceAfterTheOneBefore(t *testing.T) {
 		}
 	}
 	w.condition("steps", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	w.eventually("the revision is proven", func() error {
+	w.eventually("the revision is stable", func() error {
 		if w.live("steps").Status.Rollout.StableAt.IsZero() {
 			return errors.New("it is not")
 		}
@@ -330,6 +330,6 @@ func TestTheNextStepBeginsOnceAfterTheOneBefore(t *testing.T) {
 		}
 	}
 	if begun != 1 {
-		t.Errorf("%d events tell that a step begins, want 1", begun)
+		t.Errorf("%d events report the start of a step, want 1", begun)
 	}
 }

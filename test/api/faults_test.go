@@ -47,8 +47,8 @@ const (
 const statusWrite = "status of the NodeJob "
 
 // TestNoFaultOfAWriteChangesWhatARolloutComesTo plays a rollout with everything in it once without
-// faults, and then again and again: each of its writes meets each fault, and the first of each sort also those that are
-// like another. What is left, and what is never to be seen on the way, is the same.
+// faults, and then repeatedly: each of its writes is combined with each fault, and the first of each kind also with faults that are
+// like another one. The final state, and the states that must never occur, are the same.
 func TestNoFaultOfAWriteChangesWhatARolloutComesTo(t *testing.T) {
 	var writes []string
 	t.Run("without faults", func(t *testing.T) {
@@ -172,7 +172,7 @@ func playRollout(t *testing.T, c *cut) {
 	})
 
 	var proven time.Time
-	k.await(t, "the revision is proven", func() error {
+	k.await(t, "the revision is stable", func() error {
 		if k.job == nil || k.job.Status.Rollout == nil || k.job.Status.Rollout.StableAt.IsZero() {
 			return fmt.Errorf("it is not: %+v", k.job)
 		}
@@ -215,7 +215,7 @@ func playRollout(t *testing.T, c *cut) {
 
 func number(n int32) *intstr.IntOrString { v := intstr.FromInt32(n); return &v }
 
-// settled is nil when the status is that of the rollout's end.
+// settled returns nil if the status is the final one of the rollout.
 func settled(job *v1alpha1.NodeJob) error {
 	if job == nil {
 		return errors.New("there is no NodeJob")
@@ -248,7 +248,7 @@ func settled(job *v1alpha1.NodeJob) error {
 	return nil
 }
 
-// checkNodes looks at what is on the nodes, and at how often the task began on each.
+// checkNodes checks the nodes, and how often the task started on each.
 func (w *world) checkNodes(k *kubelet, name func(string) string) {
 	w.t.Helper()
 	revision := w.live("plays").Status.Revision
@@ -265,7 +265,7 @@ func (w *world) checkNodes(k *kubelet, name func(string) string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if diff := cmp.Diff(wantStarts, k.starts); diff != "" {
-		w.t.Errorf("what began on the nodes (-want +got):\n%s", diff)
+		w.t.Errorf("starts on the nodes (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(wantSuccesses, k.successes); diff != "" {
 		w.t.Errorf("successes on record (-want +got):\n%s", diff)
@@ -283,7 +283,7 @@ func (w *world) checkNodes(k *kubelet, name func(string) string) {
 		w.t.Errorf("its rollback is %+v", rec.Rollback)
 	case rec.Drain == nil || rec.Drain.Outcome != v1alpha1.ReasonDrained || !node.Spec.Unschedulable ||
 		node.Annotations[v1alpha1.CordonedAnnotation] != v1alpha1.RecordKey(w.namespace, "plays"):
-		w.t.Errorf("it is set aside as %+v; %+v with %v", rec.Drain, node.Spec, node.Annotations)
+		w.t.Errorf("its quarantine is %+v; %+v with %v", rec.Drain, node.Spec, node.Annotations)
 	}
 }
 
@@ -294,7 +294,7 @@ func (w *world) liveNode(name string) *corev1.Node {
 	return &node
 }
 
-// keepManager runs a manager for this world alone, and another one should it die, until the test ends.
+// keepManager runs a manager for this world only, and replaces it if it dies, until the test ends.
 func (w *world) keepManager(c *cut) {
 	w.t.Helper()
 	options, err := w.cacheOptions()
@@ -311,7 +311,7 @@ func (w *world) keepManager(c *cut) {
 			c.revive()
 			var startErr error
 			if stop, startErr = runManager(options, c.funcs(), &events.FakeRecorder{}, time.Now); errors.Join(err, startErr) != nil {
-				w.t.Errorf("putting another manager in its place: %v", errors.Join(err, startErr))
+				w.t.Errorf("replacing the manager: %v", errors.Join(err, startErr))
 				return
 			}
 			<-ended
@@ -326,7 +326,7 @@ func (w *world) keepManager(c *cut) {
 	})
 }
 
-// cacheOptions are those of a manager that sees this world alone.
+// cacheOptions are those of a manager that only observes this world.
 func (w *world) cacheOptions() (cache.Options, error) {
 	options, err := controller.CacheOptions()
 	if err != nil {

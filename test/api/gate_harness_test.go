@@ -26,7 +26,7 @@ func gateOf(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// comes makes a node that has more than its world's label from its creation, and reports like any other.
+// comes creates a node with more than its world's label, which reports its status like any other.
 func (w *world) comes(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"world": w.namespace}}, Spec: corev1.NodeSpec{Taints: taints}}
@@ -39,7 +39,7 @@ func (w *world) comes(name string, labels map[string]string, taints ...corev1.Ta
 	return node
 }
 
-// gatesOn are the taints of a node but for that which the API server puts on each new one.
+// gatesOn returns the taints of a node, except the one that the API server puts on each new node.
 func gatesOn(node *corev1.Node) []string {
 	return slices.DeleteFunc(taintsOf(node), func(t string) bool { return t == notReady })
 }
@@ -97,7 +97,7 @@ func (w *world) versions(name string) func() []*corev1.Node {
 	}
 }
 
-// whole asks for all that can go with the write that records a success.
+// whole uses all features that add to the write that records a success.
 func whole(s *v1alpha1.NodeJobSpec) {
 	s.Gate = &v1alpha1.GateSpec{}
 	s.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "x.test/kernel"}, {Result: "note", Annotation: "x.test/note"}, {Result: "unsaid", Label: "x.test/unsaid"}}
@@ -127,7 +127,7 @@ func shows(node *corev1.Node, key string) string {
 	return strings.Join(parts, " ")
 }
 
-// reboots plays that a node is back in another boot.
+// reboots simulates that a node has rebooted.
 func (w *world) reboots(name, bootID string) {
 	w.t.Helper()
 	node := w.liveNode(name)

@@ -32,7 +32,7 @@ func TestTheGateOnAFreshAPIServer(t *testing.T) {
 	must(t, f.admin.Create(t.Context(), crd))
 	f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,loosenodejobs") })
 	t.Run("a plain install taints the node that a kubelet registers", f.plainInstall)
-	t.Run("nothing in a NodeJob keeps a node from joining", f.failsOpen)
+	t.Run("no content of a NodeJob prevents a node from joining", f.failsOpen)
 }
 
 func (f *freshServer) plainInstall(t *testing.T) {
@@ -55,7 +55,7 @@ func (f *freshServer) plainInstall(t *testing.T) {
 	}
 	node.Spec.Taints = nil
 	if err := c.Update(t.Context(), node); !apierrors.IsForbidden(err) {
-		t.Errorf("the kubelet takes the taint off: %v", err)
+		t.Errorf("the kubelet removes the taint: %v", err)
 	}
 	must(t, f.kubectl("delete -f ../../config/samples/gate.yaml"))
 	f.joinsWith(nil)
@@ -69,7 +69,7 @@ func (f *freshServer) failsOpen(t *testing.T) {
 		spec      string
 		wantFails bool
 	}{
-		"a key that is none":             {spec: `{gate: {key: "a b"}}`},
+		"an invalid key":                 {spec: `{gate: {key: "a b"}}`},
 		"a key whose prefix is too long": {spec: `{gate: {key: ` + strings.Repeat("a", 254) + `/b}}`},
 		"a key that is a list":           {spec: `{gate: {key: [a]}}`, wantFails: true},
 		"an effect that does not exist":  {spec: `{gate: {effect: NoDisk}}`},
@@ -115,7 +115,7 @@ func (f *freshServer) failsOpen(t *testing.T) {
 	f.joinsWith(nil)
 }
 
-// freshServer is an API server that knows nothing of Everynode.
+// freshServer is an API server without Everynode.
 type freshServer struct {
 	*world
 	env     *envtest.Environment

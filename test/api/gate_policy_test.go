@@ -46,22 +46,22 @@ func TestAGateTaintsTheNodesThatItsSelectorMatches(t *testing.T) {
 		selector  string
 		wantNodes []string
 	}{
-		"no selector":                           {selector: `null`, wantNodes: all},
-		"an empty selector":                     {selector: `{}`, wantNodes: all},
-		"a selector of empty lists":             {selector: `{matchLabels: {}, matchExpressions: []}`, wantNodes: all},
-		"a label":                               {selector: `{matchLabels: {pool: a}}`, wantNodes: []string{"gpu", "pool-a"}},
-		"a label without a value":               {selector: `{matchLabels: {pool: ""}}`, wantNodes: []string{"pool-none"}},
-		"a label that no node has":              {selector: `{matchLabels: {rack: a}}`},
-		"two labels":                            {selector: `{matchLabels: {pool: a, gpu: "yes"}}`, wantNodes: []string{"gpu"}},
-		"a label with a prefix":                 {selector: `{matchLabels: {zone.example/x_1: "1"}}`, wantNodes: []string{"gpu"}},
-		"one of two values":                     {selector: `{matchExpressions: [{key: pool, operator: In, values: [b, c]}]}`, wantNodes: []string{"pool-b"}},
-		"one of two values, both there":         {selector: `{matchExpressions: [{key: pool, operator: In, values: [a, b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b"}},
-		"none of two values":                    {selector: `{matchExpressions: [{key: pool, operator: NotIn, values: [a, c]}]}`, wantNodes: []string{"no-labels", "pool-b", "pool-none"}},
-		"a label that is there":                 {selector: `{matchExpressions: [{key: pool, operator: Exists}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b", "pool-none"}},
-		"a label that is not there":             {selector: `{matchExpressions: [{key: pool, operator: DoesNotExist}]}`, wantNodes: []string{"no-labels"}},
-		"a label, and one that is not there":    {selector: `{matchLabels: {pool: a}, matchExpressions: [{key: gpu, operator: DoesNotExist}]}`, wantNodes: []string{"pool-a"}},
-		"two requirements":                      {selector: `{matchExpressions: [{key: pool, operator: Exists}, {key: pool, operator: NotIn, values: [b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-none"}},
-		"two requirements that exclude another": {selector: `{matchExpressions: [{key: pool, operator: In, values: [a]}, {key: pool, operator: In, values: [b]}]}`},
+		"no selector":                                {selector: `null`, wantNodes: all},
+		"an empty selector":                          {selector: `{}`, wantNodes: all},
+		"a selector of empty lists":                  {selector: `{matchLabels: {}, matchExpressions: []}`, wantNodes: all},
+		"a label":                                    {selector: `{matchLabels: {pool: a}}`, wantNodes: []string{"gpu", "pool-a"}},
+		"a label without a value":                    {selector: `{matchLabels: {pool: ""}}`, wantNodes: []string{"pool-none"}},
+		"a label that no node has":                   {selector: `{matchLabels: {rack: a}}`},
+		"two labels":                                 {selector: `{matchLabels: {pool: a, gpu: "yes"}}`, wantNodes: []string{"gpu"}},
+		"a label with a prefix":                      {selector: `{matchLabels: {zone.example/x_1: "1"}}`, wantNodes: []string{"gpu"}},
+		"one of two values":                          {selector: `{matchExpressions: [{key: pool, operator: In, values: [b, c]}]}`, wantNodes: []string{"pool-b"}},
+		"one of two values, both of which exist":     {selector: `{matchExpressions: [{key: pool, operator: In, values: [a, b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b"}},
+		"none of two values":                         {selector: `{matchExpressions: [{key: pool, operator: NotIn, values: [a, c]}]}`, wantNodes: []string{"no-labels", "pool-b", "pool-none"}},
+		"a label that exists":                        {selector: `{matchExpressions: [{key: pool, operator: Exists}]}`, wantNodes: []string{"gpu", "pool-a", "pool-b", "pool-none"}},
+		"a label that does not exist":                {selector: `{matchExpressions: [{key: pool, operator: DoesNotExist}]}`, wantNodes: []string{"no-labels"}},
+		"a label that exists, and one that does not": {selector: `{matchLabels: {pool: a}, matchExpressions: [{key: gpu, operator: DoesNotExist}]}`, wantNodes: []string{"pool-a"}},
+		"two requirements":                           {selector: `{matchExpressions: [{key: pool, operator: Exists}, {key: pool, operator: NotIn, values: [b]}]}`, wantNodes: []string{"gpu", "pool-a", "pool-none"}},
+		"two requirements that exclude another":      {selector: `{matchExpressions: [{key: pool, operator: In, values: [a]}, {key: pool, operator: In, values: [b]}]}`},
 
 		"invalid: In without values":               {selector: `{matchExpressions: [{key: pool, operator: In}]}`},
 		"invalid: NotIn without values":            {selector: `{matchExpressions: [{key: pool, operator: NotIn, values: []}]}`},
@@ -120,10 +120,10 @@ func TestGatesOfSeveralNodeJobsAreOnANodeTogether(t *testing.T) {
 		taints []corev1.Taint
 		want   []string // beside those that every node gets
 	}{
-		"a node that has none": {
+		"a node without taints": {
 			want: []string{shared.Key + "=everynode:NoExecute", shared.Key + "=everynode:NoSchedule"},
 		},
-		"a node that registers with others": {
+		"a node that registers with other taints": {
 			taints: []corev1.Taint{
 				{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule},
 				{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoExecute},
@@ -134,7 +134,7 @@ func TestGatesOfSeveralNodeJobsAreOnANodeTogether(t *testing.T) {
 				shared.Key + "=everynode:NoExecute", shared.Key + "=everynode:NoSchedule",
 			},
 		},
-		"a node that registers with the shared one, put there by somebody else": {
+		"a node that registers with the shared gate from another owner": {
 			taints: []corev1.Taint{{Key: shared.Key, Value: "kubelet", Effect: corev1.TaintEffectNoSchedule}},
 			want:   []string{shared.Key + "=everynode:NoExecute", shared.Key + "=kubelet:NoSchedule"},
 		},
@@ -258,7 +258,7 @@ func TestANodeWhoseLabelsAWebhookSetsIsTaintedToo(t *testing.T) {
 }
 
 // installGate applies the admission policy as it is shipped, and for each world a copy of the binding that is
-// shipped, as docs/gate.md says for other namespaces. It waits until they are heeded.
+// shipped, as docs/gate.md says for other namespaces. It waits until they are in effect.
 func installGate(t *testing.T, worlds ...*world) {
 	t.Helper()
 	worlds[0].makes(shipped[admissionv1.MutatingAdmissionPolicy](t, "policy.yaml"))

@@ -105,7 +105,7 @@ func TestWithoutAPolicyTheManagerClosesTheGateOfANodeThatJoins(t *testing.T) {
 	}
 }
 
-func TestAGateForAllIsClosedOnNodesThatAreThere(t *testing.T) {
+func TestAGateForAllNodesIsClosedOnExistingNodes(t *testing.T) {
 	w := newWorld(t)
 	w.comes("all-1", nil)
 	startManager(t, noFaults)
@@ -118,8 +118,8 @@ func TestAGateForAllIsClosedOnNodesThatAreThere(t *testing.T) {
 	w.done("all", "all-1")
 }
 
-// TestANodeJobThatIsDeletedInMidRunLeavesNoGate : what it has published goes with its records, and stays with them.
-func TestANodeJobThatIsDeletedInMidRunLeavesNoGate(t *testing.T) {
+// TestANodeJobThatIsDeletedDuringARunLeavesNoGate : what it has published goes with its records, and stays with them.
+func TestANodeJobThatIsDeletedDuringARunLeavesNoGate(t *testing.T) {
 	for policy, stays := range map[v1alpha1.DeletionPolicy]bool{v1alpha1.DeletionForget: false, v1alpha1.DeletionRetain: true} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newWorld(t)
@@ -134,12 +134,12 @@ func TestANodeJobThatIsDeletedInMidRunLeavesNoGate(t *testing.T) {
 			w.end(w.podOn("leaves-done"), 0, wholeResult)
 			w.done("leaves", "leaves-done")
 			w.noPods()
-			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("somebodys", ""))
+			w.comes("leaves-runs", nil, gateOf(key, v1alpha1.GateValue), gateOf("foreign", ""))
 			w.change(job, `{"tolerations":[{"operator":"Exists"}]}`)
 			w.podOn("leaves-runs")
 			must(t, admin.Delete(w.ctx, job))
 			w.gone(job)
-			w.has("leaves-runs", "somebodys:NoSchedule")
+			w.has("leaves-runs", "foreign:NoSchedule")
 			want := ""
 			if stays {
 				want = "done label note owner record"
@@ -151,35 +151,35 @@ func TestANodeJobThatIsDeletedInMidRunLeavesNoGate(t *testing.T) {
 	}
 }
 
-func TestAGateThatIsTakenOutOrIsAnotherIsOpenedInMidRun(t *testing.T) {
+func TestAGateThatIsRemovedOrChangedIsOpenedDuringARun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, spec string
 	}{
-		"the own key, taken out":    {"", `{"gate":null}`},
-		"the own key, changed":      {"", `{"gate":{"key":"x.test/other"}}`},
-		"a user's key, taken out":   {userKey, `{"gate":null}`},
-		"a user's key, changed":     {userKey, `{"gate":{"key":"x.test/other"}}`},
-		"a user's key, now its own": {userKey, `{"gate":{"key":null}}`},
-		"another effect":            {userKey, `{"gate":{"effect":"NoExecute"}}`},
+		"the default key, gate removed":        {"", `{"gate":null}`},
+		"the default key, changed":             {"", `{"gate":{"key":"x.test/other"}}`},
+		"a custom key, gate removed":           {userKey, `{"gate":null}`},
+		"a custom key, changed":                {userKey, `{"gate":{"key":"x.test/other"}}`},
+		"a custom key, changed to the default": {userKey, `{"gate":{"key":null}}`},
+		"another effect":                       {userKey, `{"gate":{"effect":"NoExecute"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			startManager(t, noFaults)
-			job := w.job("mends", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: tt.key} })
-			w.gateIsSeen("mends")
-			// A taint of another tool is not changed, whatever its key.
-			w.comes("mends-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue), corev1.Taint{Key: "somebodys", Effect: corev1.TaintEffectPreferNoSchedule})
-			pod := w.podOn("mends-1")
+			job := w.job("fixes", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Key: tt.key} })
+			w.gateIsSeen("fixes")
+			// A taint of another tool is not changed, regardless of its key.
+			w.comes("fixes-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue), corev1.Taint{Key: "foreign", Effect: corev1.TaintEffectPreferNoSchedule})
+			pod := w.podOn("fixes-1")
 			w.change(job, tt.spec)
-			w.has("mends-1", "somebodys:PreferNoSchedule")
+			w.has("fixes-1", "foreign:PreferNoSchedule")
 			w.end(pod, 0, "")
-			w.done("mends", "mends-1")
+			w.done("fixes", "fixes-1")
 			w.noPods()
 		})
 	}
 }
 
-// TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast : they are in two namespaces, and know each other by the key.
+// TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast : they are in two namespaces, and share the key.
 func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 	for _, value := range []string{v1alpha1.GateValue, "", "kubelet"} {
 		t.Run("value "+value, func(t *testing.T) {
@@ -206,16 +206,16 @@ func TestANodeWithTheGateOfTwoNodeJobsOpensWithTheLast(t *testing.T) {
 	}
 }
 
-// TestTheLastOfTwoOpensTheNodeHoweverItGoes : the one that is waited for need not succeed.
-func TestTheLastOfTwoOpensTheNodeHoweverItGoes(t *testing.T) {
+// TestTheLastOfTwoNodeJobsOpensTheNode covers a last NodeJob that does not succeed.
+func TestTheLastOfTwoNodeJobsOpensTheNode(t *testing.T) {
 	for name, goes := range map[string]func(w *world, last *v1alpha1.NodeJob){
-		"it is deleted":              func(w *world, last *v1alpha1.NodeJob) { must(w.t, admin.Delete(w.ctx, last)) },
-		"it has no gate any more":    func(w *world, last *v1alpha1.NodeJob) { w.change(last, `{"gate":null}`) },
-		"it is for the node no more": func(w *world, _ *v1alpha1.NodeJob) { w.label("goes-1", "pool", "other") },
-		"it is for other nodes": func(w *world, last *v1alpha1.NodeJob) {
+		"it is deleted":                 func(w *world, last *v1alpha1.NodeJob) { must(w.t, admin.Delete(w.ctx, last)) },
+		"its gate is removed":           func(w *world, last *v1alpha1.NodeJob) { w.change(last, `{"gate":null}`) },
+		"it no longer selects the node": func(w *world, _ *v1alpha1.NodeJob) { w.label("goes-1", "pool", "other") },
+		"its selector is changed": func(w *world, last *v1alpha1.NodeJob) {
 			w.change(last, `{"nodeSelector":{"matchLabels":{"pool":"other"}}}`)
 		},
-		"somebody skips it by its label": func(w *world, last *v1alpha1.NodeJob) {
+		"a user skips the node by its label": func(w *world, last *v1alpha1.NodeJob) {
 			w.label("goes-1", v1alpha1.RecordKey(w.namespace, "last"), w.live("last").Status.Revision)
 		},
 	} {
@@ -229,7 +229,7 @@ func TestTheLastOfTwoOpensTheNodeHoweverItGoes(t *testing.T) {
 			})
 			w.gateIsSeen("first")
 			w.gateIsSeen("last")
-			// As the kubelet registers: only a NodeJob that is for the node, and done, may take it off.
+			// Set by the kubelet at registration: only a NodeJob that selects the node, and is done, may remove it.
 			taint := gateOf(userKey, "kubelet")
 			w.comes("goes-1", map[string]string{"pool": "a"}, taint)
 			w.end(w.podOn("goes-1"), 0, "")
@@ -247,9 +247,9 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 		key, value string
 		wantOpen   bool
 	}{
-		"our taint":                         {"", v1alpha1.GateValue, true},
-		"our taint with a user's key":       {userKey, v1alpha1.GateValue, true},
-		"somebody else's with a user's key": {userKey, "kubelet", false},
+		"our taint":                                  {"", v1alpha1.GateValue, true},
+		"our taint with a custom key":                {userKey, v1alpha1.GateValue, true},
+		"a taint of another owner with a custom key": {userKey, "kubelet", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -283,9 +283,9 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 	}
 }
 
-// TestATaintOfSomebodyElseInTheSameMomentIsKept covers a concurrent write: all taints of a node are one list, which
+// TestAConcurrentTaintByAnotherClientIsKept covers a concurrent write: all taints of a node are one list, which
 // every client writes as a whole.
-func TestATaintOfSomebodyElseInTheSameMomentIsKept(t *testing.T) {
+func TestAConcurrentTaintByAnotherClientIsKept(t *testing.T) {
 	w := newWorld(t)
 	var raced atomic.Int32
 	startManager(t, interceptor.Funcs{Patch: func(ctx context.Context, next client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -294,7 +294,7 @@ func TestATaintOfSomebodyElseInTheSameMomentIsKept(t *testing.T) {
 			if err := admin.Get(ctx, client.ObjectKeyFromObject(o), &node); err != nil {
 				return err
 			}
-			node.Spec.Taints = append(node.Spec.Taints, gateOf(fmt.Sprint("somebodys-", raced.Load()), ""))
+			node.Spec.Taints = append(node.Spec.Taints, gateOf(fmt.Sprint("foreign-", raced.Load()), ""))
 			if err := admin.Update(ctx, &node); err != nil {
 				return err
 			}
@@ -309,14 +309,14 @@ func TestATaintOfSomebodyElseInTheSameMomentIsKept(t *testing.T) {
 	w.comes("race-1", nil, gateOf(v1alpha1.GateKey(job), v1alpha1.GateValue))
 	w.end(w.podOn("race-1"), 0, wholeResult)
 	w.done("race", "race-1")
-	w.has("race-1", "somebodys-1:NoSchedule", "somebodys-2:NoSchedule", "somebodys-3:NoSchedule")
+	w.has("race-1", "foreign-1:NoSchedule", "foreign-2:NoSchedule", "foreign-3:NoSchedule")
 	w.noPods()
 	if got := raced.Load(); got != 4 {
-		t.Errorf("%d writes, want 4: three that came too late, and one", got)
+		t.Errorf("%d writes, want 4: three conflicts, and one success", got)
 	}
 }
 
-// TestHeartbeatsKeepNoGateClosed : a node that joins has many writers, and the version of what was seen is soon old.
+// TestHeartbeatsKeepNoGateClosed : a joining node is updated often, so an observed version is soon outdated.
 func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 	w := newWorld(t)
 	var tries atomic.Int32
@@ -338,7 +338,7 @@ func TestHeartbeatsKeepNoGateClosed(t *testing.T) {
 	w.done("beaten", "beaten-1")
 	w.has("beaten-1")
 	if got := tries.Load(); got != 5 {
-		t.Errorf("%d tries, want 5: four that a heartbeat came before, and one", got)
+		t.Errorf("%d attempts, want 5: four conflicts with a heartbeat, and one success", got)
 	}
 }
 
@@ -347,10 +347,10 @@ func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 	w := newWorld(t)
 	stop := startManager(t, noFaults)
 	stray := gateOf(v1alpha1.RecordKey(w.namespace, "gone"), v1alpha1.GateValue)
-	w.comes("stray-1", nil, stray, gateOf("somebodys", ""))
-	w.has("stray-1", "somebodys:NoSchedule")
+	w.comes("stray-1", nil, stray, gateOf("foreign", ""))
+	w.has("stray-1", "foreign:NoSchedule")
 
-	// One that goes by force, and while no manager is there.
+	// A NodeJob whose finalizer is removed while no manager is running.
 	job := w.job("forced", func(s *v1alpha1.NodeJobSpec) { s.Gate, s.Suspend = &v1alpha1.GateSpec{Key: userKey}, true })
 	w.gateIsSeen("forced")
 	w.comes("stray-2", nil, gateOf(userKey, v1alpha1.GateValue))
@@ -385,7 +385,7 @@ func TestTheGateIsClosedAgainAfterAReboot(t *testing.T) {
 	w.has("boots-1", w.taint(w.live("boots")))
 	pod := w.podOn("boots-1")
 	if on := w.recordOn("boots", "boots-1"); on.Label == "" {
-		t.Error("the label is gone: it was done with this revision")
+		t.Error("the label was removed: the node was done with this revision")
 	}
 	w.end(pod, 0, "")
 	w.eventually("it is done in the new boot", func() error {

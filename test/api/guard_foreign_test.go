@@ -113,7 +113,7 @@ func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g.evicted("foreign-3")
 	g.cordon("foreign-3", false)
 	g.ready(3)
-	g.eventually("nothing is said of foreign pods any more", func() error {
+	g.eventually("foreign pods are no longer reported", func() error {
 		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the conditions are %+v", g.live().Status.Conditions)
 		}
@@ -152,7 +152,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 	wantText(t, g.stalled(v1alpha1.ReasonNameTaken).Message, names[v1alpha1.GuardRoleCompanion]+" on node taken-2", "for a pod of node taken-1", "kubectl -n "+g.namespace+" delete pod")
 
 	g.cordon("taken-1", true)
-	g.eventually("a check with another name says yes", func() error {
+	g.eventually("a check with another name succeeds", func() error {
 		var pods corev1.PodList
 		must(t, admin.List(g.ctx, &pods, client.InNamespace(g.namespace), client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCheck}))
 		if len(pods.Items) != 1 || pods.Items[0].Name == names[v1alpha1.GuardRoleCheck] {
@@ -168,7 +168,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 	g.ready(2)
 }
 
-// TestACompanionThatIsRefusedKeepsNoOtherAway : a policy refuses pods on one node for good, and another node joins.
+// TestACompanionThatIsRefusedKeepsNoOtherAway : a policy always refuses pods on one node, and another node joins.
 func TestACompanionThatIsRefusedKeepsNoOtherAway(t *testing.T) {
 	g := newGuarded(t, "refused-1", "refused-2")
 	startGuards(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -205,7 +205,7 @@ func TestADeletionThatAFinalizerKeepsIsTold(t *testing.T) {
 	}
 	finalizers(`["example.com/theirs"]`)
 	must(t, admin.Delete(g.ctx, g.live()))
-	g.eventually("the status says what keeps it", func() error {
+	g.eventually("the status names the finalizer", func() error {
 		c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReconciling)
 		if c == nil || c.Reason != v1alpha1.ReasonTerminating || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
@@ -272,7 +272,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.ctx, &all, client.InNamespace(g.namespace)))
 		if !slices.ContainsFunc(all.Items, func(o v1alpha1.NodeGuard) bool { return len(o.Status.Released) > 0 }) {
-			return errors.New("none has")
+			return errors.New("none is")
 		}
 		took = time.Since(began)
 		return nil

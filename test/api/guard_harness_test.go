@@ -67,7 +67,7 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 	return stop
 }
 
-// guarded is a world with a DaemonSet whose pods, and the companions beside them, are played.
+// guarded is a world with a DaemonSet whose pods and companions are simulated.
 type guarded struct {
 	*world
 	ds *appsv1.DaemonSet
@@ -126,7 +126,7 @@ func (g *guarded) targetOf(ds *appsv1.DaemonSet, node string) {
 	must(g.t, admin.Create(g.ctx, pod))
 }
 
-// play brings pods to life and to their end, and counts budgets, woken by watches.
+// play starts and ends pods, and updates budgets, triggered by watches.
 func (g *guarded) play() {
 	ctx, cancel := context.WithCancel(g.ctx)
 	var group sync.WaitGroup
@@ -176,7 +176,7 @@ func (g *guarded) changed(event watch.Event) {
 	}
 }
 
-// disruption plays the disruption controller.
+// disruption simulates the disruption controller.
 func (g *guarded) disruption(b *policyv1.PodDisruptionBudget) {
 	healthy := 1 + g.foreign(b)
 	if b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == healthy {

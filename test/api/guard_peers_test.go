@@ -47,40 +47,40 @@ func (g *guarded) stalled(reason string) *metav1.Condition {
 	return found
 }
 
-// TestTwoNodeGuardsOfWhichOneTargetIsSick checks that the drain of a healthy node does not prevent the drain and repair
+// TestTwoNodeGuardsWithOneUnhealthyTarget checks that the drain of a healthy node does not prevent the drain and repair
 // of an unhealthy one.
-func TestTwoNodeGuardsOfWhichOneTargetIsSick(t *testing.T) {
-	g := newGuarded(t, "sick-1", "sick-2", "sick-3")
+func TestTwoNodeGuardsWithOneUnhealthyTarget(t *testing.T) {
+	g := newGuarded(t, "unhealthy-1", "unhealthy-2", "unhealthy-3")
 	other := g.daemonSet("other")
-	for _, node := range []string{"sick-1", "sick-2", "sick-3"} {
+	for _, node := range []string{"unhealthy-1", "unhealthy-2", "unhealthy-3"} {
 		g.targetOf(other, node)
 	}
-	g.eventually("the pod of the other target runs", func() error { return g.setReady("other-sick-3", corev1.ConditionFalse) })
+	g.eventually("the pod of the other target runs", func() error { return g.setReady("other-unhealthy-3", corev1.ConditionFalse) })
 	startGuards(t, noFaults)
 	g.guard(nil)
 	second := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: "other"}}
 	second.Spec.Target.DaemonSet = "other"
 	must(t, admin.Create(g.ctx, second))
 	g.ready(3)
-	g.eventually("the other one sees what is sick", func() error {
+	g.eventually("the other NodeGuard observes the unhealthy nodes", func() error {
 		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(second), second))
 		if n := second.Status.Nodes; n.Ready != 3 || n.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", second.Status)
 		}
 		return nil
 	})
-	g.cordon("sick-1", true)
-	held := g.held("sick-1", v1alpha1.ReasonHeldByOtherGuard)
-	wantText(t, held.Message, "NodeGuard "+g.namespace+"/other holds it", "sick-3 (no ready pod of the target)")
-	g.cordon("sick-3", true)
-	g.emptied("sick-3")
-	if g.companion("sick-1") == nil {
-		t.Error("a node has gone while another one was away")
+	g.cordon("unhealthy-1", true)
+	held := g.held("unhealthy-1", v1alpha1.ReasonHeldByOtherGuard)
+	wantText(t, held.Message, "NodeGuard "+g.namespace+"/other holds it", "unhealthy-3 (no ready pod of the target)")
+	g.cordon("unhealthy-3", true)
+	g.emptied("unhealthy-3")
+	if g.companion("unhealthy-1") == nil {
+		t.Error("a node was released while another one was unavailable")
 	}
-	must(t, g.setReady("other-sick-3", corev1.ConditionTrue))
-	g.cordon("sick-3", false)
-	g.emptied("sick-1")
-	g.cordon("sick-1", false)
+	must(t, g.setReady("other-unhealthy-3", corev1.ConditionTrue))
+	g.cordon("unhealthy-3", false)
+	g.emptied("unhealthy-1")
+	g.cordon("unhealthy-1", false)
 	g.ready(3)
 }
 
@@ -109,7 +109,7 @@ func TestABudgetThatTheAPIServerForbidsIsTold(t *testing.T) {
 	wantText(t, g.stalled(v1alpha1.ReasonBudgetForbidden).Message, "exceeded quota: none", "nothing holds a node")
 	forbidden.Store(false)
 	g.ready(1)
-	g.eventually("nothing is said of it any more", func() error {
+	g.eventually("it is no longer reported", func() error {
 		if c := meta.FindStatusCondition(g.live().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
 		}

@@ -26,32 +26,32 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 	w := newWorld(t)
 	with := func(rest string) string { return `{target: {daemonSet: a}, ` + rest + `}` }
 	for name, test := range map[string]struct{ name, spec, want string }{
-		"no target":                          {spec: `{maxUnavailable: 1}`, want: "spec.target: Required value"},
-		"an empty target":                    {spec: `{target: {}}`, want: "set exactly one of target.daemonSet and target.podSelector"},
-		"two targets":                        {spec: `{target: {daemonSet: a, podSelector: {matchLabels: {a: b}}}}`, want: "set exactly one of"},
-		"a selector of everything":           {spec: `{target: {podSelector: {}}}`, want: "target.podSelector is empty"},
-		"a template without containers":      {spec: with(`template: {spec: {containers: []}}`), want: "template.spec.containers is empty"},
-		"a template without spec":            {spec: with(`template: {}`), want: "template.spec.containers is empty"},
-		"a template that chooses nodes":      {spec: with(`template: {spec: {nodeSelector: {a: b}, containers: [{name: a, image: b}]}}`), want: "a companion is where the target's pods are"},
-		"a template that runs once":          {spec: with(`template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}`), want: "restartPolicy must be Always or omitted"},
-		"less than no node":                  {spec: with(`maxUnavailable: -1`), want: "maxUnavailable must be a number of nodes"},
-		"more than all nodes":                {spec: with(`maxUnavailable: "101%"`), want: "maxUnavailable must be a number of nodes"},
-		"a number that is a text":            {spec: with(`maxUnavailable: "2"`), want: "maxUnavailable must be a number of nodes"},
-		"no companion at once":               {spec: with(`updateStrategy: {maxUnavailable: 0}`), want: "updateStrategy.maxUnavailable must be"},
-		"another condition":                  {spec: with(`release: {when: Never}`), want: `supported values: "TargetsReady", "Check", "Approval"`},
-		"a condition without its check":      {spec: with(`release: {when: Check}`), want: "release.check belongs to release.when Check"},
-		"a check without its condition":      {spec: with(`release: {check: {script: "true"}}`), want: "release.check belongs to release.when Check"},
-		"a check with nothing in it":         {spec: with(`release: {when: Check, check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
-		"a check with both":                  {spec: with(`release: {when: Check, check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
-		"a check of blanks":                  {spec: with(`release: {when: Check, check: {script: " "}}`), want: "release.check.script is empty"},
-		"a check without an image":           {spec: with(`release: {when: Check, check: {container: {command: [a]}}}`), want: "spec.release.check.container.image: Required value"},
-		"a script with an account":           {spec: with(`release: {when: Check, check: {script: "true", serviceAccountName: a}}`), want: "works with release.check.container only"},
-		"a check that takes no time":         {spec: with(`release: {when: Check, check: {script: "true", timeoutSeconds: 0}}`), want: "greater than or equal to 1"},
-		"a check every day":                  {spec: with(`release: {when: Check, check: {script: "true", intervalSeconds: 86400}}`), want: "less than or equal to 3600"},
-		"a deadline in no time":              {spec: with(`release: {deadlineSeconds: 0}`), want: "greater than or equal to 1"},
-		"what to do at no deadline":          {spec: with(`release: {onDeadline: Release}`), want: "release.onDeadline needs release.deadlineSeconds"},
-		"something else at the deadline":     {spec: with(`release: {deadlineSeconds: 5, onDeadline: Kill}`), want: `supported values: "Hold", "Release"`},
-		"a name that is no value of a label": {name: strings.Repeat("n", 64), spec: with(`maxUnavailable: 1`), want: "metadata.name must have at most 63 characters"},
+		"no target":                              {spec: `{maxUnavailable: 1}`, want: "spec.target: Required value"},
+		"an empty target":                        {spec: `{target: {}}`, want: "set exactly one of target.daemonSet and target.podSelector"},
+		"two targets":                            {spec: `{target: {daemonSet: a, podSelector: {matchLabels: {a: b}}}}`, want: "set exactly one of"},
+		"a selector of everything":               {spec: `{target: {podSelector: {}}}`, want: "target.podSelector is empty"},
+		"a template without containers":          {spec: with(`template: {spec: {containers: []}}`), want: "template.spec.containers is empty"},
+		"a template without spec":                {spec: with(`template: {}`), want: "template.spec.containers is empty"},
+		"a template that chooses nodes":          {spec: with(`template: {spec: {nodeSelector: {a: b}, containers: [{name: a, image: b}]}}`), want: "a companion is where the target's pods are"},
+		"a template that runs once":              {spec: with(`template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}`), want: "restartPolicy must be Always or omitted"},
+		"fewer than zero nodes":                  {spec: with(`maxUnavailable: -1`), want: "maxUnavailable must be a number of nodes"},
+		"more than all nodes":                    {spec: with(`maxUnavailable: "101%"`), want: "maxUnavailable must be a number of nodes"},
+		"a number that is a string":              {spec: with(`maxUnavailable: "2"`), want: "maxUnavailable must be a number of nodes"},
+		"no companion is updated at once":        {spec: with(`updateStrategy: {maxUnavailable: 0}`), want: "updateStrategy.maxUnavailable must be"},
+		"another condition":                      {spec: with(`release: {when: Never}`), want: `supported values: "TargetsReady", "Check", "Approval"`},
+		"a condition without a check":            {spec: with(`release: {when: Check}`), want: "release.check belongs to release.when Check"},
+		"a check without a condition":            {spec: with(`release: {check: {script: "true"}}`), want: "release.check belongs to release.when Check"},
+		"a check with nothing in it":             {spec: with(`release: {when: Check, check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
+		"a check with both":                      {spec: with(`release: {when: Check, check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
+		"a check with only blanks":               {spec: with(`release: {when: Check, check: {script: " "}}`), want: "release.check.script is empty"},
+		"a check without an image":               {spec: with(`release: {when: Check, check: {container: {command: [a]}}}`), want: "spec.release.check.container.image: Required value"},
+		"a script with an account":               {spec: with(`release: {when: Check, check: {script: "true", serviceAccountName: a}}`), want: "works with release.check.container only"},
+		"a check with a timeout of zero":         {spec: with(`release: {when: Check, check: {script: "true", timeoutSeconds: 0}}`), want: "greater than or equal to 1"},
+		"a check once a day":                     {spec: with(`release: {when: Check, check: {script: "true", intervalSeconds: 86400}}`), want: "less than or equal to 3600"},
+		"a deadline of zero":                     {spec: with(`release: {deadlineSeconds: 0}`), want: "greater than or equal to 1"},
+		"an action without a deadline":           {spec: with(`release: {onDeadline: Release}`), want: "release.onDeadline needs release.deadlineSeconds"},
+		"an unknown action at the deadline":      {spec: with(`release: {deadlineSeconds: 5, onDeadline: Kill}`), want: `supported values: "Hold", "Release"`},
+		"a name that is not a valid label value": {name: strings.Repeat("n", 64), spec: with(`maxUnavailable: 1`), want: "metadata.name must have at most 63 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := jobFromYAML(t, w.namespace, test.name, test.spec)
@@ -64,8 +64,8 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		})
 	}
 	for name, spec := range map[string]string{
-		"the least":      `{target: {daemonSet: a}}`,
-		"no node":        with(`maxUnavailable: 0`),
+		"the minimum":    `{target: {daemonSet: a}}`,
+		"no nodes":       with(`maxUnavailable: 0`),
 		"zero percent":   with(`maxUnavailable: "0%"`),
 		"a percentage":   with(`maxUnavailable: "25%", updateStrategy: {maxUnavailable: "10%"}`),
 		"a check":        with(`release: {when: Check, check: {container: {image: a, command: [b], env: [{name: A, value: b}]}, serviceAccountName: c}, deadlineSeconds: 5}`),
@@ -79,13 +79,13 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestNodesGoOneAfterTheOther(t *testing.T) {
+func TestNodesAreReleasedOneAfterTheOther(t *testing.T) {
 	g := newGuarded(t, "one-1", "one-2", "one-3")
 	startGuards(t, noFaults)
 	g.guard(nil)
 	g.ready(3)
 	if err := g.evict("one-1"); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("the companion of a node that does not ask may be evicted: %v", err)
+		t.Errorf("the companion of a node that does not request release may be evicted: %v", err)
 	}
 	g.cordon("one-2", true)
 	g.evicted("one-2")
@@ -98,14 +98,14 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	// A companion that ends on a held node is created again. A companion that was evicted from a released node is not.
 	pod := g.companion("one-1")
 	must(t, admin.Delete(g.ctx, pod, client.GracePeriodSeconds(0)))
-	g.eventually("the companion of a held node is there again", func() error {
+	g.eventually("the companion of a held node exists again", func() error {
 		if again := g.companion("one-1"); again == nil || again.UID == pod.UID {
 			return fmt.Errorf("there is %v", again)
 		}
 		return nil
 	})
 	if g.companion("one-2") != nil {
-		t.Error("the companion of a node that is going has come back")
+		t.Error("the companion of a released node was recreated")
 	}
 	g.cordon("one-2", false)
 	g.evicted("one-1")
@@ -127,7 +127,7 @@ func TestNodesGoOneAfterTheOther(t *testing.T) {
 	g.ready(2)
 }
 
-// TestTwoNodeGuardsWithOneTarget : a node goes when both let it, and two drains do not lock each other.
+// TestTwoNodeGuardsWithOneTarget : a node is released when both NodeGuards release it, without a deadlock of two drains.
 func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g := newGuarded(t, "two-1", "two-2")
 	startGuards(t, noFaults)
@@ -146,7 +146,7 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g.cordon("two-2", true)
 	// A drain evicts all companions of a node; one of the two goes.
 	gone := ""
-	g.eventually("one of the two has gone", func() error {
+	g.eventually("one of the two companions is evicted", func() error {
 		for _, node := range []string{"two-1", "two-2"} {
 			if pod := g.companion(node); pod != nil {
 				_ = g.evict(node)
@@ -156,10 +156,10 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none has")
+		return fmt.Errorf("none is")
 	})
 	g.cordon(gone, false)
-	g.eventually("the other has gone as well", func() error {
+	g.eventually("the other companion is evicted as well", func() error {
 		for _, node := range []string{"two-1", "two-2"} {
 			if node != gone {
 				if g.companion(node) == nil {
@@ -175,9 +175,9 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 	g.ready(2)
 }
 
-// TestAManagerThatDiesAtAnyWriteOfALettingGo checks that the next manager continues, and that two nodes are never
+// TestAManagerThatDiesAtAnyWriteOfARelease checks that the next manager continues, and that two nodes are never
 // released at once.
-func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
+func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 	whole := &counted{}
 	letOneGo := func(t *testing.T, c *counted, name string) {
 		a, b := name+"-a", name+"-b"
@@ -193,7 +193,7 @@ func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
 			t.Helper()
 			g.eventually(what, func() error {
 				if len(g.live().Status.Released) > 1 {
-					t.Fatal("two nodes are let go")
+					t.Fatal("two nodes are released")
 				}
 				if c.cut > 0 && c.total.Load() >= c.cut {
 					stop()
@@ -222,7 +222,7 @@ func TestAManagerThatDiesAtAnyWriteOfALettingGo(t *testing.T) {
 		}
 	}
 	letOneGo(t, whole, "whole")
-	t.Logf("writes from the cordon of one node to its return, while another one asks: %d %v", whole.total.Load(), whole.writes)
+	t.Logf("writes from the cordon of one node to its return, while another one requests release: %d %v", whole.total.Load(), whole.writes)
 	for cut := int32(1); cut <= min(whole.total.Load(), 10); cut++ {
 		for _, before := range []bool{true, false} {
 			t.Run(fmt.Sprintf("write %d, before it: %v", cut, before), func(t *testing.T) {

@@ -28,14 +28,14 @@ import (
 // taskTakes is how long a played task runs, so that those of several nodes run at once.
 const taskTakes = 150 * time.Millisecond
 
-// kubelet plays the kubelets of a world, woken by watches, and keeps an eye on what must never happen.
+// kubelet plays the kubelets of a world, woken by watches, and checks for states that must never occur.
 type kubelet struct {
 	w *world
 	// exits are the exit codes of the tasks that fail, by the role of their node.
 	exits map[string]int32
 
 	mu sync.Mutex
-	// changed is closed, and another one made, whenever something was seen.
+	// changed is closed, and another one made, whenever something was observed.
 	changed chan struct{}
 	job     *v1alpha1.NodeJob
 	pods    map[types.UID]*corev1.Pod
@@ -47,7 +47,7 @@ type kubelet struct {
 	// it left a boot.
 	nodes              map[string]*corev1.Node
 	successes, reboots map[string]int
-	// wrong is what must never happen, and did.
+	// wrong are the errors that were found.
 	wrong []string
 }
 
@@ -179,7 +179,7 @@ func (k *kubelet) seePod(event watch.EventType, pod *corev1.Pod, playing *sync.W
 	})
 }
 
-// checkLimits looks at the moment in which a pod is made.
+// checkLimits checks the state at the creation of a pod.
 func (k *kubelet) checkLimits(made *corev1.Pod) {
 	var busy []string
 	for _, pod := range k.pods {
@@ -219,7 +219,7 @@ func (k *kubelet) seeNode(node *corev1.Node) {
 	}
 }
 
-// reboot plays what the runner does: it reboots the node unless it has rebooted already.
+// reboot simulates the runner: it reboots the node unless the node has rebooted already.
 func (k *kubelet) reboot(pod *corev1.Pod) (code int32, err error) {
 	var node corev1.Node
 	if err := admin.Get(k.w.ctx, client.ObjectKey{Name: pod.Spec.NodeName}, &node); err != nil {
@@ -304,7 +304,7 @@ func (k *kubelet) remove(pod *corev1.Pod) {
 	}
 }
 
-// seeJob checks that a status never takes back what it has said.
+// seeJob checks that a status never reverts what it has reported.
 func (k *kubelet) seeJob(event watch.EventType, job *v1alpha1.NodeJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -152,7 +152,7 @@ func TestRemovingTheLabelRunsTheTaskAgain(t *testing.T) {
 	}
 }
 
-func TestAFailureIsRetriedAndThenGivenUpWithEventsOnNodeJobAndNode(t *testing.T) {
+func TestAFailureIsRetriedUpToTheLimitWithEventsOnNodeJobAndNode(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("fails-1")
@@ -193,7 +193,7 @@ func TestAFailureIsRetriedAndThenGivenUpWithEventsOnNodeJobAndNode(t *testing.T)
 		})
 	}
 
-	// What the message says brings it back.
+	// The instruction in the message starts another run.
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fails-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.RecordKey(w.namespace, "fails")))))
 	w.end(w.podOn("fails-1"), 0, "")
@@ -236,7 +236,7 @@ func (w *world) noRunningTask() {
 	w.noPods()
 }
 
-func TestAPodWhoseNodeJobVanishedIsLetGo(t *testing.T) {
+func TestAPodWhoseNodeJobVanishedLosesItsFinalizer(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("vanish-1")
@@ -296,7 +296,7 @@ func TestNodeNamesThatShareTheirFirstLabelOrAreLongAreDifferentNodes(t *testing.
 	}
 }
 
-func TestSomebodyElsesPodIsNotTakenForAnAttempt(t *testing.T) {
+func TestAPodOfAnotherOwnerIsNotAnAttempt(t *testing.T) {
 	w := newWorld(t)
 	if err := admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "none"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -309,7 +309,7 @@ func TestSomebodyElsesPodIsNotTakenForAnAttempt(t *testing.T) {
 		Spec:       corev1.PodSpec{NodeName: "other-1", Containers: []corev1.Container{{Name: "x", Image: "y"}}},
 	}))
 	w.job("mine", nil)
-	w.eventually("our own pod is there as well", func() error {
+	w.eventually("our own pod exists as well", func() error {
 		if len(w.pods()) != 2 {
 			return fmt.Errorf("%d pods", len(w.pods()))
 		}
@@ -317,7 +317,7 @@ func TestSomebodyElsesPodIsNotTakenForAnAttempt(t *testing.T) {
 	})
 }
 
-func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
+func TestPodsOfAPreviousNodeJobWithTheSameNameLoseTheirFinalizer(t *testing.T) {
 	w := newWorld(t)
 	stop := startManager(t, noFaults)
 	w.node("heir-1")
@@ -330,7 +330,7 @@ func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
 	w.gone(earlier)
 	w.job("heir", nil)
 	startManager(t, noFaults)
-	w.eventually("the old pod is let go", func() error {
+	w.eventually("the finalizer of the old pod is removed", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(old), old))
 		if len(old.Finalizers) > 0 || old.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")
@@ -344,19 +344,19 @@ func TestPodsOfAnEarlierNodeJobOfTheSameNameAreLetGo(t *testing.T) {
 	}
 }
 
-func TestANodeJobMadeAnewWaitsForThePodOfTheEarlierOne(t *testing.T) {
+func TestARecreatedNodeJobWaitsForThePodOfThePreviousOne(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
-	w.node("anew-job-1")
-	earlier := w.job("anew-job", nil)
-	old := w.podOn("anew-job-1")
+	w.node("recreated-job-1")
+	earlier := w.job("recreated-job", nil)
+	old := w.podOn("recreated-job-1")
 	must(t, admin.Delete(w.ctx, earlier))
 	w.gone(earlier)
 	// Its pod is being stopped: there is no kubelet here that would end it.
-	w.job("anew-job", nil)
+	w.job("recreated-job", nil)
 	w.eventually("the new NodeJob waits for it", func() error {
-		c := w.condition("anew-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
-		if !strings.Contains(c.Message, "1 PodTerminating (anew-job-1)") {
+		c := w.condition("recreated-job", v1alpha1.ConditionReconciling, metav1.ConditionTrue, "")
+		if !strings.Contains(c.Message, "1 PodTerminating (recreated-job-1)") {
 			return errors.New(c.Message)
 		}
 		return nil
@@ -365,13 +365,13 @@ func TestANodeJobMadeAnewWaitsForThePodOfTheEarlierOne(t *testing.T) {
 		t.Fatalf("there are %d pods, want the old one", len(pods))
 	}
 	must(t, admin.Delete(w.ctx, old, client.GracePeriodSeconds(0)))
-	if pod := w.podOn("anew-job-1"); pod.UID == old.UID {
+	if pod := w.podOn("recreated-job-1"); pod.UID == old.UID {
 		t.Error("the old pod is still there")
 	}
 }
 
-// TestAFailureThatTheUserTookAwayDoesNotComeBack : the failed attempt's pod has not left its node yet.
-func TestAFailureThatTheUserTookAwayDoesNotComeBack(t *testing.T) {
+// TestARemovedFailureDoesNotReappear : the failed attempt's pod has not left its node yet.
+func TestARemovedFailureDoesNotReappear(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	node := w.node("took-1")
@@ -384,7 +384,7 @@ func TestAFailureThatTheUserTookAwayDoesNotComeBack(t *testing.T) {
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	must(t, admin.Status().Update(w.ctx, node))
 	w.condition("took", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
-	w.eventually("the pod is let go", func() error {
+	w.eventually("the finalizer of the pod is removed", func() error {
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), pod))
 		if len(pod.Finalizers) > 0 || pod.DeletionTimestamp.IsZero() {
 			return errors.New("it is held")

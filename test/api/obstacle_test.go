@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-func TestAMissingConfigMapIsNamedAndTheTaskGoesOnWhenItIsThere(t *testing.T) {
+func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("cm-1")
@@ -29,7 +29,7 @@ func TestAMissingConfigMapIsNamedAndTheTaskGoesOnWhenItIsThere(t *testing.T) {
 
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}, Data: map[string]string{"other": "x"}}
 	must(t, admin.Create(w.ctx, cm))
-	w.eventually("the missing key is named", func() error {
+	w.eventually("the missing key is reported", func() error {
 		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 		if !strings.Contains(c.Message, `has no key "setup.sh"`) {
 			return errors.New(c.Message)
@@ -60,7 +60,7 @@ func TestAMissingConfigMapIsNamedAndTheTaskGoesOnWhenItIsThere(t *testing.T) {
 	})
 }
 
-func TestANamespaceThatForbidsThePodIsNamedAndTheTaskGoesOnWhenItAllows(t *testing.T) {
+func TestANamespaceThatForbidsThePodIsReportedAndTheTaskContinuesWhenItIsAllowed(t *testing.T) {
 	w := newWorld(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 	must(t, admin.Patch(w.ctx, ns, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))

@@ -29,11 +29,11 @@ func TestARunForOnce(t *testing.T) {
 	pod := w.podOn("once-1")
 	w.end(pod, 0, `{"exitCode":0,"message":"fine"}`)
 	w.done("once", "once-1")
-	w.eventually("the pod is kept", func() error {
+	w.eventually("the pod is retained", func() error {
 		var live corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live))
 		if len(live.Finalizers) > 0 || live.Annotations[v1alpha1.RecordedAnnotation] == "" || !live.DeletionTimestamp.IsZero() {
-			return errors.New("it is not let go, or is being deleted")
+			return errors.New("it has the finalizer, or is being deleted")
 		}
 		return nil
 	})
@@ -44,13 +44,13 @@ func TestARunForOnce(t *testing.T) {
 	w.gone(job)
 	w.noPods()
 	if on := w.recordOn("once", "once-1"); on.Present {
-		t.Errorf("the record is left: %+v", on)
+		t.Errorf("the record remains: %+v", on)
 	}
 }
 
-// TestAPodThatIsKept is recorded once, whatever becomes of the record, and makes room for the next attempt, which has
+// TestAPodThatIsRetained is recorded once, even if the record is removed, and is deleted before the next attempt, which has
 // its name.
-func TestAPodThatIsKept(t *testing.T) {
+func TestAPodThatIsRetained(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("kept-1")

@@ -73,12 +73,12 @@ func TestAChainRunsInItsOrder(t *testing.T) {
 	w.condition("first", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 	w.noPods()
 	if got := w.done("third", "chain-1").PodUID; got != before {
-		t.Error("the third has run again, which nobody has changed")
+		t.Error("the third has rerun without a change")
 	}
 }
 
-// TestANodeWaitsOnlyForWhatIsForIt : by its labels, which may change.
-func TestANodeWaitsOnlyForWhatIsForIt(t *testing.T) {
+// TestANodeWaitsOnlyForDependenciesThatSelectIt covers labels that change.
+func TestANodeWaitsOnlyForDependenciesThatSelectIt(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.comes("pooled-1", map[string]string{"pool": "gpu"})
@@ -97,7 +97,7 @@ func TestANodeWaitsOnlyForWhatIsForIt(t *testing.T) {
 	w.done("follows", "pooled-1")
 }
 
-func TestACircleIsNamedOnEachOfItsNodeJobsAndMended(t *testing.T) {
+func TestADependencyCycleIsReportedOnEachNodeJobUntilItIsFixed(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("circle-1")
@@ -119,7 +119,7 @@ func TestACircleIsNamedOnEachOfItsNodeJobsAndMended(t *testing.T) {
 	}
 }
 
-func TestADependencyThatGoesIsMissed(t *testing.T) {
+func TestADeletedDependencyIsReported(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("missed-1")
@@ -131,7 +131,7 @@ func TestADependencyThatGoesIsMissed(t *testing.T) {
 	w.change(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "misses"}}, `{"dependsOn":null}`)
 	w.end(w.only("misses"), 0, "")
 	w.done("misses", "missed-1")
-	w.eventually("nothing of the one that went is left", func() error {
+	w.eventually("no record of the deleted dependency remains", func() error {
 		if on := w.recordOn("needed", "missed-1"); on.Present || on.Label != "" {
 			return errors.New("its record is there")
 		}

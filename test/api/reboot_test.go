@@ -49,8 +49,8 @@ func (w *world) outcome(job, node string, want record.Outcome) record.Record {
 	return rec
 }
 
-// TestARunWithARebootGoesOnInTheNextBoot goes the whole way: cordon, task, reboot, check, open.
-func TestARunWithARebootGoesOnInTheNextBoot(t *testing.T) {
+// TestARunWithARebootContinuesInTheNextBoot covers the whole sequence: cordon, task, reboot, check, uncordon.
+func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
@@ -142,8 +142,8 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 	w.noPods()
 }
 
-// TestANodeThatNeverComesBackIsGivenUp : its slot is free for the next, as its budget allows.
-func TestANodeThatNeverComesBackIsGivenUp(t *testing.T) {
+// TestAnAttemptFailsIfTheNodeDoesNotComeBack : its slot is available for the next node.
+func TestAnAttemptFailsIfTheNodeDoesNotComeBack(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("lost-boot-1")
@@ -158,7 +158,7 @@ func TestANodeThatNeverComesBackIsGivenUp(t *testing.T) {
 	if rec.Reason != v1alpha1.ReasonRebootTimedOut || rec.Reboot != nil {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("its pod is let go", func() error {
+	w.eventually("the finalizer of its pod is removed", func() error {
 		var live corev1.Pod
 		if err := admin.Get(w.ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
 			return client.IgnoreNotFound(err)

@@ -63,32 +63,32 @@ func TestASecretThatChangesRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("secret-1")
-	w.job("minds", onChangeOf(v1alpha1.ContentSecret, "token.v1"))
-	c := w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	w.job("watches", onChangeOf(v1alpha1.ContentSecret, "token.v1"))
+	c := w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
 	command := regexp.MustCompile(`kubectl [^;]*`).FindString(c.Message)
 	w.run(command)
-	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "token.v1"}, Data: map[string][]byte{"token": []byte("hunter2")}}
 	must(t, admin.Create(w.ctx, secret))
-	first := w.becomes("minds", "secret-1", "")
+	first := w.becomes("watches", "secret-1", "")
 
 	secret.Data["token"] = []byte("hunter3")
 	must(t, admin.Update(w.ctx, secret))
-	second := w.becomes("minds", "secret-1", first)
+	second := w.becomes("watches", "secret-1", first)
 
 	// Created again with its old data: the revision must not reveal that the data is the same.
 	must(t, admin.Delete(w.ctx, secret))
-	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
+	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretNotFound)
 	secret.ResourceVersion, secret.UID = "", ""
 	secret.Data["token"] = []byte("hunter2")
 	must(t, admin.Create(w.ctx, secret))
-	if third := w.becomes("minds", "secret-1", second); third == first {
+	if third := w.becomes("watches", "secret-1", second); third == first {
 		t.Error("the revision is that of the Secret before")
 	}
 
 	must(t, admin.Delete(w.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "everynode-token.v1"}}))
-	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
-	node, job := w.liveNode("secret-1"), w.live("minds")
+	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
+	node, job := w.liveNode("secret-1"), w.live("watches")
 	if text := fmt.Sprintf("%+v %+v", node, job); strings.Contains(text, "hunter") {
 		t.Error("the node or the NodeJob tells what is in the Secret")
 	}
@@ -98,25 +98,25 @@ func TestAConfigMapWhoseContentChangesRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("content-1")
-	w.job("minds", onChangeOf(v1alpha1.ContentConfigMap, "settings"))
-	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.job("watches", onChangeOf(v1alpha1.ContentConfigMap, "settings"))
+	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "settings"}, Data: map[string]string{"a": "1"}}
 	must(t, admin.Create(w.ctx, cm))
-	first := w.becomes("minds", "content-1", "")
+	first := w.becomes("watches", "content-1", "")
 	cm.Data["a"] = "2"
 	must(t, admin.Update(w.ctx, cm))
-	second := w.becomes("minds", "content-1", first)
+	second := w.becomes("watches", "content-1", first)
 	must(t, admin.Delete(w.ctx, cm))
-	w.condition("minds", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
+	w.condition("watches", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	cm.ResourceVersion, cm.UID = "", ""
 	must(t, admin.Create(w.ctx, cm))
-	w.condition("minds", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
-	if got := w.done("minds", "content-1").Revision; got != second {
+	w.condition("watches", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
+	if got := w.done("watches", "content-1").Revision; got != second {
 		t.Errorf("the revision is %s, want %s as before", got, second)
 	}
 }
 
-// TestANodeThatRebootsRunsTheTaskAgain : one that fails then stays failed, whatever boot it is in.
+// TestANodeThatRebootsRunsTheTaskAgain : a node that fails then stays failed after further reboots.
 func TestANodeThatRebootsRunsTheTaskAgain(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -157,7 +157,7 @@ func TestATaskThatIsDueRunsAgain(t *testing.T) {
 	w.end(w.podOn("due-1"), 0, "")
 	w.done("due", "due-1")
 	w.noPods()
-	// An hour ago it was done: so it is due.
+	// It was done an hour ago, so it is due.
 	node := w.liveNode("due-1")
 	key := v1alpha1.RecordKey(w.namespace, "due")
 	rec := *record.Read(node.Labels, node.Annotations, key).Record

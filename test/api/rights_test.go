@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// used are the rights that the managers of all tests have made use of. What they have no right to shows by itself.
+// used are the permissions that the managers of all tests have used. A missing permission makes a test fail.
 var used = &rights{seen: sets.Set[string]{}}
 
 type rights struct {
@@ -36,7 +36,7 @@ func (u *rights) through(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// rightOf is what a request needs, such as "get /nodes" or "update everynode.dev/nodejobs/status".
+// rightOf returns the permission that a request needs, such as "get /nodes" or "update everynode.dev/nodejobs/status".
 func rightOf(r *http.Request) string {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	group := ""
@@ -64,7 +64,7 @@ func rightOf(r *http.Request) string {
 	return verb + " " + group + "/" + resource
 }
 
-// notUsed are the rights of the role that no test has made use of.
+// notUsed are the permissions of the role that no test has used.
 func (u *rights) notUsed() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -167,7 +167,7 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 	w.condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }
 
-func TestAFailedCanaryStopsTheRolloutUntilItIsTriedAgain(t *testing.T) {
+func TestAFailedCanaryStopsTheRolloutUntilItIsRetried(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.node("halt-1")
@@ -228,13 +228,13 @@ func (w *world) cordoned(node, by string) {
 	})
 }
 
-// TestACordonIsGivenBack by each thing that ends its reason.
-func TestACordonIsGivenBack(t *testing.T) {
+// TestANodeIsUncordonedWhenTheReasonEnds by each thing that ends its reason.
+func TestANodeIsUncordonedWhenTheReasonEnds(t *testing.T) {
 	for name, end := range map[string]func(w *world, job *v1alpha1.NodeJob, node string){
 		"when the node is skipped": func(w *world, job *v1alpha1.NodeJob, node string) {
 			w.label(node, v1alpha1.RecordKey(w.namespace, job.Name), w.live(job.Name).Status.Revision)
 		},
-		"when failed nodes are to be left": func(w *world, job *v1alpha1.NodeJob, _ string) {
+		"when onFailure.node is set to None": func(w *world, job *v1alpha1.NodeJob, _ string) {
 			w.change(job, `{"onFailure":{"node":"None"}}`)
 		},
 		"when the node is not selected any more": func(w *world, _ *v1alpha1.NodeJob, node string) {

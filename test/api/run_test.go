@@ -37,20 +37,20 @@ func TestARunThatCannotBegin(t *testing.T) {
 		code int
 		want string
 	}{
-		"no node":                       {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
+		"no nodes":                      {[]string{"run", "--", "true"}, cmdutil.ExitUsage, "on which nodes?"},
 		"two ways to name them":         {[]string{"run", "begin-1", "--all", "--", "true"}, cmdutil.ExitUsage, "only one of them"},
 		"no command":                    {[]string{"run", "begin-1"}, cmdutil.ExitUsage, "run what?"},
 		"an unknown node":               {[]string{"run", "begin-9", "--", "true"}, cmdutil.ExitNotFound, "there is no node begin-9; there are begin-1"},
-		"labels that no node has":       {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
-		"a selector that is none":       {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
+		"labels without a node":         {[]string{"run", "-l", "no=such", "--", "true"}, cmdutil.ExitNotFound, "no node has the labels -l no=such"},
+		"an invalid selector":           {[]string{"run", "-l", "a in b", "--", "true"}, cmdutil.ExitUsage, "is no selector"},
 		"two nodes, without a terminal": {[]string{"run", "begin-1", "begin-2", "--", "true"}, cmdutil.ExitDeclined, "To confirm, give --yes"},
 		"an unreachable node":           {[]string{"run", "begin-3", "--", "true"}, cmdutil.ExitNodesFailed, "nothing was run: begin-3: it has been unreachable since"},
-		"an argument that is no text":   {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
-		"a script that is no text":      {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
-		"a script that is not there":    {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
+		"an argument that is not UTF-8": {[]string{"run", "begin-1", "--", "echo", "a\xff"}, cmdutil.ExitUsage, "argument 1 of the command is no UTF-8"},
+		"a script that is not UTF-8":    {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
+		"a missing script":              {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
 		"half a percent":                {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
 		"a timeout of nothing":          {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
-		"a name that is none":           {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
+		"an invalid name":               {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestARunThatCannotBegin(t *testing.T) {
 	var jobs v1alpha1.NodeJobList
 	must(t, admin.List(w.ctx, &jobs, client.InNamespace(w.namespace)))
 	if len(jobs.Items) > 0 {
-		t.Errorf("%s was made all the same", jobs.Items[0].Name)
+		t.Errorf("%s was created nevertheless", jobs.Items[0].Name)
 	}
 }
 
@@ -86,16 +86,16 @@ func TestARunWithoutLogs(t *testing.T) {
 	wantText(t, got.err, "1 of 2 succeeded, 1 failed", "record-2: the log could not be read", "at most 1024 bytes")
 }
 
-// TestARunWithoutAManager says that nothing picks it up, and can be stopped.
+// TestARunWithoutAManager checks the message that no manager processes the run, and that the command can be stopped.
 func TestARunWithoutAManager(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
-	w.node("nobody-1")
+	w.node("unmanaged-1")
 	ended := make(chan told)
-	go func() { ended <- w.everynode(config, "run", "nobody-1", "--name", "nobody", "--", "true") }()
+	go func() { ended <- w.everynode(config, "run", "unmanaged-1", "--name", "unmanaged", "--", "true") }()
 	job := &v1alpha1.NodeJob{}
 	w.eventually("the NodeJob is there", func() error {
-		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "nobody"}, job)
+		return admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "unmanaged"}, job)
 	})
 	select {
 	case got := <-ended:
@@ -113,7 +113,7 @@ func TestARunWithoutAManager(t *testing.T) {
 	}
 }
 
-// TestARunTakesNoOldRecordForItsOwn : a NodeJob of its name was deleted, and its records stayed.
+// TestARunTakesNoOldRecordForItsOwn covers retained records of a deleted NodeJob with the same name.
 func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
@@ -135,9 +135,9 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	wantTold(t, "run when it is gone", told{cmdutil.ExitUsage, "", "error: 1 node still carries the record of an earlier NodeJob NAMESPACE/old, as deletionPolicy Retain leaves it (label and annotation " + key + "): old-1. " +
 		"It would be taken for that of this run. Give another --name, or none; or remove the records: kubectl label nodes --all " + key + "- " + record.SealKey(key) + "- && kubectl annotate nodes --all " + key + "-\n"}, got)
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
-		t.Errorf("it was made all the same: %v", err)
+		t.Errorf("it was created nevertheless: %v", err)
 	}
-	// On a node without a record nothing is in the way; and what the message says clears it.
+	// A node without a record is not affected. The command in the message removes the record.
 	must(t, admin.Patch(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%[1]q:null,%[2]q:null},"annotations":{%[1]q:null}}}`,
 			v1alpha1.RecordKey(w.namespace, "old"), record.SealKey(v1alpha1.RecordKey(w.namespace, "old"))))))
@@ -151,7 +151,7 @@ func TestARunTakesNoOldRecordForItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnotherNodeJobOfTheSameNameIsNotTouched by what a run writes: it names the UID, and the API server minds it.
+// TestAnotherNodeJobOfTheSameNameIsNotTouched by the writes of a run: they contain the UID, which the API server checks.
 func TestAnotherNodeJobOfTheSameNameIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	job := w.job("named", nil)

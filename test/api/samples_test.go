@@ -23,7 +23,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestTheSamplesAreAccepted : those too that the demo does not apply.
+// TestTheSamplesAreAccepted also covers samples that the demo does not apply.
 func TestTheSamplesAreAccepted(t *testing.T) {
 	w := newWorld(t)
 	files, jobs := w.accept("../../config/samples/*.yaml", "Kustomization", "Namespace", "ResourceQuota")
@@ -56,7 +56,7 @@ func TestTheRecipesAreAccepted(t *testing.T) {
 	}
 	for _, job := range jobs {
 		for _, script := range scripts(job) {
-			// A shell that knows no more than POSIX, where /bin/sh is one, reads it through.
+			// If /bin/sh only supports POSIX, it checks the syntax.
 			check := exec.CommandContext(w.ctx, "/bin/sh", "-n")
 			check.Stdin = strings.NewReader(script)
 			if out, err := check.CombinedOutput(); err != nil {

@@ -83,7 +83,7 @@ func threeSteps(s *v1alpha1.NodeJobSpec) {
 	s.Rollout.PromoteTo = "canary"
 }
 
-func TestPromoteGoesOneStepHoweverOftenItIsPressed(t *testing.T) {
+func TestRepeatedPromoteAdvancesOnlyOneStep(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	w.job("steps", threeSteps)
@@ -106,7 +106,7 @@ func TestPauseAndResume(t *testing.T) {
 	w.job("paused", func(s *v1alpha1.NodeJobSpec) { s.StartingDeadlineSeconds = new(int32(1)) })
 	wantTold(t, "suspend", told{0, "nodejob paused: suspended: spec.suspend false -> true\n", "With GitOps, commit this instead: spec.suspend: true\n"}, w.everynode(config, "suspend", "paused"))
 	wantTold(t, "suspend again", told{0, "nodejob paused: nothing to change: it is already suspended\n", ""}, w.everynode(config, "suspend", "paused"))
-	w.eventually("its time is over", func() error {
+	w.eventually("its starting deadline has passed", func() error {
 		if time.Since(w.live("paused").CreationTimestamp.Time) < time.Second {
 			return fmt.Errorf("it is not")
 		}
@@ -133,7 +133,7 @@ func TestTheToolThatManagesANodeJobIsNamed(t *testing.T) {
 		"note: this NodeJob is managed by Flux (Kustomization flux-system/nodes), which may revert the change. Commit: spec.suspend: true\n"}, w.everynode(config, "suspend", "kept"))
 }
 
-func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
+func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	startManager(t, noFaults)
@@ -188,7 +188,7 @@ func TestNodesAreTriedAgainRunAgainAndSkipped(t *testing.T) {
 		var live corev1.Node
 		must(t, admin.Get(w.ctx, client.ObjectKey{Name: name}, &live))
 		if live.Labels["world"] != w.namespace || live.Annotations["test"] != "stays" {
-			t.Errorf("%s has lost what is not the NodeJob's: %v %v", name, live.Labels, live.Annotations)
+			t.Errorf("%s has lost labels of other owners: %v %v", name, live.Labels, live.Annotations)
 		}
 	}
 	wantTold(t, "abort", told{0, "nodejob steered: suspended: spec.suspend false -> true\nnode steer-3: the running attempt is ended\n",
@@ -251,9 +251,9 @@ func TestAbortWithRollback(t *testing.T) {
 	w.gone(job)
 }
 
-// TestAVerbDecidesAnewWhenSomethingHasChanged checks a command against concurrent status writes. It must neither fail
+// TestACommandRetriesAfterAConcurrentChange checks a command against concurrent status writes. It must neither fail
 // nor overwrite them.
-func TestAVerbDecidesAnewWhenSomethingHasChanged(t *testing.T) {
+func TestACommandRetriesAfterAConcurrentChange(t *testing.T) {
 	w := newWorld(t)
 	config := w.kubeconfigOf()
 	w.job("busy", threeSteps)
@@ -283,7 +283,7 @@ func TestAVerbDecidesAnewWhenSomethingHasChanged(t *testing.T) {
 	writing.Wait()
 }
 
-func TestVerbsSayWhatTheyLack(t *testing.T) {
+func TestCommandsReportMissingInput(t *testing.T) {
 	w := newWorld(t)
 	viewer := w.kubeconfigOf(
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list", "watch"}},
@@ -328,16 +328,16 @@ func TestManifestsAreAccepted(t *testing.T) {
 	script := filepath.Join(dir, "script")
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho '---'\n---\n"), 0o600))
 	tests := map[string][]string{
-		"a kernel parameter":              {"sysctl", "vm.swappiness=10"},
-		"a kernel parameter with words":   {"sysctl", "net.ipv4.tcp_rmem=4096 131072 6291456"},
-		"a kernel parameter at least":     {"sysctl", "vm.max_map_count=262144", "--at-least"},
-		"one for some nodes, one first":   {"sysctl", "net.core.somaxconn", "16384", "-l", "pool in (web,db),!old", "--promote-to", "canary", "--max-concurrent", "5%", "--name", "some"},
-		"a certificate of a registry":     {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
-		"a certificate of all":            {"ca-certificate", "all-ca", "--cert", certificate},
-		"a certificate that is asked for": {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
-		"a file":                          {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
-		"a file that is no text":          {"file", "/etc/binary", "--from", binary},
-		"a script":                        {"script", "tune", "-f", script, "--verify", script, "--rollback", script, "--on-reboot"},
+		"a kernel parameter":            {"sysctl", "vm.swappiness=10"},
+		"a kernel parameter with words": {"sysctl", "net.ipv4.tcp_rmem=4096 131072 6291456"},
+		"a kernel parameter at least":   {"sysctl", "vm.max_map_count=262144", "--at-least"},
+		"for some nodes, with a canary": {"sysctl", "net.core.somaxconn=16384", "-l", "pool in (web,db),!old", "--promote-to", "canary", "--max-concurrent", "5%", "--name", "some"},
+		"a certificate of a registry":   {"ca-certificate", "shop-ca", "--cert", certificate, "--registry", "registry.example:5000"},
+		"a certificate of all":          {"ca-certificate", "all-ca", "--cert", certificate},
+		"a certificate on request":      {"ca-certificate", "wanted-ca", "--cert", certificate, "--wanted", "example.com/ca=wanted"},
+		"a file":                        {"file", "/etc/a $(HOME)/b'c.conf", "--from", file, "--mode", "0600", "--owner", "nobody"},
+		"a file that is not UTF-8":      {"file", "/etc/binary", "--from", binary},
+		"a script":                      {"script", "tune", "-f", script, "--verify", script, "--rollback", script, "--on-reboot"},
 	}
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -355,19 +355,19 @@ func TestManifestsAreAccepted(t *testing.T) {
 		})
 	}
 	for name, args := range map[string][]string{
-		"an invalid parameter":        {"sysctl", "vm max=1"},
-		"a parameter with a path":     {"sysctl", "vm.max/../x=1"},
-		"a parameter without a value": {"sysctl", "vm.max_map_count"},
-		"a parameter and two values":  {"sysctl", "vm.max_map_count=1", "2"},
-		"a value of two lines":        {"sysctl", "vm.max_map_count=1\nkind: Pod"},
-		"at least a word":             {"sysctl", "vm.max_map_count=many", "--at-least"},
-		"no certificate":              {"ca-certificate", "x", "--cert", file},
-		"a registry that is an image": {"ca-certificate", "x", "--cert", certificate, "--registry", "registry.example/app"},
-		"half a path":                 {"file", "etc/x", "--from", file},
-		"a path that forges":          {"file", "/etc/x\nkind: Pod", "--from", file},
-		"a mode that is none":         {"file", "/etc/x", "--from", file, "--mode", "rwx"},
-		"an empty script":             {"script", "x", "-f", os.DevNull},
-		"a name that is none":         {"script", "X_y", "-f", script},
+		"an invalid parameter":           {"sysctl", "vm max=1"},
+		"a parameter with a path":        {"sysctl", "vm.max/../x=1"},
+		"a parameter without a value":    {"sysctl", "vm.max_map_count"},
+		"a parameter and two values":     {"sysctl", "vm.max_map_count=1", "2"},
+		"a value of two lines":           {"sysctl", "vm.max_map_count=1\nkind: Pod"},
+		"at least a word":                {"sysctl", "vm.max_map_count=many", "--at-least"},
+		"no certificate":                 {"ca-certificate", "x", "--cert", file},
+		"a registry that is an image":    {"ca-certificate", "x", "--cert", certificate, "--registry", "registry.example/app"},
+		"a relative path":                {"file", "etc/x", "--from", file},
+		"a path with control characters": {"file", "/etc/x\nkind: Pod", "--from", file},
+		"an invalid mode":                {"file", "/etc/x", "--from", file, "--mode", "rwx"},
+		"an empty script":                {"script", "x", "-f", os.DevNull},
+		"an invalid name":                {"script", "X_y", "-f", script},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := w.everynode(config, append([]string{"create"}, args...)...); got.code != cmdutil.ExitUsage || got.out != "" {

@@ -128,7 +128,7 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	}
 }
 
-// removable is an API server with an installation.
+// removable is an API server on which Everynode is installed.
 type removable struct {
 	*freshServer
 	config     *rest.Config
@@ -142,7 +142,7 @@ func (f *removable) uninstall(kubeconfig string, args ...string) told {
 	return told{code, out.String(), errs.String()}
 }
 
-// playControllers ends namespaces and pods, as the controllers do that are not there.
+// playControllers simulates missing controllers: it ends namespaces and pods.
 func (f *removable) playControllers(ctx context.Context) {
 	for ctx.Err() == nil {
 		var pods corev1.PodList
@@ -178,7 +178,7 @@ const (
 	forgetsJob = "default.everynode.dev/forgets"
 )
 
-// putEverythingToUse makes what a manager leaves when it is killed in the midst of everything.
+// putEverythingToUse creates the state that a manager leaves if it is killed during all kinds of work.
 func (f *removable) putEverythingToUse() {
 	f.t.Helper()
 	for _, job := range []*v1alpha1.NodeJob{
@@ -314,7 +314,7 @@ func (f *removable) withoutManager(t *testing.T) {
 	got := f.uninstall(f.kubeconfig, "--dry-run")
 	wantText(t, got.out, "NodeJobs", "default/forgets", "Gates", "on 2 nodes: gated, registered", "on 1 nodes: cordoned", "CustomResourceDefinition", "nodejobs.everynode.dev")
 	if got := f.uninstall(f.kubeconfig); got.code != cmdutil.ExitDeclined || !strings.Contains(got.err, "--yes") {
-		t.Errorf("nobody has agreed: %+v", got)
+		t.Errorf("without a confirmation: %+v", got)
 	}
 	if after := f.versions(); before != after {
 		t.Errorf("before the dry run\n%s\nand after\n%s", before, after)
@@ -370,7 +370,7 @@ func (f *removable) withRollback(t *testing.T) {
 		mergePatch(`{"spec":{"deletionPolicy":"RollBack","rollback":{"script":"true"}}}`)))
 	got := f.uninstall(f.kubeconfig, "--yes")
 	if got.code != cmdutil.ExitError {
-		t.Errorf("it goes on without a manager: %+v", got)
+		t.Errorf("it continues without a manager: %+v", got)
 	}
 	wantText(t, got.err, "no manager is ready that could roll back NodeJob default/forgets", "--skip-rollback")
 	var job v1alpha1.NodeJob

@@ -30,9 +30,9 @@ func (w *world) manager() corev1.Pod {
 		if err := admin.List(w.ctx, &pods, client.InNamespace(install.Namespace)); err != nil {
 			return err
 		}
-		// One that is on its way out may lead for a moment yet.
+		// A terminating manager may still lead for a moment.
 		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !p.DeletionTimestamp.IsZero() }) {
-			return errors.New("an old pod is there")
+			return errors.New("an old pod exists")
 		}
 		for _, pod := range pods.Items {
 			for _, c := range pod.Status.Conditions {
@@ -47,7 +47,7 @@ func (w *world) manager() corev1.Pod {
 	return found
 }
 
-// killManager ends the manager by SIGKILL, from the node: nothing can be put in order first.
+// killManager ends the manager with SIGKILL, from the node, so that it cannot clean up.
 func (w *world) killManager() {
 	w.t.Helper()
 	before := w.manager()
@@ -147,7 +147,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w.complete("restart")
 	w.wantRan("node-2", 1)
 	if after := w.manager(); restarts(&after) != restarts(&before) {
-		t.Errorf("the manager was restarted, from %d to %d times: a short absence of the API server should cost nothing", restarts(&before), restarts(&after))
+		t.Errorf("the manager was restarted, from %d to %d times: a short outage of the API server must not restart it", restarts(&before), restarts(&after))
 	}
 }
 
@@ -159,7 +159,7 @@ func TestKubeletStoppedInMidRun(t *testing.T) {
 	pod := w.runningPod(node)
 	must(t, real.StopKubelet(w.ctx, node))
 	w.letGo(node)
-	w.eventually("the node is lost", func() error {
+	w.eventually("the node is unreachable", func() error {
 		var live corev1.Node
 		must(t, admin.Get(w.ctx, client.ObjectKey{Name: node}, &live))
 		for _, c := range live.Status.Conditions {
@@ -196,19 +196,19 @@ func TestNodeDeletedInMidRun(t *testing.T) {
 	w.condition("deleted", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
 }
 
-func TestNodeRemovedAndMadeAgainUnderTheSameName(t *testing.T) {
+func TestNodeRecreatedWithTheSameName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	w.job("anew", w.mark())
-	first := w.done("anew", node)
-	w.complete("anew")
+	w.job("recreated", w.mark())
+	first := w.done("recreated", node)
+	w.complete("recreated")
 	must(t, real.Remove(w.ctx, node))
 	w.join(cluster.NodeOptions{Name: node})
-	if second := w.done("anew", node); second.PodUID == first.PodUID || second.MachineID == first.MachineID {
+	if second := w.done("recreated", node); second.PodUID == first.PodUID || second.MachineID == first.MachineID {
 		t.Errorf("the records are %+v and %+v", first, second)
 	}
-	w.complete("anew")
+	w.complete("recreated")
 	w.wantRan(node, 1)
 }
 
@@ -230,7 +230,7 @@ func TestReimagedMachineRunsTheTaskAgain(t *testing.T) {
 	w.wantRan(node, 1)
 }
 
-func TestRebootInMidRunIsNoFailure(t *testing.T) {
+func TestRebootDuringARunIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
@@ -289,7 +289,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	w.noPods()
 }
 
-// TestScriptsThatMisbehave runs what people write by accident, side by side on one node.
+// TestScriptsThatMisbehave runs scripts with common mistakes, all on one node.
 func TestScriptsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

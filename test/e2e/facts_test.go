@@ -32,9 +32,9 @@ func TestR08_FactsOfTheNodeAreItsLabelsAndAnnotations(t *testing.T) {
 	}
 	w.complete("facts")
 
-	// What is no longer listed goes, without another run.
+	// Facts that are no longer listed are removed without another run.
 	w.patch("facts", `{"spec":{"publish":[{"result":"host","annotation":%q}]}}`, annotation)
-	w.eventually("the facts are as they are asked for now", func() error {
+	w.eventually("the facts match the current spec", func() error {
 		live := w.node(node)
 		if _, there := live.Labels[label]; there || live.Annotations[annotation] != node {
 			return fmt.Errorf("it has %v and %v", live.Labels, live.Annotations)
@@ -78,7 +78,7 @@ func TestWhatCannotBePublishedFailsClearly(t *testing.T) {
 		wantText(t, w.condition(name, v1alpha1.ConditionStalled, metav1.ConditionTrue, "").Message, node, want.reason)
 	}
 	if live := w.node(node); live.Labels["example.com/rack"] != "theirs" || live.Labels["example.com/shared"] != "b" {
-		t.Errorf("what is somebody else's was changed: %v", live.Labels)
+		t.Errorf("a label of another owner was changed: %v", live.Labels)
 	}
 }
 

@@ -25,10 +25,10 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// pauseImage is on every node of the local cluster, and does nothing for ever.
+// pauseImage is on every node of the local cluster, and does nothing forever.
 const pauseImage = "registry.local/everynode/pause:1"
 
-// toldOf waits for a warning about an object that has these words in it.
+// toldOf waits for a warning event about an object that contains this text.
 func (w *world) toldOf(kind, name, reason, words string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("a warning %s of %s %s is there", reason, kind, name), func() error {
@@ -160,8 +160,8 @@ func (w *world) runs(app, node string) corev1.Pod {
 	return found
 }
 
-// TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared breaks the canary in all the ways that
-// there are an answer to, and then corrects the script.
+// TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared covers every reaction to a failed canary,
+// and then corrects the script.
 func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing.T) {
 	t.Parallel()
 	const soak = 3 * time.Second
@@ -197,7 +197,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		t.Errorf("the rollback is %+v", rb)
 	}
 	if out := w.sh(canary, "ls "+changed+" 2>&1 || true"); !strings.Contains(out, "No such file") {
-		t.Errorf("what the task has done is not undone: %s", out)
+		t.Errorf("the task was not rolled back: %s", out)
 	}
 	env := strings.Split(w.sh(canary, "cat "+w.markFile()+".env"), "\n")
 	for _, want := range []string{
@@ -210,7 +210,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	}
 
 	// The message names what blocks the drain, until the budget allows the eviction.
-	w.eventually("the status names what holds the drain up", func() error {
+	w.eventually("the status names what blocks the drain", func() error {
 		drains := w.get("broken").Status.Drains
 		if len(drains) != 1 || drains[0].Node != canary || drains[0].Pods != 2 || len(drains[0].Blocked) != 2 {
 			return fmt.Errorf("it shows %+v", drains)
@@ -223,7 +223,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 		return nil
 	})
 	if now := w.runs("web", canary); now.UID != web.UID {
-		t.Error("the pod was evicted in spite of its budget")
+		t.Error("the pod was evicted despite its PodDisruptionBudget")
 	}
 	w.runs("lonely", canary)
 	c := w.condition("broken", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
@@ -241,7 +241,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	if now := w.runs("agent", canary); now.UID != agent.UID {
 		t.Error("the DaemonSet's pod was evicted")
 	}
-	w.eventually("the status shows what became of the canary", func() error {
+	w.eventually("the status shows the outcome of the canary", func() error {
 		s := w.get("broken").Status
 		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
 			return fmt.Errorf("the counts are %+v", s.Nodes)
@@ -287,8 +287,8 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	log := w.logPods()
-	mended := w.markFile() + ".mended"
-	w.job("worse", "[ -e "+mended+" ] || exit 7", onNode2, func(s *v1alpha1.NodeJobSpec) {
+	fixed := w.markFile() + ".fixed"
+	w.job("worse", "[ -e "+fixed+" ] || exit 7", onNode2, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(1))
 		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it cannot be undone; exit 9"}
 	})
@@ -303,7 +303,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	}
 	w.toldOf("NodeJob", "worse", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
 	w.toldOf("Node", "node-2", v1alpha1.ReasonRollbackFailed, "it cannot be undone")
-	w.eventually("the metrics tell it", func() error {
+	w.eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
 			fmt.Sprintf(`everynode_nodejob_nodes{namespace=%q,nodejob="worse",state="rollback_failed"} 1`, w.namespace),
@@ -317,7 +317,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 		return nil
 	})
 
-	w.sh("node-2", "touch "+mended)
+	w.sh("node-2", "touch "+fixed)
 	c = w.condition("worse", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "annotate nodejob")
 	w.complete("worse")

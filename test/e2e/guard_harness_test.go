@@ -94,7 +94,7 @@ func (g *guarded) guard() v1alpha1.NodeGuard {
 	return live
 }
 
-// companions are the companions by their nodes, those that leave too.
+// companions returns the companions by node, including terminating ones.
 func (g *guarded) companions() map[string]corev1.Pod {
 	g.t.Helper()
 	var pods corev1.PodList
@@ -146,7 +146,7 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 	return found
 }
 
-// drain drains a node as people do, and tells when that has ended.
+// drain drains a node with kubectl, and reports the end.
 func (g *guarded) drain(node string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -190,7 +190,7 @@ type companionLog struct {
 	mu   sync.Mutex
 	on   map[string]map[string]bool // by node, the UIDs of those that are there
 	gone map[string]time.Duration   // by UID, how long a pod was terminating
-	// left is when each began to leave.
+	// left is the time at which each began to terminate.
 	left  map[string]time.Time
 	wrong []string
 	// most is how many nodes had none at the same time, of those that once had one.

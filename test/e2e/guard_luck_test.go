@@ -51,16 +51,16 @@ func TestR25_ANodeThatDiesHoldsTheOthers(t *testing.T) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_ = real.StartKubelet(ctx, dead) // it runs already when the test went well
+		_ = real.StartKubelet(ctx, dead) // it already runs if the test has passed
 	})
-	g.eventually("the dead node counts as away", func() error {
+	g.eventually("the dead node counts as unavailable", func() error {
 		if live := g.guard(); live.Status.Nodes.Unavailable != 1 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
 	})
 	done := g.drain(other)
-	g.eventually("the one that died is named", func() error {
+	g.eventually("the dead node is reported", func() error {
 		if held := g.held(other, v1alpha1.ReasonMaxUnavailableReached); !strings.Contains(held.Message, dead+" (not Ready)") {
 			return fmt.Errorf("it is held since %s", held.Message)
 		}
@@ -110,7 +110,7 @@ func TestRecipeStorageGuard(t *testing.T) {
 	g.sh(node, "echo Ada looks at a disk > /run/everynode-hold")
 	done := g.drain(node)
 	if held := g.held(node, v1alpha1.ReasonCheckFailed); !strings.Contains(held.Message, "Ada looks at a disk") {
-		t.Errorf("the reason is not told: %s", held.Message)
+		t.Errorf("the reason is not reported: %s", held.Message)
 	}
 	g.sh(node, "rm /run/everynode-hold")
 	g.drained(node, done)

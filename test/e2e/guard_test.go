@@ -42,7 +42,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	g.kubectl("-n", g.namespace, "patch", "daemonset", "storage", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeSelector":{"world":%q}}}}}`, g.namespace))
 	g.ready(first)
 
-	// The DaemonSet is missing for a while: what is guarded stays so.
+	// The DaemonSet is missing for a while: guarded nodes stay guarded.
 	g.kubectl("-n", g.namespace, "delete", "daemonset", "storage", "--wait=true")
 	g.eventually("the NodeGuard says that its target is missing", func() error {
 		if live := g.guard(); len(live.Status.Conditions) == 0 || live.Status.Conditions[0].Reason != v1alpha1.ReasonTargetNotFound {
@@ -53,7 +53,7 @@ func TestR24_ACompanionIsBesideEachPodOfADaemonSet(t *testing.T) {
 	g.daemonSet(map[string]string{"world": g.namespace})
 	g.ready(first)
 
-	// When the NodeGuard goes, nothing of it stays.
+	// When the NodeGuard is deleted, all its objects are deleted.
 	g.kubectl("-n", g.namespace, "delete", "nodeguard", "storage")
 	g.eventually("nothing is left", func() error {
 		if left := g.kubectl("-n", g.namespace, "get", "pdb,pods", "-l", v1alpha1.NodeGuardLabel, "-o", "name"); strings.TrimSpace(left) != "No resources found in "+g.namespace+" namespace." && strings.TrimSpace(left) != "" {
@@ -79,7 +79,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	for _, node := range g.nodes {
 		drains[node] = g.drain(node)
 	}
-	// Whichever node is first, the other waits for it, and the message says so.
+	// Regardless of which node is first, the other waits for it, and the message says so.
 	first, second := g.nodes[0], g.nodes[1]
 	select {
 	case err := <-drains[first]:
@@ -106,11 +106,11 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	g.uncordon(first)
 	g.drained(second, drains[second])
 	if back, there := g.companions()[first]; !there || back.CreationTimestamp.Time.Before(before[first].CreationTimestamp.Time) {
-		t.Errorf("%s was let go before the companion of %s was back", second, first)
+		t.Errorf("%s was released before the companion of %s was back", second, first)
 	}
 	g.uncordon(second)
 	g.ready(g.nodes...)
-	g.eventually("nobody is away", func() error {
+	g.eventually("no node is unavailable", func() error {
 		if live := g.guard(); live.Status.Nodes.Released+live.Status.Nodes.Held+live.Status.Nodes.Unavailable > 0 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
@@ -191,12 +191,12 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 		return nil
 	})
 
-	// A deadline, and a glass to break.
+	// A deadline, and the break-glass annotation.
 	g.spec(`{"spec":{"release":{"deadlineSeconds":4,"onDeadline":"Release"}}}`)
 	done = g.drain(node)
 	g.drained(node, done)
 	if live := g.guard(); len(live.Status.Released) != 1 || live.Status.Released[0].Reason != v1alpha1.ReasonDeadlineReached {
-		t.Errorf("the node went for another reason: %+v", live.Status.Released)
+		t.Errorf("the node was released for another reason: %+v", live.Status.Released)
 	}
 	g.uncordon(node)
 	g.ready(node)
@@ -208,7 +208,7 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.toldOf("Node", node, v1alpha1.ReasonNodeReleased, "the rack burns")
 	g.uncordon(node)
 	g.ready(node)
-	g.eventually("the glass is whole again", func() error {
+	g.eventually("the break-glass annotation is removed", func() error {
 		if live := g.node(node); live.Annotations[v1alpha1.BreakGlassAnnotation] != "" {
 			return errNotYet
 		}

@@ -100,7 +100,7 @@ func (w *world) cleanUp() {
 	})
 }
 
-// tell prints what one would look at first.
+// tell prints the most useful objects for debugging.
 func (w *world) tell() {
 	for _, args := range [][]string{
 		{"get", "nodes"}, {"-n", w.namespace, "get", "nodejobs,pods", "-o", "wide"}, {"-n", w.namespace, "get", "events"},

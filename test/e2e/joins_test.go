@@ -42,7 +42,7 @@ func (w *world) bindGate(job string) {
 		w.t.Cleanup(func() { _ = admin.Delete(context.Background(), binding) })
 	}
 	w.condition(job, v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonAdmissionPolicy)
-	// The API server learns of bindings and NodeJobs a moment later than it says so.
+	// The admission plugin observes bindings and NodeJobs shortly after the API server has stored them.
 	w.eventually("the API server taints a node", func() error {
 		probe := w.probe()
 		if err := admin.Create(w.ctx, probe, client.DryRunAll); err != nil {
@@ -196,7 +196,7 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 		t.Error("a node that the NodeJob is not for has its taint")
 	}
 
-	// Another run is no reason to close it again.
+	// A rerun does not close the gate again.
 	w.sh(node, "rm "+w.markFile()+".go")
 	w.unlabel("setup", node)
 	w.eventually("it runs again", func() error {
@@ -211,7 +211,7 @@ func TestR04_ATaintKeepsWorkloadsOffANodeUntilItIsDone(t *testing.T) {
 	w.letGo(node)
 	w.done("setup", node)
 
-	// With the NodeJob, its gate goes.
+	// The gate is removed with the NodeJob.
 	job := w.get("setup")
 	must(t, admin.Delete(w.ctx, &job))
 	w.gone("setup", node)
@@ -266,7 +266,7 @@ func TestR23_NoPodStartsOnANodeThatJoinsWhileTheManagerIsAway(t *testing.T) {
 	w.scaleManager(0)
 	t.Cleanup(func() { w.scaleManager(1) })
 	node := w.join(cluster.NodeOptions{}) // and is Ready
-	w.eventually("the scheduler has tried the node in vain", func() error {
+	w.eventually("the scheduler has failed to use the node", func() error {
 		var pod corev1.Pod
 		must(t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "waits-0"}, &pod))
 		for _, c := range pod.Status.Conditions {
@@ -313,7 +313,7 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 	})
 }
 
-// TestHowLongAJoiningNodeIsClosed fails for nothing: it tells the figures of docs/gate.md.
+// TestHowLongAJoiningNodeIsClosed never fails: it prints the figures of docs/gate.md.
 func TestHowLongAJoiningNodeIsClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -114,7 +114,7 @@ func TestTwoManagersWithForcedLeaderChanges(t *testing.T) {
 		}
 		// It may be a while before the kubelet starts it again.
 		if restarts(&now) == restarts(&frozen) && now.Status.ContainerStatuses[0].State.Running != nil {
-			return errors.New("it goes on")
+			return errors.New("it continues")
 		}
 		return nil
 	})

@@ -39,12 +39,12 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 	}
 	wantText(t, got.out, "NodeJob   NAMESPACE/fails", "Status    MaxFailuresExceeded",
 
-		// Where the canary has failed, another takes its turn, if that may be.
+		// If the canary has failed, another node starts if maxFailures allows it.
 		"  canary  [.......!!!!!!!]  0 of 1 done, 1 failed  MaxFailuresExceeded\n  all     [              ]  0 of 0 done            waits for canary\n",
 		"Failed\n  "+canary+"\n    TaskFailed, exit code 3, 1 attempt", `    | \x1b[2J\x1b[H`+other+": forged\n    | broken")
 	for line := range strings.Lines(logs.out) {
 		if !strings.HasPrefix(line, canary+" | ") {
-			t.Errorf("the logs have a line of nobody: %q", line)
+			t.Errorf("the logs have an unexpected line: %q", line)
 		}
 	}
 	wantText(t, logs.out, canary+" | begun\n", canary+` | \x1b[2J\x1b[H`+other+": forged\n", canary+" | broken\n")

@@ -121,7 +121,7 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	w.done("kernel", second)
 	one, two := *w.on("kernel", first).Record, *w.on("kernel", second).Record
 	if two.StartedAt.Before(one.FinishedAt) && one.StartedAt.Before(two.FinishedAt) {
-		t.Errorf("both were away at once: %v to %v and %v to %v", one.StartedAt, one.FinishedAt, two.StartedAt, two.FinishedAt)
+		t.Errorf("both were unavailable at once: %v to %v and %v to %v", one.StartedAt, one.FinishedAt, two.StartedAt, two.FinishedAt)
 	}
 	w.complete("kernel")
 
@@ -133,8 +133,8 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	}
 }
 
-// TestARebootThatNeverComesBackIsGivenUp is on a simulated node, which stays in its boot whatever it is told.
-func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
+// TestAnAttemptFailsIfTheRebootNeverEnds uses a simulated node, which never reboots.
+func TestAnAttemptFailsIfTheRebootNeverEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{Name: "sim-" + w.namespace, Simulated: true})
@@ -156,7 +156,7 @@ func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
 	if n := w.get("kernel").Status.Nodes; n.Running != 0 || n.Failed != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
-	w.eventually("the cordon is taken off after the failure", func() error {
+	w.eventually("the node is uncordoned after the failure", func() error {
 		if w.node(node).Spec.Unschedulable {
 			return errors.New("it is cordoned")
 		}
@@ -164,7 +164,7 @@ func TestARebootThatNeverComesBackIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestADrainThatNeverEndsFailsTheAttempt is before a task: nothing of it runs, and the node is given back.
+// TestADrainThatNeverEndsFailsTheAttempt covers a drain before a task: the task does not run, and the node is uncordoned.
 func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,24 +180,24 @@ func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.wantRan(node, 0)
-	w.eventually("the node is given back", func() error {
+	w.eventually("the node is uncordoned", func() error {
 		if live := w.node(node); live.Spec.Unschedulable || len(record.CordonedBy(live.Annotations)) > 0 {
 			return fmt.Errorf("it is %+v", live.Spec)
 		}
 		return nil
 	})
 	if w.runs("web", node).UID != web.UID {
-		t.Error("the pod was evicted in spite of its budget")
+		t.Error("the pod was evicted despite its PodDisruptionBudget")
 	}
 	if out := w.sh(node, "ls "+w.markFile()+".undone 2>&1 || true"); !strings.Contains(out, "No such file") {
-		t.Error("what never ran was rolled back")
+		t.Error("a task that never ran was rolled back")
 	}
 }
 
 // TestTheManagersOwnNodeComesLast reboots the node that the manager runs on, and with it the manager.
 func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	w := newWorld(t)
-	other := w.join(cluster.NodeOptions{Name: "zz-" + w.namespace}) // the last by its name
+	other := w.join(cluster.NodeOptions{Name: "zz-" + w.namespace}) // last in the order of names
 	own := w.manager().Spec.NodeName
 	before := w.bootID(own)
 	w.job("kernel", "true", onNodes(own, other), func(s *v1alpha1.NodeJobSpec) {
@@ -224,10 +224,10 @@ func TestTheManagersOwnNodeComesLast(t *testing.T) {
 	w.manager()
 }
 
-// wantBlocked waits until the status names the pod that holds a drain up, and its budget.
+// wantBlocked waits until the status names the pod that blocks a drain, and its budget.
 func (w *world) wantBlocked(job, node, app, budget string) {
 	w.t.Helper()
-	w.eventually("the status says what holds the drain up", func() error {
+	w.eventually("the status says what blocks the drain", func() error {
 		for _, d := range w.get(job).Status.Drains {
 			for _, b := range d.Blocked {
 				if d.Node == node && strings.Contains(b.Pod, "/"+app) && strings.Contains(b.Message, budget) && !d.Deadline.IsZero() {

@@ -67,7 +67,7 @@ func (w *world) recipe(file string, changes ...func(*v1alpha1.NodeJobSpec)) reci
 	}
 }
 
-// with sets a variable that the recipe has.
+// with sets an existing variable of the recipe.
 func (w *world) with(name, value string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) {
 		w.t.Helper()
@@ -101,7 +101,7 @@ func (r recipe) commands(paragraph string) []string {
 	return commands
 }
 
-// asWritten runs these commands as a user does who copies them.
+// asWritten runs these commands unchanged, like a user who copies them.
 func (r recipe) asWritten(paragraph string) string {
 	r.w.t.Helper()
 	commands := r.commands(paragraph)

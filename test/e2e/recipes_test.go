@@ -62,7 +62,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	w.wantMissing("node-2", conf)
 }
 
-// TestRecipeKernelSettingWhereItIsHighEnough and where it cannot be kept, with a setting that is the node's own.
+// TestRecipeKernelSettingWhereItIsHighEnough also covers a value that cannot be persisted, with a setting that each node has separately.
 func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestRecipeKernelSettingWhereItIsHighEnough(t *testing.T) {
 		t.Errorf("net.core.somaxconn is %s, want %s still", got, was)
 	}
 	w.patch(r.job, `{"spec":{"task":{"env":[{"name":"SETTING","value":"vm.no_such_thing"},{"name":"VALUE","value":"1"},{"name":"ONLY_RAISE","value":"yes"}]}}}`)
-	w.eventually("the wrong name is told", func() error {
+	w.eventually("the wrong name is reported", func() error {
 		if rec := w.on(r.job, node).Record; rec == nil || !strings.Contains(rec.Message, "no vm.no_such_thing") {
 			return fmt.Errorf("the record is %+v", rec)
 		}
@@ -206,7 +206,7 @@ func TestRecipeCACertificateSystem(t *testing.T) {
 	if rec := r.again(node); rec.Results["restarted"] != "no" {
 		t.Errorf("the record is %+v", rec)
 	}
-	// An attempt that ended between the certificate and the restart is made good by the next.
+	// The next attempt completes one that ended between the certificate and the restart.
 	w.sh(node, "touch /run/everynode-example-ca.pending")
 	if rec := r.again(node); rec.Results["restarted"] != "yes" {
 		t.Errorf("the record is %+v", rec)

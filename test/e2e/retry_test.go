@@ -54,12 +54,12 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	node := w.join(cluster.NodeOptions{})
-	mended := w.markFile() + ".mended"
+	fixed := w.markFile() + ".fixed"
 	cordon := func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 		s.OnFailure.Node = v1alpha1.FailedNodeCordon
 	}
-	w.job("cordons", "[ -e "+mended+" ] || exit 3", cordon)
+	w.job("cordons", "[ -e "+fixed+" ] || exit 3", cordon)
 	w.job("cordons-too", "exit 4", cordon)
 	for _, job := range []string{"cordons", "cordons-too"} {
 		w.eventually(job+" has set the node aside", func() error {
@@ -82,13 +82,13 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 		return nil
 	})
 	w.wantCordoned(node, true, "cordons")
-	w.sh(node, "touch "+mended)
+	w.sh(node, "touch "+fixed)
 	c = w.condition("cordons", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.asTold(c.Message, "annotate nodejob")
 	w.done("cordons", node)
 	w.wantCordoned(node, false)
 
-	// Who opens it by hand is not overruled.
+	// A node that a user uncordons is not cordoned again.
 	w.job("overruled", "exit 5", cordon)
 	w.eventually("the node is cordoned again", func() error {
 		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != v1alpha1.ReasonCordoned {
@@ -97,7 +97,7 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 		return nil
 	})
 	w.kubectl("uncordon", node)
-	w.eventually("the node is given back", func() error {
+	w.eventually("the node is uncordoned", func() error {
 		if f := w.get("overruled").Status.Failures; len(f) != 1 || f[0].Quarantine != "" {
 			return fmt.Errorf("the failures are %+v", f)
 		}
@@ -106,21 +106,21 @@ func TestR20_AFailedNodeIsCordonedUnlessSomebodyElseHas(t *testing.T) {
 	w.wantCordoned(node, false)
 
 	w.kubectl("cordon", node)
-	w.sh(node, "rm "+mended)
-	w.job("not-ours", "[ -e "+mended+" ] || exit 3", cordon)
+	w.sh(node, "rm "+fixed)
+	w.job("not-ours", "[ -e "+fixed+" ] || exit 3", cordon)
 	c = w.condition("not-ours", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	w.wantCordoned(node, true)
-	w.sh(node, "touch "+mended)
+	w.sh(node, "touch "+fixed)
 	w.asTold(c.Message, "annotate nodejob")
 	w.complete("not-ours")
 	w.wantCordoned(node, true)
 }
 
-// TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest does what the status says one can do.
+// TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest runs the commands in the status.
 func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.job("asked", w.mark()+"; [ -e "+w.markFile()+".mended ] || exit 3", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
+	w.job("asked", w.mark()+"; [ -e "+w.markFile()+".fixed ] || exit 3", onNodes("node-1", "node-2"), func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
 	})
 	told := func() string {
@@ -143,7 +143,7 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
 
 	// All failed nodes, one of which is repaired.
-	w.sh("node-2", "touch "+w.markFile()+".mended")
+	w.sh("node-2", "touch "+w.markFile()+".fixed")
 	w.asTold(told(), "annotate nodejob")
 	w.done("asked", "node-2")
 	live := w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1})

@@ -201,7 +201,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 		t.Errorf("the last step began at %s, before it was promoted to at %s", began, promotedToAll)
 	}
 	if w.get("steps").Status.Rollout.StableAt.IsZero() {
-		t.Error("the revision is not proven")
+		t.Error("the revision is not stable")
 	}
 
 	// A node with a rerun has the only slot.
@@ -211,7 +211,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late"})
 	w.done("steps", late)
 	if p, _ := log.find(held.UID); p.over {
-		t.Error("the node that holds the slot ended before the new node had run")
+		t.Error("the node with the slot ended before the new node had run")
 	}
 	w.sh("node-2", "rm "+w.markFile()+".hold")
 	w.complete("steps")
@@ -267,16 +267,16 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	jobs := []string{"awaits", "runs", "soaks"}
 	for _, job := range []string{"runs", "soaks"} {
 		c := w.condition(job, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
-		t.Logf("%s has stopped %.1f s after the node fell silent: %s", job, time.Since(lost).Seconds(), c.Message)
+		t.Logf("%s has stopped %.1f s after the node became unreachable: %s", job, time.Since(lost).Seconds(), c.Message)
 		wantText(t, c.Message, canary)
 	}
 	if dead := w.get("soaks").Status.Rollout.UnrecordedFailures; len(dead) != 1 || dead[0].UID != uid || dead[0].Reason != v1alpha1.ReasonNotReadyInSoak {
-		t.Errorf("the casualties of soaks are %+v", dead)
+		t.Errorf("the unrecorded failures are %+v", dead)
 	}
 	if rec := w.on("runs", canary).Record; rec == nil || rec.Outcome != record.Failed || rec.Reason != v1alpha1.ReasonNodeUnreachable {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.eventually("the node is seen at risk", func() error {
+	w.eventually("the node is at risk", func() error {
 		if risks := w.get("awaits").Status.Rollout.AtRisk; len(risks) != 1 || risks[0].UID != uid || risks[0].Failed {
 			return fmt.Errorf("at risk are %+v", risks)
 		}
@@ -286,7 +286,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	for job, reason := range map[string]string{
 		"awaits": v1alpha1.ReasonNotReadyNodeDeleted, "runs": v1alpha1.ReasonFailedNodeDeleted, "soaks": v1alpha1.ReasonNotReadyNodeDeleted,
 	} {
-		w.eventually("the node is among the casualties of "+job, func() error {
+		w.eventually("the node is an unrecorded failure of "+job, func() error {
 			dead := w.get(job).Status.Rollout.UnrecordedFailures
 			if len(dead) != 1 || dead[0].Node != canary || dead[0].UID != uid || dead[0].Reason != reason {
 				return fmt.Errorf("they are %+v, want %s for %s", dead, reason, canary)

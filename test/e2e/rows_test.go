@@ -101,7 +101,7 @@ func TestR05_ThePrivilegedTaskLivesInItsOwnNamespace(t *testing.T) {
 	c := w.condition("here", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	wantText(t, c.Message, "violates PodSecurity", "pod-security.kubernetes.io/enforce=privileged")
 	w.wantRan("node-2", 0)
-	// What the message says is what helps.
+	// The command in the message fixes the problem.
 	must(t, admin.Patch(w.ctx, restricted, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
 	w.done("here", "node-2")
 	w.complete("here")
@@ -366,7 +366,7 @@ echo by-the-task > /etc/seen-by-the-test`},
 		}
 	}
 	if _, err := strconv.Atoi(rec.Results["shell"]); err != nil {
-		t.Errorf("$$ is %q: it was expanded on the way", rec.Results["shell"])
+		t.Errorf("$$ is %q: it was expanded before the script ran", rec.Results["shell"])
 	}
 	wantText(t, w.sh(node, "cat /etc/seen-by-the-test"), "by-the-task")
 

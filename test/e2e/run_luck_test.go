@@ -38,7 +38,7 @@ func TestR22_TheAPIServerIsAwayInMidRun(t *testing.T) {
 	w.wantRan("node-2", 1)
 }
 
-// TestR22_ANodeIsLostInMidRun : it has failed once its time is over, and the others are none the worse.
+// TestR22_ANodeIsLostInMidRun : the node fails after its timeout, and the other nodes are not affected.
 func TestR22_ANodeIsLostInMidRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,7 +60,7 @@ func TestR22_ACommandRunsOnNodesAndItsOutputComesBack(t *testing.T) {
 	}
 }
 
-// TestR22_NothingOfALongOutputIsLost : more than fits into a record, from a command that is over at once.
+// TestR22_NothingOfALongOutputIsLost covers output that does not fit into a record, from a command that ends at once.
 func TestR22_NothingOfALongOutputIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -280,7 +280,7 @@ func TestR22_ANodeJobThatIsDeletedInMidRun(t *testing.T) {
 	wantText(t, got.out, "node-2: begun", "0 of 1 succeeded, 1 not run in SECONDS", "not run     node-2: the NodeJob was deleted")
 }
 
-// TestR22_WhereNoPrivilegedPodMayRun nothing is left behind, and it is said what to do.
+// TestR22_WhereNoPrivilegedPodMayRun checks that nothing is left behind, and that the message says what to do.
 func TestR22_WhereNoPrivilegedPodMayRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -112,7 +112,7 @@ var (
 	stamps    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 )
 
-// plain takes out of a text what is another one each time.
+// plain removes the parts of a text that differ between runs.
 func (w *world) plain(s string) string {
 	s = stamps.ReplaceAllString(s, "TIME")
 	s = clocks.ReplaceAllString(s, "CLOCK")
@@ -208,8 +208,8 @@ func (t *terminal) end() said {
 
 var escape = regexp.MustCompile(`^\x1b\[(\??)([0-9;]*)([A-Za-z])`)
 
-// glass shows what a terminal would, of which it knows as much as the plugin uses. What it does not know fails the
-// test: nothing that a node prints may come through.
+// glass emulates the part of a terminal that the plugin uses. An unknown sequence fails the
+// test: control sequences from a node must not reach the terminal.
 func glass(t *testing.T, s string) []string {
 	var lines []string
 	row, column := 0, 0
@@ -254,7 +254,7 @@ func glass(t *testing.T, s string) []string {
 		case s[0] == '\n':
 			row, s = row+1, s[1:]
 		case s[0] == '\x1b' || s[0] == '\b' || s[0] == '\a':
-			if len(s) > 12 { // else the rest of it has not come yet
+			if len(s) > 12 { // otherwise the rest has not arrived yet
 				t.Errorf("the terminal was told %q", s[:12])
 			}
 			return lines

@@ -24,7 +24,7 @@ import (
 
 // The tests of this file remove the installation that all tests share, so they do not run beside others.
 
-// inUse is an installation in the midst of everything: a task that runs, a gate that is closed, a cordon, a NodeGuard
+// inUse is an installation with all kinds of work: a running task, a closed gate, a cordon, a NodeGuard
 // with a companion, and a node that an administrator has cordoned.
 func inUse(t *testing.T) *guarded {
 	t.Helper()
@@ -163,7 +163,7 @@ func TestUninstallByDeletingConfigDefault(t *testing.T) {
 	g.wantNothingToRemove()
 }
 
-// TestUninstallAfterADeletionWithoutAManager is what happens when the manager cannot finish: its node is lost.
+// TestUninstallAfterADeletionWithoutAManager covers a manager that cannot finish, because its node is unreachable.
 func TestUninstallAfterADeletionWithoutAManager(t *testing.T) {
 	g := inUse(t)
 	g.kubectl("-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0")

@@ -47,7 +47,7 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 	w.done("measured", node)
 	w.complete("measured")
 	series := fmt.Sprintf(`{namespace=%q,nodejob="measured"`, w.namespace)
-	w.eventually("the metrics tell it", func() error {
+	w.eventually("the metrics show it", func() error {
 		text := w.metrics()
 		for _, want := range []string{
 			"everynode_nodejob_nodes" + fmt.Sprintf(`{namespace=%q,nodejob="measured",state="done"} 1`, w.namespace),
@@ -69,7 +69,7 @@ func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 	})
 	job := w.get("measured")
 	must(t, admin.Delete(w.ctx, &job))
-	w.eventually("the series of a NodeJob that is gone are gone", func() error {
+	w.eventually("the series of a deleted NodeJob are removed", func() error {
 		if strings.Contains(w.metrics(), series) {
 			return fmt.Errorf("%s is there", series)
 		}

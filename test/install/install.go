@@ -30,14 +30,14 @@ const (
 	RunnerImage  = "registry.local/everynode/runner:dev"
 )
 
-// Images are what an installation consists of.
+// Images are the images of an installation.
 type Images struct {
 	Manager v1.Image
 	Runner  v1.Image
 }
 
-// Build compiles the manager and the runner and puts each into an image of its own, which holds
-// nothing but the static binary.
+// Build compiles the manager and the runner and puts each into its own image, which contains
+// only the static binary.
 func Build(ctx context.Context, root string) (Images, error) {
 	dir, err := os.MkdirTemp("", "everynode-images-")
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 )
 
 // Simulated nodes run no containers, so the manager cannot run in a cluster that has no others. It
-// then runs beside the cluster, still as its own service account and with no more rights than that.
+// then runs beside the cluster, with the permissions of its own service account.
 
 func outsideDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "manager") }
 
-// runOutside starts the manager as a process of this machine, in the place of one that runs already, and
+// runOutside starts the manager as a process of this machine, replaces a running one, and
 // leaves it running.
 func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 	if err := StopOutside(c); err != nil {

@@ -42,8 +42,8 @@ func TestErrorsOfTheAPIServerAreExplained(t *testing.T) {
 		"forbidden by something else": {
 			apierrors.NewForbidden(jobs, "a", errors.New("a policy says no")), ExitForbidden, `nodejobs.everynode.dev "a" is forbidden: a policy says no`,
 		},
-		"no such object": {apierrors.NewNotFound(jobs, "a"), ExitNotFound, `nodejobs.everynode.dev "a" not found`},
-		"no such kind": {
+		"a missing object": {apierrors.NewNotFound(jobs, "a"), ExitNotFound, `nodejobs.everynode.dev "a" not found`},
+		"a missing kind": {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "get", jobs, "a", "404 page not found", 0, true), ExitNotInstalled,
 			"this cluster does not know NodeJobs: Everynode is not installed there. Apply its config/default (see Install it in the README), or choose another cluster with --context",
 		},
@@ -51,9 +51,9 @@ func TestErrorsOfTheAPIServerAreExplained(t *testing.T) {
 			apierrors.NewGenericServerResponse(http.StatusNotFound, "list", guards, "", "404 page not found", 0, true), ExitNotInstalled,
 			"this cluster does not have the resource nodeguards.everynode.dev: its Everynode is older than this command, or incomplete. Apply its config/default (see Install it in the README), or choose another cluster with --context",
 		},
-		"an answer that takes too long": {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitNoAnswer, "the API server does not answer: asking: context deadline exceeded"},
-		"one with a code of its own":    {Failf(ExitTimedOut, "too late"), ExitTimedOut, "too late"},
-		"anything else":                 {errors.New("odd"), ExitError, "odd"},
+		"an answer that takes too long":   {fmt.Errorf("asking: %w", context.DeadlineExceeded), ExitNoAnswer, "the API server does not answer: asking: context deadline exceeded"},
+		"an error with its own exit code": {Failf(ExitTimedOut, "too late"), ExitTimedOut, "too late"},
+		"anything else":                   {errors.New("odd"), ExitError, "odd"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ type running struct {
 	// logs can be read.
 	disconnected  string
 	logsForbidden error
-	// runFinished reports whether the NodeJob makes no further progress by itself. rest fires after this has lasted long
+	// runFinished reports whether the NodeJob makes no further progress on its own. rest fires after this has lasted long
 	// enough, and logsOver after the logs were waited for long enough. quiet counts the checks in which all remaining
 	// nodes were unavailable.
 	runFinished    bool
@@ -252,7 +252,7 @@ func (r *running) observeJob(observation cmdutil.Observation) {
 	r.runFinished = r.atRest()
 }
 
-// atRest reports whether the NodeJob makes no progress by itself, according to its manager.
+// atRest reports whether the NodeJob makes no progress on its own, according to its manager.
 func (r *running) atRest() bool {
 	status := &r.job.Status
 	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {

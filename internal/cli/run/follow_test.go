@@ -37,7 +37,7 @@ func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
 	}
 	r.checkPeriodically(t.Context())
 	if len(s.done) != 1 {
-		t.Errorf("it was written again: %v", s.done)
+		t.Errorf("the suspension was written again: %v", s.done)
 	}
 	if !r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the second Ctrl-C does not end the command")

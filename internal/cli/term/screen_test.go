@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// glass is as much of a terminal as a screen uses: it shows what a person would see.
+// glass emulates the part of a terminal that a screen uses: it shows what a user would see.
 type glass struct {
 	t      *testing.T
 	lines  []string
@@ -26,7 +26,7 @@ func (g *glass) Write(p []byte) (int, error) {
 	g.writes++
 	s := string(p)
 	if !strings.HasPrefix(s, beginUpdate) || !strings.HasSuffix(s, endUpdate) {
-		g.t.Errorf("a frame is not one update: %q", s)
+		g.t.Errorf("a frame is not a single write: %q", s)
 	}
 	for _, ignored := range []string{beginUpdate, endUpdate, hideCursor, showCursor, noWrap, wrap} {
 		s = strings.ReplaceAll(s, ignored, "")
@@ -37,7 +37,7 @@ func (g *glass) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take does what the beginning of s says.
+// take executes the first control sequence or text of s.
 func (g *glass) take(s string) string {
 	var up int
 	switch {
@@ -60,13 +60,13 @@ func (g *glass) take(s string) string {
 	}
 	end := strings.IndexAny(s, "\x1b\r")
 	if end < 1 {
-		g.t.Fatalf("what is %q?", s)
+		g.t.Fatalf("unknown sequence %q", s)
 	}
 	if g.row == len(g.lines) {
 		g.lines = append(g.lines, "")
 	}
 	if !strings.HasPrefix(s[end:], clearLine) {
-		g.t.Errorf("%q leaves the end of the old line", s[:end])
+		g.t.Errorf("%q does not clear the end of the old line", s[:end])
 	}
 	g.lines[g.row] = s[:end]
 	return s[end:]
@@ -80,7 +80,7 @@ func lines(texts ...string) []text.Line {
 	return l
 }
 
-func TestAScreenShowsTheLastFrameAndWhatWasPutAbove(t *testing.T) {
+func TestAScreenShowsTheLastFrameAndTheLinesAbove(t *testing.T) {
 	g := &glass{t: t}
 	columns, rows := 20, 6
 	s := NewScreen(g, Terminal{Interactive: true, Size: func() (int, int) { return columns, rows }})
@@ -132,7 +132,7 @@ func TestALineThatDoesNotChangeIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-func TestAFileIsNoTerminal(t *testing.T) {
+func TestAFileIsNotATerminal(t *testing.T) {
 	terminal := Of(&bytes.Buffer{}, func(string) string { return "" })
 	if columns, rows := terminal.Size(); terminal.Interactive || terminal.Colour || columns != 0 || rows != 0 {
 		t.Errorf("%+v, %d columns and %d rows", terminal, columns, rows)

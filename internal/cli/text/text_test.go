@@ -11,29 +11,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestALineIsMadeSafeAndCut(t *testing.T) {
+func TestALineIsEscapedAndTruncated(t *testing.T) {
 	tests := map[string]struct {
 		line Line
 		o    Options
 		want string
 	}{
-		"what fits stays":                          {Of("all of it"), Options{Width: 9}, "all of it"},
-		"what does not fit is cut with a mark":     {Of("all of it"), Options{Width: 8}, "all of …"},
-		"without a width nothing is cut":           {Of(strings.Repeat("x", 500)), Options{}, strings.Repeat("x", 500)},
-		"wide characters take two columns":         {Of("漢字漢字"), Options{Width: 6}, "漢字…"},
-		"a cluster is not split":                   {Of("ab👩‍👩‍👧cd"), Options{Width: 4}, "ab…"},
-		"an escape sequence shows":                 {Of("\x1b[2Jgone"), Options{}, `\x1b[2Jgone`},
-		"a newline begins no line":                 {Of("ok\nnode-9 done\r"), Options{}, `ok\nnode-9 done\x0d`},
-		"a C1 control shows":                       {Of("\u009b2J"), Options{}, `\u009b2J`},
-		"a bidi override shows":                    {Of("\u202eexe.png"), Options{}, `\u202eexe.png`},
-		"what is no UTF-8 shows":                   {Of("\xff\x9b"), Options{}, `\xff\x9b`},
-		"a tone becomes a colour":                  {Toned(Bad, "failed").With(" now"), Options{Colour: true}, "\x1b[31mfailed\x1b[0m now"},
-		"and none without colour":                  {Toned(Bad, "failed").With(" now"), Options{}, "failed now"},
-		"the mark of a cut follows the colour":     {Toned(Bad, "failed").With(" now"), Options{Colour: true, Width: 5}, "\x1b[31mfail\x1b[0m…"},
-		"a colour in the text is text":             {Toned(Good, "\x1b[31mred"), Options{Colour: true}, "\x1b[32m\\x1b[31mred\x1b[0m"},
-		"spaces at the end are left out":           {Of("a   "), Options{}, "a"},
-		"neighbours of the same tone become one":   {Toned(Bad, "a").Tone(Bad, "b"), Options{Colour: true}, "\x1b[31mab\x1b[0m"},
-		"a cut at the end of a span shows the cut": {Of("abc").Tone(Bad, "def"), Options{Width: 4}, "abc…"},
+		"text that fits is not changed":                 {Of("all of it"), Options{Width: 9}, "all of it"},
+		"text that does not fit is cut with a mark":     {Of("all of it"), Options{Width: 8}, "all of …"},
+		"without a width nothing is cut":                {Of(strings.Repeat("x", 500)), Options{}, strings.Repeat("x", 500)},
+		"wide characters take two columns":              {Of("漢字漢字"), Options{Width: 6}, "漢字…"},
+		"a cluster is not split":                        {Of("ab👩‍👩‍👧cd"), Options{Width: 4}, "ab…"},
+		"an escape sequence is shown as text":           {Of("\x1b[2Jgone"), Options{}, `\x1b[2Jgone`},
+		"a newline does not start a new line":           {Of("ok\nnode-9 done\r"), Options{}, `ok\nnode-9 done\x0d`},
+		"a C1 control character is shown as text":       {Of("\u009b2J"), Options{}, `\u009b2J`},
+		"a bidi override is shown as text":              {Of("\u202eexe.png"), Options{}, `\u202eexe.png`},
+		"invalid UTF-8 is shown as text":                {Of("\xff\x9b"), Options{}, `\xff\x9b`},
+		"a tone becomes a color":                        {Toned(Bad, "failed").With(" now"), Options{Colour: true}, "\x1b[31mfailed\x1b[0m now"},
+		"a tone without color has no effect":            {Toned(Bad, "failed").With(" now"), Options{}, "failed now"},
+		"the mark of a cut follows the color":           {Toned(Bad, "failed").With(" now"), Options{Colour: true, Width: 5}, "\x1b[31mfail\x1b[0m…"},
+		"a color sequence in the text is shown as text": {Toned(Good, "\x1b[31mred"), Options{Colour: true}, "\x1b[32m\\x1b[31mred\x1b[0m"},
+		"spaces at the end are left out":                {Of("a   "), Options{}, "a"},
+		"neighbours of the same tone become one":        {Toned(Bad, "a").Tone(Bad, "b"), Options{Colour: true}, "\x1b[31mab\x1b[0m"},
+		"a cut at the end of a span shows the cut":      {Of("abc").Tone(Bad, "def"), Options{Width: 4}, "abc…"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestALineIsMadeSafeAndCut(t *testing.T) {
 	}
 }
 
-// FuzzALineIsOneLine gives a line every text: what is printed is one line of the width, and nothing in it moves a cursor.
+// FuzzALineIsOneLine uses arbitrary text: the output is one line of the width without cursor movements.
 func FuzzALineIsOneLine(f *testing.F) {
 	for _, s := range []string{"", "a\x1b]0;title\x07b", "\r\n\t\v\f\b", "漢\u0301\u200d\ufe0f", "\xc3\x28\x9b", "\u2028\u2029\u0085"} {
 		f.Add(s, s, 7)
@@ -84,12 +84,12 @@ func TestABarShowsEveryPart(t *testing.T) {
 		done, running, waiting, failed int
 		want                           string
 	}{
-		"nothing":                    {0, 0, 0, 0, "[          ]"},
-		"all":                        {7, 0, 0, 0, "[==========]"},
-		"half":                       {5, 0, 5, 0, "[=====.....]"},
-		"one failed of 3,000 shows":  {2999, 0, 0, 1, "[=========!]"},
-		"one of each among 3,000":    {1, 1, 2997, 1, "[=>.......!]"},
-		"all but one is not yet all": {0, 1, 2999, 0, "[>.........]"},
+		"nothing":                         {0, 0, 0, 0, "[          ]"},
+		"all":                             {7, 0, 0, 0, "[==========]"},
+		"half":                            {5, 0, 5, 0, "[=====.....]"},
+		"one failed of 3,000 shows":       {2999, 0, 0, 1, "[=========!]"},
+		"one of each among 3,000":         {1, 1, 2997, 1, "[=>.......!]"},
+		"all but one is not shown as all": {0, 1, 2999, 0, "[>.........]"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -263,7 +263,7 @@ func (e Explain) atMost() string {
 	return ""
 }
 
-// until describes when the state changes by itself. The message of a soak already contains the time. A joining node may
+// until describes when the state changes automatically. The message of a soak already contains the time. A joining node may
 // turn out not to be selected at that time.
 func (e Explain) until() string {
 	if e.State.Until.IsZero() || e.hasEnded() || e.State.Reason == v1alpha1.ReasonSoaking || e.State.Reason == v1alpha1.ReasonWaitingForDependency {

@@ -25,7 +25,7 @@ const (
 	revision = "7d9f2c41"
 )
 
-// nodesOf are so many nodes as the plan reads them.
+// nodesOf returns this number of nodes as input for the plan.
 func nodesOf(n int, change func(i int, node *plan.Node)) []plan.Node {
 	var all []plan.Node
 	for i := range n {
@@ -51,7 +51,7 @@ func ran(node *plan.Node, change func(*record.Record)) {
 	}
 }
 
-// explained asks the planner what it makes of the first node.
+// explained returns the explanation of the first node by the planner.
 func explained(in plan.Input) Explain {
 	in.Revision, in.Now = revision, now
 	p := plan.Next(in)
@@ -143,13 +143,13 @@ func TestEachNodeIsExplained(t *testing.T) {
 				return e.Lines()
 			})
 			if s := e.Sentence(); !strings.HasPrefix(s, "node-setup/somaxconn ") || !strings.HasSuffix(s, ".") {
-				t.Errorf("no sentence: %q", s)
+				t.Errorf("not a sentence: %q", s)
 			}
 		})
 	}
 }
 
-// earlier are all kinds of ends before the fourth attempt and the second of its rollback.
+// earlier are all outcomes before the fourth attempt and its second rollback attempt.
 func earlier() record.Attempts {
 	at := func(ago time.Duration, a record.Attempt) record.Attempt {
 		a.StartedAt, a.FinishedAt = before(ago+30*time.Second), before(ago)
@@ -172,7 +172,7 @@ func rolledBack(r *record.Record) {
 	r.Rollback = &record.Rollback{Outcome: record.Succeeded, Attempts: 1, StartedAt: before(8 * time.Minute), FinishedAt: before(8 * time.Minute), ExitCode: new(int32(0)), PodUID: "rollback"}
 }
 
-// kept is a pod whose end was recorded, before the record was removed.
+// kept is a retained pod whose end was recorded before the record was removed.
 func kept(pod plan.Pod) plan.Pod {
 	pod.Name, pod.UID, pod.Attempt, pod.Created, pod.Started = "somaxconn-9876543210", "kept", 2, before(4*time.Minute), before(4*time.Minute)
 	pod.Phase, pod.Finalized, pod.Recorded = corev1.PodFailed, false, true

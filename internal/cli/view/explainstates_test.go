@@ -20,7 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// disrupts has a NodeJob reboot its nodes, one unavailable at a time.
+// disrupts makes a NodeJob reboot its nodes, of which one may be unavailable at a time.
 func disrupts(j *v1alpha1.NodeJob) {
 	j.Status.Revision, j.Spec.Rollout.Steps = revision, []v1alpha1.RolloutStep{{Name: "all"}}
 	j.Spec.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootAlways, MaxUnavailable: new(intstr.FromInt32(1))}
@@ -36,7 +36,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 		pod            bool
 		sentence, next string
 	}{
-		"cordoned by a person": {
+		"cordoned by a user": {
 			func(n *plan.Node) { n.Unschedulable = true }, false,
 			cordoned + "node-2 (it is cordoned, and not by Everynode).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
 		},
@@ -52,7 +52,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"other.everynode.dev/kernel"} }, false,
 			cordoned + "node-2 (it is cordoned for NodeJob other/kernel).", makeRoom + "kubectl everynode -n other explain kernel node-2" + raise,
 		},
-		"cordoned for what is no NodeJob": {
+		"cordoned for an invalid NodeJob": {
 			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"x.everynode.dev/$(reboot)"} }, false,
 			cordoned + "node-2 (it is cordoned, and its annotation everynode.dev/cordoned-by names no NodeJob).", makeRoom + "kubectl uncordon node-2, when its maintenance is over" + raise,
 		},
@@ -73,7 +73,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 			in := plan.Input{Job: job(disrupts), Revision: revision, Now: now, Nodes: nodesOf(3, func(i int, n *plan.Node) {
 				if i == 1 {
 					if !tt.pod {
-						ran(n, func(*record.Record) {}) // else it would be its turn: it is unavailable already
+						ran(n, func(*record.Record) {}) // otherwise it would start: it is unavailable already
 					}
 					tt.second(n)
 				}
@@ -93,7 +93,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
+func TestNodeProblemsAreExplained(t *testing.T) {
 	refused := plan.NodeProblem{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod node-setup/x is not the NodeJob's. Delete it", Since: before(time.Minute), RetryAt: now.Add(15 * time.Second)}
 	stuck := refused
 	stuck.Since = before(2 * time.Hour)
@@ -104,12 +104,12 @@ func TestWhatKeepsTheManagerFromGoingOnIsExplained(t *testing.T) {
 		pods           []plan.Pod
 		sentence, next string
 	}{
-		"a name that is taken": {
+		"a taken name": {
 			&refused, nil,
 			"node-setup/somaxconn has not run on node-1 yet: pod node-setup/x is not the NodeJob's. Delete it, until 12:30:15 UTC (in 15s).",
 			"it runs automatically when that is fixed",
 		},
-		"a name that is taken for too long": {
+		"a name that is taken beyond the deadline": {
 			&stuck, nil,
 			"node-setup/somaxconn has failed on node-1: no progress for 3600 s (rollout.progressDeadlineSeconds): pod node-setup/x is not the NodeJob's. Delete it.",
 			"it runs automatically when that is fixed. To leave the node out: kubectl everynode -n node-setup skip somaxconn node-1",
@@ -180,7 +180,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			"node-setup/somaxconn is done on node-1 by its label alone, without a success on record: the label was set by hand, as skip does.",
 			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
 		},
-		"a record that something else has written": {
+		"an altered record": {
 			nil, func(n *plan.Node) {
 				n.On = record.NodeRecord{Altered: true, Present: true}
 				n.Ready = corev1.ConditionUnknown
@@ -188,7 +188,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			"node-setup/somaxconn has no valid record on node-1, since the one there was changed by something other than the manager and is ignored: the node is unreachable (Ready=Unknown).",
 			"it runs automatically when the node reports again. To see why it does not: kubectl describe node node-1",
 		},
-		"a label beside a record that something else has written": {
+		"a label with an altered record": {
 			nil, func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
 			"node-setup/somaxconn is done on node-1 by its label alone: the record there was changed by something other than the manager, and is ignored.",
 			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
@@ -214,7 +214,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: TaskFailed, exit code 3: cannot write; its rollback runs now.",
 			"no action needed for the rollback. To run the task again: " + retry,
 		},
-		"lost after a failure": {
+		"unreachable after a failure": {
 			nil, func(n *plan.Node) { ran(n, func(r *record.Record) { failed(r, 1) }); n.Ready = corev1.ConditionUnknown },
 			"node-setup/somaxconn has failed on node-1 after 1 attempt, the last 9m ago: the node has been unreachable (Ready=Unknown) since an attempt failed on it; it continues when the node is reachable again.",
 			"see why the node does not report: kubectl describe node node-1. The task is retried when the node is back",
@@ -238,7 +238,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			"node-setup/somaxconn is not for node-1: spec.nodeSelector does not match its labels.",
 			`correct spec.nodeSelector, which cannot be used: "Near" is not a valid label selector operator`,
 		},
-		"while the step before soaks": {
+		"while the previous step soaks": {
 			func(j *v1alpha1.NodeJob) {
 				j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 600}, {Name: "all"}}
 				j.Status.Rollout = &v1alpha1.RolloutStatus{Step: "canary", SoakingSince: metav1.NewTime(before(time.Minute))}
@@ -292,7 +292,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				switch {
 				case i == 0 && tt.node != nil:
 					tt.node(n)
-				case i == 1 && (name == "while the step before soaks" || name == "waits for promotion to its step"):
+				case i == 1 && (name == "while the previous step soaks" || name == "waits for promotion to its step"):
 					ran(n, func(*record.Record) {})
 				}
 			})}

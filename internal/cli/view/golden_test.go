@@ -18,12 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "write what is drawn to testdata")
 
-// now is when all pictures are drawn.
+// now is the time of all golden outputs.
 var now = time.Date(2026, 7, 1, 12, 30, 0, 0, time.UTC)
 
 func before(d time.Duration) time.Time { return now.Add(-d) }
 
-// drawn compares whole pictures: at 80 and 200 columns, in a file, and in colour.
+// drawn compares whole outputs: with 80 and 200 columns, in a file, and in color.
 func drawn(t *testing.T, name string, draw func(width int) []text.Line) {
 	t.Helper()
 	for suffix, o := range map[string]text.Options{
@@ -51,7 +51,7 @@ func drawn(t *testing.T, name string, draw func(width int) []text.Line) {
 	}
 }
 
-// strip takes the colours out.
+// strip removes the colors.
 func strip(s string) string {
 	for {
 		before, after, found := strings.Cut(s, "\x1b[")

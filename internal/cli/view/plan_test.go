@@ -20,7 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// withReboots is the plan of a NodeJob that reboots nodes, of which one has a taint, one other labels, and one is lost.
+// withReboots is the plan of a NodeJob that reboots nodes, of which one has a taint, one has other labels, and one is unreachable.
 func withReboots() Plan {
 	reboots := job(func(j *v1alpha1.NodeJob) {
 		j.Spec.Rollout.PromoteTo, j.Spec.NodeSelector = "canary", &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
@@ -87,7 +87,7 @@ func TestThePlanOfAFile(t *testing.T) {
 	}
 }
 
-// TestThePlanForPrograms is its shape, which must stay.
+// TestThePlanForPrograms checks the output format, which must not change.
 func TestThePlanForPrograms(t *testing.T) {
 	stalled := withReboots()
 	stalled.Exists, stalled.Was, stalled.Notes = true, "0ldc0de", []string{"a note"}

@@ -32,7 +32,7 @@ func failedWith(code int32, reason, said string) func(*RunNode) {
 	}
 }
 
-// manyNodes are 3,000, of which most have succeeded.
+// manyNodes are 3,000 nodes, most of which have succeeded.
 func manyNodes() []RunNode {
 	var all []RunNode
 	for i := range 3000 {
@@ -102,13 +102,13 @@ func TestOutputsAreFolded(t *testing.T) {
 	outputs[31].Text, outputs[31].Cut, outputs[31].Sum = "end of much\n", 123456, "b"
 	outputs[33].Note = "the logs of its pod could not be read; this is what is on record, at most the last 1024 bytes"
 	outputs[40].State, outputs[40].Text, outputs[40].Why = RunUnreachable, "", "it has been unreachable since 2026-01-01 11:00 UTC"
-	// Data is never cut, whatever the terminal.
+	// Data is never truncated, regardless of the terminal.
 	for name, o := range map[string]text.Options{"fold.file": {}, "fold.colour": {Colour: true}} {
 		golden(t, name, text.Print(Fold(outputs), o))
 	}
 }
 
-// golden compares a whole text with what is in testdata.
+// golden compares a whole text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")

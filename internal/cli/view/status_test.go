@@ -27,7 +27,7 @@ func job(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	return j
 }
 
-// stands sets the one condition that is True.
+// stands sets the only condition that is True.
 func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
 	for _, k := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: k, Status: metav1.ConditionFalse, Reason: reason, Message: message}
@@ -118,7 +118,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 	}
 }
 
-// thousands is a rollout in the middle of 3,000 nodes.
+// thousands is a rollout to 3,000 nodes in progress.
 func thousands() Status {
 	s := Status{Job: job(func(j *v1alpha1.NodeJob) {
 		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, "1203 of 3000 nodes are done, 14 failed, 300 running; waiting: 1483 WaitingForSlot (ip-10-0-4-17.eu-west-1.compute.internal, …)")
@@ -151,7 +151,7 @@ func TestAListAsPeopleSeeIt(t *testing.T) {
 	drawn(t, "list-wide", func(int) []text.Line { return List{Jobs: jobs[1:], Wide: true, Now: now}.Lines() })
 }
 
-func TestAllIsShownWhenItIsAskedFor(t *testing.T) {
+func TestAllNodesAreShownOnRequest(t *testing.T) {
 	s := thousands()
 	s.Now, s.All = now, true
 	printed := text.Print(s.Lines(), text.Options{})

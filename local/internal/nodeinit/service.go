@@ -122,7 +122,7 @@ func (s *service) want(wanted bool) {
 	s.await(func() bool { return s.pid == 0 })
 }
 
-// kill ends the program the hard way; it comes back by itself.
+// kill ends the program with SIGKILL; it is restarted automatically.
 func (s *service) kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ func startTime(pid int) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// bootID is empty: ps prints a date, which differs between boots by itself.
+// bootID is empty: ps prints a date, which differs between boots anyway.
 func bootID() string { return "" }
 
 // Marked finds nothing: other systems do not show a process's environment in one known way.

@@ -53,7 +53,7 @@ func TestARecycledPidIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !record.Alive() {
-		t.Error("a process was killed for another's record")
+		t.Error("a process was killed because of the record of another one")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestARecordSurvivesItsFile(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "record.json")
 	if got, err := Load(file); err != nil || got.Alive() {
-		t.Errorf("a record that is not there: %+v, %v", got, err)
+		t.Errorf("a missing record: %+v, %v", got, err)
 	}
 	if err := want.Save(file); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func (e *everynode) startManager(ctx context.Context) error {
 		}
 		lease, err := e.client.CoordinationV1().Leases(install.Namespace).Get(ctx, install.Deployment, metav1.GetOptions{})
 		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
-			err = errors.New("nobody does")
+			err = errors.New("no manager leads")
 		}
 		return err
 	})

@@ -21,13 +21,13 @@ func TestPercentile(t *testing.T) {
 		p      float64
 		want   float64
 	}{
-		"the median of a hundred":           {hundred, 50, 50},
-		"of a hundred":                      {hundred, 99, 99},
-		"the highest":                       {hundred, 100, 100},
-		"the lowest":                        {hundred, 0, 1},
-		"of one":                            {[]float64{7}, 99, 7},
-		"of few values it is one of them":   {[]float64{3, 1, 2}, 90, 3},
-		"the lower one of two in the midst": {[]float64{2, 1}, 50, 1},
+		"the median of a hundred":            {hundred, 50, 50},
+		"of a hundred":                       {hundred, 99, 99},
+		"the highest":                        {hundred, 100, 100},
+		"the lowest":                         {hundred, 0, 1},
+		"of one":                             {[]float64{7}, 99, 7},
+		"of a few values it is one of them":  {[]float64{3, 1, 2}, 90, 3},
+		"the lower of the two middle values": {[]float64{2, 1}, 50, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestPercentile(t *testing.T) {
 		})
 	}
 	if got := Percentile(nil, 50); !math.IsNaN(got) {
-		t.Errorf("of none it is %v", got)
+		t.Errorf("without values it is %v", got)
 	}
 	if hundred[0] != 100 {
 		t.Error("the values were sorted in place")
@@ -51,7 +51,7 @@ func TestMedian(t *testing.T) {
 		}
 	}
 	if got := Median(nil); !math.IsNaN(got) {
-		t.Errorf("of none it is %v", got)
+		t.Errorf("without values it is %v", got)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestProcess(t *testing.T) {
 		"stat": second(parseStat("1 (x) S 1")), "status": second(parsePeak("Name: x")), "machine": second(parseMachine("")),
 	} {
 		if err == nil {
-			t.Errorf("%s: nonsense is read without an error", name)
+			t.Errorf("%s: invalid content is read without an error", name)
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// ticksPerSecond is USER_HZ, which Linux has fixed at 100 for what it tells programs.
+// ticksPerSecond is USER_HZ, which is always 100 in the interfaces of Linux.
 const ticksPerSecond = 100
 
-// CPUSeconds is what the process has used since its start, in user and in kernel mode.
+// CPUSeconds is the CPU time of the process since its start, in user and kernel mode.
 func CPUSeconds(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -24,7 +24,7 @@ func CPUSeconds(pid int) (float64, error) {
 
 // parseStat reads user and system time from /proc/PID/stat; see proc_pid_stat(5).
 func parseStat(text string) (float64, error) {
-	// The program's name stands in parentheses, and may hold spaces and parentheses itself.
+	// The name of the program is in parentheses, and may contain spaces and parentheses itself.
 	end := strings.LastIndexByte(text, ')')
 	fields := strings.Fields(text[end+1:])
 	if end < 0 || len(fields) < 13 {
@@ -41,7 +41,7 @@ func parseStat(text string) (float64, error) {
 	return sum, nil
 }
 
-// PeakMiB is the most memory that the process has had resident since its start.
+// PeakMiB is the maximum resident memory of the process since its start.
 func PeakMiB(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -50,7 +50,7 @@ func PeakMiB(pid int) (float64, error) {
 	return parsePeak(string(data))
 }
 
-// ResidentMiB is the memory that the process has resident now.
+// ResidentMiB is the current resident memory of the process.
 func ResidentMiB(pid int) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -81,7 +81,7 @@ func kibField(text, name string) (float64, error) {
 	return 0, fmt.Errorf("reading memory: there is no line %s", name)
 }
 
-// MachineCPUSeconds is what all processes of the machine have used since its boot.
+// MachineCPUSeconds is the CPU time of all processes of the machine since its boot.
 func MachineCPUSeconds() (float64, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -119,7 +119,7 @@ func MachineMemoryGiB() (float64, error) {
 	return kib / 1024 / 1024, err
 }
 
-// CPUModel is the processor's name; "" where the kernel does not tell.
+// CPUModel is the name of the processor; "" if the kernel does not report it.
 func CPUModel() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Counts are numbers of requests by what they are, such as "PATCH pods/status".
 type Counts map[string]float64
 
-// Since is what came on top of an earlier count.
+// Since returns the difference to an earlier count.
 func (c Counts) Since(before Counts) Counts {
 	since := Counts{}
 	for what, n := range c {
@@ -95,8 +95,8 @@ type auditEvent struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// AuditCounts counts the requests of an audit log that were received from one time to another. A watch
-// counts when it begins.
+// AuditCounts counts the requests in an audit log that were received between two times. A watch
+// counts when it starts.
 func AuditCounts(log io.Reader, from, to time.Time) (ClientCounts, error) {
 	clients := ClientCounts{}
 	lines := bufio.NewScanner(log)
@@ -124,7 +124,7 @@ func AuditCounts(log io.Reader, from, to time.Time) (ClientCounts, error) {
 	return clients, lines.Err()
 }
 
-// client names who asks: the program, and of the controller manager, which controller.
+// client returns the name of the program, and for the controller manager that of the controller.
 func client(agent, user string) string {
 	program, _, _ := strings.Cut(agent, "/")
 	if controller, found := strings.CutPrefix(user, "system:serviceaccount:kube-system:"); found {
@@ -133,7 +133,7 @@ func client(agent, user string) string {
 	return program
 }
 
-// Write is true for what changes something.
+// Write reports whether a request changes something.
 func Write(what string) bool {
 	verb, _, _ := strings.Cut(strings.ToLower(what), " ")
 	switch verb {
@@ -143,7 +143,7 @@ func Write(what string) bool {
 	return false
 }
 
-// Writes are those of the counts that change something, leases aside: those are renewed whether there is work or not.
+// Writes are those of the counts that change something, except leases, which are renewed even if there is no work.
 func (c Counts) Writes() float64 {
 	sum := 0.0
 	for what, n := range c {

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure reads what a run costs: times, processes, requests. What it computes is pure.
+// Package measure reads the cost of a run: times, processes and requests. Its computations are pure.
 package measure
 
 import (

@@ -21,7 +21,7 @@ const (
 	points                  = 100
 )
 
-// colours are told apart also by those who see fewer of them (Okabe and Ito's palette).
+// colours are distinguishable for color-blind readers (Okabe and Ito's palette).
 var colours = map[Subject]string{
 	Floor: "#000000", Recorded: "#999999", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7",
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/everynode/everynode/test/bench/measure"
 )
 
-var update = flag.Bool("update", false, "write the expected reports anew")
+var update = flag.Bool("update", false, "rewrite the expected reports")
 
-// example has round figures, so that what the report makes of them can be checked by eye.
+// example has round figures, so that the report can be checked by eye.
 func example() *Report {
 	r := &Report{
 		Command: "make bench N=4 PAIRS=2", Date: "2026-03-01T12:00:00Z", Commit: "0123456", Nodes: 4, Pairs: 2, Columns: ColumnNames(),
@@ -99,7 +99,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := firstDifference(string(want), got); diff != "" {
-			t.Errorf("%s differs (go test ./report -update writes it anew): %s", name, diff)
+			t.Errorf("%s differs (go test ./report -update rewrites it): %s", name, diff)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func firstDifference(want, got string) string {
 	return ""
 }
 
-func TestAReportOfNothingIsOne(t *testing.T) {
+func TestAnEmptyReportIsValid(t *testing.T) {
 	empty := &Report{Nodes: 10, Pairs: 1}
 	if text := Markdown(empty); !strings.Contains(text, "10 nodes") || strings.Contains(text, "NaN") {
 		t.Errorf("it is\n%s", text)

@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// breakAndMend rolls a script out that fails, shows that it spreads no further, and corrects it.
-func (d *demo) breakAndMend(ctx context.Context) error {
+// breakAndFix rolls out a script that fails, shows that the rollout stops, and corrects the script.
+func (d *demo) breakAndFix(ctx context.Context) error {
 	var job v1alpha1.NodeJob
 	name := client.ObjectKey{Namespace: jobsNamespace, Name: "max-map-count"}
 	if err := d.client.Get(ctx, name, &job); err != nil {
@@ -41,9 +41,9 @@ func (d *demo) breakAndMend(ctx context.Context) error {
 		return err
 	}
 	d.say("the script is corrected")
-	mended := job.DeepCopy()
-	mended.Spec.Task.Script = strings.Replace(broken.Spec.Task.Script, "rm ", "rm -f ", 1)
-	if err := d.client.Patch(ctx, mended, client.MergeFrom(&job)); err != nil {
+	fixed := job.DeepCopy()
+	fixed.Spec.Task.Script = strings.Replace(broken.Spec.Task.Script, "rm ", "rm -f ", 1)
+	if err := d.client.Patch(ctx, fixed, client.MergeFrom(&job)); err != nil {
 		return err
 	}
 	return d.watch(ctx, name.Name, done(4))

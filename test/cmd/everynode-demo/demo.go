@@ -41,7 +41,7 @@ type demo struct {
 	tools string
 }
 
-// run tells the story in its order.
+// run shows the scenes in their order.
 func (d *demo) run(ctx context.Context) error {
 	ctrl.SetLogger(logr.Discard())
 	if err := d.start(ctx); err != nil {
@@ -65,7 +65,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	if d.cluster.Real() { // a simulated node never fails
-		if err := d.breakAndMend(ctx); err != nil {
+		if err := d.breakAndFix(ctx); err != nil {
 			return err
 		}
 		if err := d.runOnce(ctx); err != nil {
@@ -200,7 +200,7 @@ func (d *demo) onlySamples(ctx context.Context) error {
 	})
 }
 
-// show prints what is there now, and what to try.
+// show prints the current state, and what to try next.
 func (d *demo) show(ctx context.Context) error {
 	d.say("why has a task run on a node, or not?")
 	if err := d.everynode(ctx, "explain", "node-4"); err != nil {
