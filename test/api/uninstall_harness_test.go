@@ -1,0 +1,254 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/uninstall"
+)
+
+// removable is an API server on which Everynode is installed.
+type removable struct {
+	*freshServer
+	config     *rest.Config
+	kubeconfig string
+}
+
+func (f *removable) uninstall(kubeconfig string, args ...string) told {
+	f.t.Helper()
+	var out, errs bytes.Buffer
+	code := cli.Run(f.t.Context(), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}, append([]string{"uninstall", "--kubeconfig", kubeconfig}, args...))
+	return told{code, out.String(), errs.String()}
+}
+
+// playControllers simulates missing controllers: it ends namespaces and pods.
+func (f *removable) playControllers(ctx context.Context) {
+	for ctx.Err() == nil {
+		var pods corev1.PodList
+		_ = f.admin.List(ctx, &pods)
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; !pod.DeletionTimestamp.IsZero() && len(pod.Finalizers) == 0 {
+				_ = f.admin.Delete(ctx, pod, client.GracePeriodSeconds(0))
+			}
+		}
+		namespace := &corev1.Namespace{}
+		if err := f.admin.Get(ctx, client.ObjectKey{Name: uninstall.Namespace}, namespace); err == nil && !namespace.DeletionTimestamp.IsZero() {
+			f.endNamespace(ctx, namespace)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (f *removable) endNamespace(ctx context.Context, namespace *corev1.Namespace) {
+	in := client.InNamespace(namespace.Name)
+	for _, o := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}, &corev1.ResourceQuota{}, &appsv1.Deployment{}} {
+		_ = f.admin.DeleteAllOf(ctx, o, in)
+	}
+	var accounts corev1.ServiceAccountList
+	if err := f.admin.List(ctx, &accounts, in); err != nil || len(accounts.Items) > 0 {
+		return // a finalizer holds the namespace
+	}
+	namespace.Spec.Finalizers = nil
+	_ = f.admin.SubResource("finalize").Update(ctx, namespace)
+}
+
+const (
+	keepsJob   = "default.everynode.dev/keeps"
+	forgetsJob = "default.everynode.dev/forgets"
+)
+
+// putEverythingToUse creates the state that a manager leaves if it is killed during all kinds of work.
+func (f *removable) putEverythingToUse() {
+	f.t.Helper()
+	for _, job := range []*v1alpha1.NodeJob{
+		{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}, Spec: v1alpha1.NodeJobSpec{DeletionPolicy: v1alpha1.DeletionRetain}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "forgets"}, Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "example.com/setup"}}},
+	} {
+		job.Namespace, job.Finalizers, job.Spec.Task.Script = "default", []string{v1alpha1.NodeJobFinalizer}, "true"
+		f.create(job)
+	}
+	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "storage"}, Spec: v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}}
+	f.create(g)
+	f.create(guard.NewBudget(g, "gated", guard.BudgetState{}))
+
+	ours := corev1.Taint{Key: "example.com/setup", Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule}
+	registered := corev1.Taint{Key: "example.com/setup", Value: "by-the-kubelet", Effect: corev1.TaintEffectNoSchedule}
+	theirs := corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	f.bare("gated", corev1.NodeSpec{Taints: []corev1.Taint{ours, theirs}}, map[string]string{v1alpha1.BreakGlassAnnotation: "fire"})
+	f.bare("registered", corev1.NodeSpec{Taints: []corev1.Taint{registered}}, nil)
+	f.bare("cordoned", corev1.NodeSpec{Unschedulable: true}, map[string]string{v1alpha1.CordonedAnnotation: forgetsJob})
+	f.bare("cordoned-by-others", corev1.NodeSpec{Unschedulable: true}, map[string]string{"example.com/why": "disk"})
+	done := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "done", Labels: map[string]string{"example.com/kernel": "6.1", "example.com/site": "a", "topology.kubernetes.io/zone": "z"}}}
+	for _, key := range []string{keepsJob, forgetsJob} {
+		record.SetOn(done, key, record.Record{Revision: "r", Outcome: record.Succeeded, FinishedAt: time.Now()})
+		done.Labels[key] = "r"
+	}
+	done.Annotations[v1alpha1.PublishedAnnotation] = fmt.Sprintf(`{"labels":{"example.com/kernel":%q,"example.com/site":%q,"topology.kubernetes.io/zone":%q}}`, forgetsJob, keepsJob, forgetsJob)
+	f.create(done)
+
+	for name, change := range map[string]func(*corev1.Pod){
+		"task": func(pod *corev1.Pod) {
+			pod.Labels, pod.Finalizers = map[string]string{v1alpha1.NodeJobLabel: "forgets"}, []string{v1alpha1.PodFinalizer}
+		},
+		"task-with-another-finalizer": func(pod *corev1.Pod) {
+			pod.Labels, pod.Finalizers = map[string]string{v1alpha1.NodeJobLabel: "forgets"}, []string{"example.com/theirs", v1alpha1.PodFinalizer}
+		},
+		"companion": func(pod *corev1.Pod) {
+			pod.Labels, pod.Annotations = map[string]string{v1alpha1.NodeGuardLabel: "storage"}, map[string]string{v1alpha1.NodeGuardUIDAnnotation: "uid"}
+		},
+		"workload": func(*corev1.Pod) {},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{
+			NodeName: "gated", AutomountServiceAccountToken: new(bool), TerminationGracePeriodSeconds: new(int64(0)), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		}}
+		change(pod)
+		f.create(pod)
+	}
+}
+
+func (f *removable) create(o client.Object) {
+	f.t.Helper()
+	must(f.t, f.admin.Create(f.t.Context(), o))
+}
+
+func (f *removable) bare(name string, spec corev1.NodeSpec, annotations map[string]string) {
+	f.t.Helper()
+	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec})
+	// The admission policy may have added a gate, if it has seen the NodeJob by now.
+	live := &corev1.Node{}
+	must(f.t, f.admin.Get(f.t.Context(), client.ObjectKey{Name: name}, live))
+	live.Spec.Taints = spec.Taints
+	must(f.t, f.admin.Update(f.t.Context(), live))
+}
+
+// wantNothingLeft checks that all objects of Everynode are deleted, and no others.
+func (f *removable) wantNothingLeft() {
+	f.t.Helper()
+	ctx := f.t.Context()
+	var pod corev1.Pod
+	must(f.t, f.admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "task-with-another-finalizer"}, &pod))
+	if !slices.Equal(pod.Finalizers, []string{"example.com/theirs"}) {
+		f.t.Errorf("the pod has the finalizers %v", pod.Finalizers)
+	}
+	must(f.t, f.admin.Patch(ctx, &pod, mergePatch(`{"metadata":{"finalizers":null}}`)))
+	f.eventually("only the pod of others is left", func() error {
+		var pods corev1.PodList
+		must(f.t, f.admin.List(ctx, &pods))
+		if len(pods.Items) != 1 || pods.Items[0].Name != "workload" {
+			return fmt.Errorf("%d pods are there, the first is %s", len(pods.Items), pods.Items[0].Name)
+		}
+		return nil
+	})
+	must(f.t, f.admin.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "workload"}}))
+	var nodes corev1.NodeList
+	must(f.t, f.admin.List(ctx, &nodes))
+	got := map[string]string{}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		keys := slices.Sorted(maps.Keys(node.Annotations))
+		keys = append(keys, slices.Sorted(maps.Keys(node.Labels))...)
+		got[node.Name] = fmt.Sprintf("%v %v %v", gatesOn(node), node.Spec.Unschedulable, keys)
+	}
+	want := map[string]string{
+		"gated":              "[dedicated=gpu:NoSchedule] false []",
+		"registered":         "[] false []",
+		"cordoned":           "[] false []",
+		"cordoned-by-others": "[] true [example.com/why]",
+		"done":               "[] false [everynode.dev/published " + keepsJob + " " + keepsJob + " " + record.SealKey(keepsJob) + " example.com/site topology.kubernetes.io/zone]",
+	}
+	if strings.Contains(f.t.Name(), "with_records") {
+		want["done"] = "[] false [topology.kubernetes.io/zone]"
+	}
+	want["done"] = sortedFields(want["done"])
+	got["done"] = sortedFields(got["done"])
+	for name := range want {
+		if got[name] != want[name] {
+			f.t.Errorf("node %s is %s, want %s", name, got[name], want[name])
+		}
+	}
+	for _, list := range []client.ObjectList{&policyv1.PodDisruptionBudgetList{}, &admissionv1.MutatingAdmissionPolicyList{}, &admissionv1.MutatingAdmissionPolicyBindingList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}} {
+		must(f.t, uninstall.Each(ctx, f.admin, list, func(o client.Object) error {
+			if strings.HasPrefix(o.GetName(), "everynode") || strings.HasPrefix(o.GetName(), "storage") {
+				f.t.Errorf("%T %s is left", o, o.GetName())
+			}
+			return nil
+		}))
+	}
+	if err := f.kubectl("get crd nodejobs.everynode.dev nodeguards.everynode.dev"); err == nil || strings.Count(err.Error(), "NotFound") != 2 {
+		f.t.Errorf("the CRDs: %v", err)
+	}
+	if err := f.kubectl("get namespace " + uninstall.Namespace); err == nil {
+		f.t.Error("the namespace is left")
+	}
+}
+
+func sortedFields(s string) string {
+	fields := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(s))
+	slices.Sort(fields)
+	return strings.Join(fields, " ")
+}
+
+// versions are those of all objects that an uninstall changes first.
+func (f *removable) versions() string {
+	f.t.Helper()
+	var all []string
+	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &v1alpha1.NodeJobList{}, &v1alpha1.NodeGuardList{}, &appsv1.DeploymentList{}, &rbacv1.ClusterRoleList{}} {
+		must(f.t, uninstall.Each(f.t.Context(), f.admin, list, func(o client.Object) error {
+			all = append(all, o.GetName()+"="+o.GetResourceVersion())
+			return nil
+		}))
+	}
+	return strings.Join(all, " ")
+}
+
+// through returns a kubeconfig for an API server that only answers what is allowed.
+func (f *removable) through(allow func(*http.Request) bool) (kubeconfig string, end func()) {
+	f.t.Helper()
+	target, err := url.Parse(f.config.Host)
+	must(f.t, err)
+	if target.Host == "" {
+		target = &url.URL{Scheme: "https", Host: f.config.Host}
+	}
+	transport, err := rest.TransportFor(f.config)
+	must(f.t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allow(r) {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	path := filepath.Join(f.t.TempDir(), "through")
+	must(f.t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`, server.URL), 0o600))
+	return path, server.Close
+}
