@@ -59,7 +59,10 @@ type podAssessment struct {
 	// record is set for podEnded.
 	record  record.Record
 	message string
-	until   time.Time
+	// until is when the attempt ends at the latest; zero if that is not known.
+	until time.Time
+	// checkAt is when the status may change before that; zero if it does not.
+	checkAt time.Time
 }
 
 // assessPod determines what a pod that is bound to the node's name means for the node.
@@ -81,11 +84,8 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 
 	deadline := a.deadline(pod)
 	if a.in.Now.Before(deadline) {
-		message, until := a.notStarting(pod)
-		if until.IsZero() || deadline.Before(until) {
-			until = deadline
-		}
-		return podAssessment{disposition: podRuns, until: until, message: message}
+		message, checkAt := a.notStarting(pod)
+		return podAssessment{disposition: podRuns, until: deadline, checkAt: checkAt, message: message}
 	}
 	return a.assessOverduePod(pod, node, deadline)
 }

@@ -353,6 +353,19 @@ func TestDeadlineWithoutATimeLimit(t *testing.T) {
 	}
 }
 
+// A pod that has not started is checked again soon, so that the status can say why. It does not end at that time.
+func TestAPodThatHasNotStartedEndsAtItsDeadline(t *testing.T) {
+	node := newNode("n")
+	p := Next(see(newJob(), []Node{node}, newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodPending, time.Time{} })))
+	deadline := ago(10).Add(task.Timeout(newJob(), task.Task) + DeadlineSlack)
+	if got := p.Nodes[0].Until; !got.Equal(deadline) {
+		t.Errorf("it runs until %v at most, want %v", got, deadline)
+	}
+	if want := ago(10).Add(slowStart); !p.WakeAt.Equal(want) {
+		t.Errorf("wakes at %v, want %v", p.WakeAt, want)
+	}
+}
+
 // A user may set the label, or remove the record, between the read of the node and the write.
 func TestOutcomeIsWrittenToObservedVersion(t *testing.T) {
 	seen := func(n *Node) { n.ResourceVersion = "7" }

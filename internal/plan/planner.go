@@ -96,6 +96,7 @@ func (as *assessor) assessPods(w *nodePlan) {
 	for _, pod := range as.podsOn[w.node.Name] {
 		v := as.attempts.assessPod(pod, w.node)
 		as.plan.wake(v.until)
+		as.plan.wake(v.checkAt)
 		switch v.disposition {
 		case podTerminating:
 			w.terminating, w.terminatingSince = true, pod.DeleteRequested.Add(pod.DeleteGrace)

@@ -86,11 +86,8 @@ func (a *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
 		r.PodUID = pod.UID
 		return podAssessment{disposition: podEnded, record: r}
 	}
-	message, until := a.notStarting(pod)
-	if until.IsZero() || deadline.Before(until) {
-		until = deadline
-	}
-	return podAssessment{disposition: podRuns, until: until, message: message}
+	message, checkAt := a.notStarting(pod)
+	return podAssessment{disposition: podRuns, until: deadline, checkAt: checkAt, message: message}
 }
 
 // rebootEnded is the record of a node whose reboot pod has ended while the node is still in the old boot. Either the
