@@ -21,7 +21,7 @@ const (
 	// PhaseLabel, on a task's pod, is "task", "rollback", "reboot" or "verify".
 	PhaseLabel = Group + "/phase"
 
-	// RetryAnnotation, on a NodeJob: a new value, whatever it is, retries the task on every node
+	// RetryAnnotation, on a NodeJob: any new value retries the task on every node
 	// on which it failed. On a task's pod it is the hash of the value that the pod was made under.
 	RetryAnnotation = Group + "/retry"
 

@@ -36,7 +36,7 @@ type RolloutSpec struct {
 
 	// progressDeadlineSeconds is how long a node may keep a slot, a step or a soak waiting without progress: 60 to
 	// 604800, or 0 for no limit; 3600 when omitted. After that the node counts as failed, with the reason ProgressDeadlineExceeded, until it
-	// goes on. An attempt within its own time limits is progress, and so is a failure that counts; a disruption is not.
+	// continues. An attempt within its own time limits is progress, and so is a failure that counts; a disruption is not.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0

@@ -70,7 +70,7 @@ type NodeJobStatus struct {
 
 // NodeCounts counts the matching nodes. matched = done + running + waiting + failed.
 type NodeCounts struct {
-	// matched nodes are selected and have no untolerated taint, or have run or run the task in spite of it.
+	// matched nodes are selected and have no untolerated taint, or have run or run the task although they have one.
 	// +optional
 	Matched int32 `json:"matched"`
 	// done with the current revision; with rerun.onChange false, with any.
@@ -121,8 +121,8 @@ type RolloutStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Steps []StepStatus `json:"steps,omitempty"`
 	// unrecordedFailures are at most 32 nodes that count as failed although no record says so: they turned
-	// NotReady in a soak, or were deleted while failed or NotReady. At 32 the rollout stops, whatever
-	// maxFailures says.
+	// NotReady in a soak, or were deleted while failed or NotReady. At 32 the rollout stops, regardless of
+	// maxFailures.
 	// +optional
 	// +listType=map
 	// +listMapKey=uid

@@ -80,7 +80,7 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// tolerations are the taints in spite of which a node is selected, as for a DaemonSet. Always
+	// tolerations are the taints that do not exclude a node, as for a DaemonSet. Always
 	// tolerated are those of a node that is not ready, unreachable, under pressure, without network
 	// or cordoned.
 	// +optional
@@ -155,7 +155,7 @@ type NodeJobSpec struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 
 	// suspend keeps new attempts from starting, of rollbacks too, and pods from being evicted. What runs may
-	// end, and is recorded. A deletion does not mind it.
+	// end, and is recorded. A deletion continues anyway.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 

@@ -163,13 +163,13 @@ func missing(key contentKey, err error, manager string) *task.Obstacle {
 	switch {
 	case apierrors.IsNotFound(err) && key.kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob goes on within %d s", where, pollSeconds)}
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
 		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: fmt.Sprintf("spec.rerun.onChangeOf: %s does not exist. Create it; the NodeJob then continues automatically", where)}
 	case apierrors.IsForbidden(err) && key.kind == v1alpha1.ContentSecret:
 		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
-			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob goes on within %[5]d s",
+			Message: fmt.Sprintf("spec.rerun.onChangeOf: the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
 				where, key.job.Namespace, key.name, manager, pollSeconds)}
 	}
 	return nil

@@ -122,7 +122,7 @@ func (s *summary) targetEvicted() *condition {
 		return nil
 	}
 	return stalled(v1alpha1.ReasonTargetNotDaemonSet, fmt.Sprintf(
-		"a drain evicts pods of the target itself, whatever is held here, since no DaemonSet owns them (%s): select pods of a DaemonSet, or protect these by a PodDisruptionBudget",
+		"a drain evicts pods of the target itself, regardless of what is held here, because no DaemonSet owns them (%s): select pods of a DaemonSet, or protect these by a PodDisruptionBudget",
 		listed(slices.Sorted(maps.Keys(kinds)))))
 }
 
