@@ -349,12 +349,21 @@ func (sb *statusBuilder) namedFailures() string {
 // remedy is what a user can do about failed nodes. A node that failed in a soak already has the label of a node that is
 // done.
 func (sb *statusBuilder) remedy() string {
-	text := fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
-		sb.in.Job.Namespace, sb.in.Job.Name, v1alpha1.RetryAnnotation)
+	all, oneNode := FailureRemedy(sb.in.Job, sb.in.Revision)
 	if unrecorded := len(sb.rollout.status.UnrecordedFailures); unrecorded > 0 && unrecorded >= sb.rollout.failed {
-		return text
+		return all
 	}
-	return text + fmt.Sprintf("; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite", sb.key, sb.in.Revision)
+	return all + oneNode
+}
+
+// FailureRemedy is what a user can do about failed nodes, as the conditions say it: for all failed nodes, and what may
+// follow for a single node.
+func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string) {
+	all = fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
+		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
+	oneNode = fmt.Sprintf("; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
+		v1alpha1.RecordKey(job.Namespace, job.Name), revision)
+	return all, oneNode
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/plural"
 )
 
@@ -90,6 +91,7 @@ func (s Status) head() []text.Line {
 	tone, reason, message := Situation(job)
 	lines = append(lines, label("Status").Tone(tone, reason))
 	lines = append(lines, s.wrapped("", text.Plain, message)...)
+	lines = append(lines, s.remedies()...)
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
@@ -108,8 +110,47 @@ func (s Status) head() []text.Line {
 // CheckManager is the command that shows whether the manager is running.
 const CheckManager = "kubectl -n everynode-system get pods"
 
-// Situation describes the state of a NodeJob in a word and in a sentence.
+// Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the
+// condition: status shows them as commands of its own.
 func Situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
+	tone, reason, message = situation(job)
+	message, _, _ = cutRemedy(job, message)
+	return tone, reason, message
+}
+
+// cutRemedy cuts the remedy for failed nodes off the message of a condition. all is true if there was one, and oneNode if
+// it also names remedies for single nodes.
+func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, all, oneNode bool) {
+	forAll, forOne := plan.FailureRemedy(job, job.Status.Revision)
+	if rest, oneNode = strings.CutSuffix(message, " "+forAll+forOne); oneNode {
+		return rest, true, true
+	}
+	rest, all = strings.CutSuffix(message, " "+forAll)
+	return rest, all, false
+}
+
+// remedies lists what a user can do about failed nodes, one command per line.
+func (s Status) remedies() []text.Line {
+	_, _, message := situation(s.Job)
+	_, all, oneNode := cutRemedy(s.Job, message)
+	if !all {
+		return nil
+	}
+	command := func(what, verb, node string) []text.Line {
+		lines := s.wrapped("", text.Plain, what+":")
+		return append(lines, text.Wrap(label("").With("  "), text.Plain, fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace), s.Width)...)
+	}
+	lines := s.wrapped("Remedy", text.Plain, "fix the task, or")
+	lines = append(lines, command("retry all failed nodes", "retry", "")...)
+	if oneNode {
+		lines = append(lines, command("retry one node", "retry", " NODE")...)
+		lines = append(lines, command("skip a node", "skip", " NODE")...)
+	}
+	return lines
+}
+
+// situation is Situation with the whole message of the condition.
+func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(job.Status.Conditions, kind) }
 	complete := find(v1alpha1.ConditionComplete)
 	switch {

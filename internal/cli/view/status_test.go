@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plan"
 )
 
 func job(change func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
@@ -36,6 +37,12 @@ func stands(j *v1alpha1.NodeJob, kind, reason, message string) {
 		}
 		j.Status.Conditions = append(j.Status.Conditions, c)
 	}
+}
+
+// remedyOf is how a condition ends that names the remedies for failed nodes.
+func remedyOf(j *v1alpha1.NodeJob) string {
+	all, oneNode := plan.FailureRemedy(j, j.Status.Revision)
+	return all + oneNode
 }
 
 func at(d time.Duration) metav1.Time { return metav1.NewTime(before(d)) }
@@ -62,7 +69,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		"three-thousand-nodes-of-which-some-fail": thousands(),
 		"stopped-with-hostile-output": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded,
-				"the rollout has stopped: 1 node failed, and rollout.maxFailures is 0 (node-1: TaskFailed, exit code 1: done). Fix the task")
+				"the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (node-1: TaskFailed, exit code 1: done). "+remedyOf(j))
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
 			j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
 				Message: "the rollback also failed on 1 node (node-1). Check the state of these nodes"})
