@@ -312,7 +312,7 @@ func TestR22_ManifestsWorkOnARealNode(t *testing.T) {
 	const content = "$(NAME) $HOME `id` 'x' \"y\"\n\ttab \n"
 	path := "/etc/everynode " + w.namespace + "/it's $(HOME).conf"
 	for _, c := range []struct{ name, stdin, args string }{
-		{"", "", "sysctl|vm.max_map_count|1000"},
+		{"", "", "sysctl|vm.max_map_count=1000|--at-least"},
 		{"dropped", content, "file|" + path + "|--from|-|--mode|0600"},
 		{"scripted", "echo \"$EVERYNODE_NODE_NAME\" > " + w.markFile() + "\n", "script|scripted|-f|-"},
 	} {
