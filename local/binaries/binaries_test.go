@@ -6,6 +6,7 @@ package binaries
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,23 +17,81 @@ func TestEveryRecipeHasAPinnedVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range recipes {
-		dir := filepath.Join(source, "binaries", r.module)
-		version, err := pinnedVersion(filepath.Join(dir, "go.mod"), r.versionOf)
-		if err != nil {
-			t.Errorf("%s: %v", r.name, err)
-			continue
+	for _, minor := range KubernetesVersions() {
+		for _, r := range recipes {
+			dir := filepath.Join(source, "binaries", r.folder(minor))
+			version, err := pinnedVersion(filepath.Join(dir, "go.mod"), r.versionOf)
+			if err != nil {
+				t.Errorf("%s: %v", r.name, err)
+				continue
+			}
+			flags := r.linkFlags(version)
+			if strings.Contains(flags, "%") || (len(r.ldflags) > 0 && !strings.Contains(flags, version)) {
+				t.Errorf("%s %s is linked with %q", r.name, version, flags)
+			}
+			mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(mod), r.pkg) {
+				t.Errorf("the go.mod of %s names no tool %s: go mod tidy would drop what it needs", r.folder(minor), r.pkg)
+			}
 		}
-		flags := r.linkFlags(version)
-		if strings.Contains(flags, "%") || (len(r.ldflags) > 0 && !strings.Contains(flags, version)) {
-			t.Errorf("%s %s is linked with %q", r.name, version, flags)
+	}
+}
+
+// TestEachKubernetesModulePinsOneRelease : a staging module of another release may compile.
+func TestEachKubernetesModulePinsOneRelease(t *testing.T) {
+	source, err := SourceDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := filepath.Glob(filepath.Join(source, "binaries", kubernetesModule+"-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, dir := range folders {
+		minor := strings.TrimPrefix(filepath.Base(dir), kubernetesModule+"-")
+		found = append(found, minor)
+		version, err := pinnedVersion(filepath.Join(dir, "go.mod"), "k8s.io/kubernetes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(version, "v"+minor+".") {
+			t.Errorf("%s pins %s", filepath.Base(dir), version)
 		}
 		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(mod), r.pkg) {
-			t.Errorf("the go.mod of %s names no tool %s: go mod tidy would drop what it needs", r.module, r.pkg)
+		staging := "v0." + strings.TrimPrefix(version, "v1.")
+		replaced := regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) => (\S+) (v\S+)$`).FindAllStringSubmatch(string(mod), -1)
+		if len(replaced) < 25 {
+			t.Errorf("%s replaces %d modules", filepath.Base(dir), len(replaced))
+		}
+		for _, r := range replaced {
+			if r[1] != r[2] || r[3] != staging {
+				t.Errorf("%s replaces %s by %s %s, and not by its %s", filepath.Base(dir), r[1], r[2], r[3], staging)
+			}
+		}
+	}
+	if !slices.Equal(found, KubernetesVersions()) {
+		t.Errorf("there are modules for %v, and versions %v", found, KubernetesVersions())
+	}
+}
+
+func TestAnUnknownKubernetesVersionIsRejected(t *testing.T) {
+	if got, err := ResolveKubernetes(""); err != nil || got != DefaultKubernetes {
+		t.Errorf("the default is %q, %v", got, err)
+	}
+	if got, err := ResolveKubernetes("1.34"); err != nil || got != "1.34" {
+		t.Errorf("1.34 is %q, %v", got, err)
+	}
+	for _, version := range []string{"1.33", "1.34.4", "v1.36"} {
+		_, err := ResolveKubernetes(version)
+		if err == nil || !strings.Contains(err.Error(), version) || !strings.Contains(err.Error(), "1.34, 1.35, 1.36, 1.37") {
+			t.Errorf("%s: %v", version, err)
 		}
 	}
 }
@@ -62,36 +121,70 @@ func TestProgramsAreSelectedInBuildingOrder(t *testing.T) {
 	}
 }
 
-func TestTheKeyFollowsTheSources(t *testing.T) {
+func TestTheKeysFollowTheSources(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "binaries", "etcd", "go.mod")
-	write := func(text string) {
+	write := func(folder, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+		for _, file := range []string{"go.mod", "go.sum"} {
+			path := filepath.Join(dir, "binaries", folder, file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	key := func(goVersion string) string {
+	// The keys of the cluster's folder and of the modules.
+	keys := func(goVersion, kubernetes string) map[string]string {
 		t.Helper()
-		k, err := pinnedKey(dir, goVersion)
+		keys, err := moduleKeys(dir, goVersion, kubernetes)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return k
+		keys["cluster"] = clusterKey(kubernetes, keys)
+		return keys
 	}
-	write("require go.etcd.io/etcd/server/v3 v3.6.16\n")
-	first := key("go1.26.0")
-	if key("go1.26.0") != first {
-		t.Error("the same sources give two keys")
+	for _, r := range recipes {
+		write(r.folder("1.34"), "before\n")
+		write(r.folder("1.36"), "before\n")
 	}
-	if key("go1.26.1") == first {
-		t.Error("another Go release gives the same key")
+	old, oldest := keys("go1.26.0", "1.36"), keys("go1.26.0", "1.34")
+	changed := func(goVersion, kubernetes string) []string {
+		var names []string
+		before := old
+		if kubernetes == "1.34" {
+			before = oldest
+		}
+		for name, key := range keys(goVersion, kubernetes) {
+			if before[name] != key {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
 	}
-	write("require go.etcd.io/etcd/server/v3 v3.6.17\n")
-	if key("go1.26.0") == first {
-		t.Error("another version gives the same key")
+	if got := changed("go1.26.0", "1.36"); len(got) > 0 {
+		t.Errorf("the same sources give other keys of %v", got)
+	}
+	if got := changed("go1.26.1", "1.36"); len(got) != len(old) {
+		t.Errorf("another Go release gives other keys only of %v", got)
+	}
+	for name, key := range oldest {
+		shared := name != "cluster" && name != "kubernetes-1.34"
+		if shared != (old[name] == key) {
+			t.Errorf("the key of %s is %s for 1.34 and %s for 1.36", name, key, old[name])
+		}
+	}
+	write("kubernetes-1.34", "after\n")
+	if got := changed("go1.26.0", "1.36"); len(got) > 0 {
+		t.Errorf("a change of 1.34 gives other keys of %v for 1.36", got)
+	}
+	if got := changed("go1.26.0", "1.34"); !slices.Equal(got, []string{"cluster", "kubernetes-1.34"}) {
+		t.Errorf("a change of 1.34 gives other keys of %v", got)
+	}
+	write("etcd", "after\n")
+	if got := changed("go1.26.0", "1.36"); !slices.Equal(got, []string{"cluster", "etcd"}) {
+		t.Errorf("a change of etcd gives other keys of %v", got)
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,123 +38,168 @@ func helperDirs() []string {
 type job struct {
 	name, version string
 	dir           string // where go build runs
+	key           string // the folder of the cache that the program is built into
 	pkg           string
 	tags, ldflags string
 	cgo           bool
 }
 
-// locate finds this module's source, and the key of the cache's folder for what is built from it.
-func locate(ctx context.Context, keyOf func(source, goVersion string) (string, error)) (source, key string, err error) {
-	if source, err = SourceDir(); err != nil {
-		return "", "", err
-	}
-	goVersion, err := toolchain(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	key, err = keyOf(source, goVersion)
-	return source, key, err
-}
-
-// Ensure builds those of the named programs (all, without a name) that the cache lacks and returns
-// the folder that holds them. Progress gets one line per program built and none when nothing is
-// missing. Two processes never build at once: the second waits and then finds the work done.
-func Ensure(ctx context.Context, progress io.Writer, names ...string) (string, error) {
-	selected, err := selectRecipes(names)
+// Ensure builds those of the named programs (all, without a name) that the cache lacks, for a minor version of
+// Kubernetes, and returns the folder that has them. Progress gets one line per program built and none when nothing is
+// missing. Two processes never build the same program: the second waits and then finds the work done.
+func Ensure(ctx context.Context, progress io.Writer, kubernetes string, names ...string) (string, error) {
+	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	source, key, err := locate(ctx, pinnedKey)
+	key, jobs, err := plan(ctx, kubernetes, names)
 	if err != nil {
 		return "", err
 	}
-	jobs := make([]job, 0, len(selected))
-	for _, r := range selected {
-		dir := filepath.Join(source, "binaries", r.module)
-		version, err := pinnedVersion(filepath.Join(dir, "go.mod"), r.versionOf)
-		if err != nil {
-			return "", err
-		}
-		jobs = append(jobs, job{
-			name: r.name, version: version, dir: dir, pkg: r.pkg, tags: r.tags, cgo: r.cgo, ldflags: r.linkFlags(version),
-		})
+	dir := filepath.Join(cache, key)
+	if jobs = slices.DeleteFunc(jobs, func(j job) bool { return exists(filepath.Join(dir, j.name)) }); len(jobs) == 0 {
+		return dir, nil
 	}
-	return buildAll(ctx, progress, key, jobs)
+	if err := buildAll(ctx, progress, cache, jobs); err != nil {
+		return "", err
+	}
+	return dir, gather(cache, dir, jobs)
 }
 
 // EnsureHelpers builds this module's own programs: the supervisor of a node and the pause program.
 func EnsureHelpers(ctx context.Context, progress io.Writer) (string, error) {
-	source, key, err := locate(ctx, helperKey)
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	source, goVersion, err := inputs(ctx)
+	if err != nil {
+		return "", err
+	}
+	key, err := helperKey(source, goVersion)
 	if err != nil {
 		return "", err
 	}
 	jobs := make([]job, 0, len(helpers))
 	for _, name := range helpers {
-		jobs = append(jobs, job{name: name, dir: source, pkg: "./cmd/" + name, ldflags: "-s -w"})
+		jobs = append(jobs, job{name: name, dir: source, key: key, pkg: "./cmd/" + name, ldflags: "-s -w"})
 	}
-	return buildAll(ctx, progress, key, jobs)
+	return filepath.Join(cache, key), buildAll(ctx, progress, cache, jobs)
 }
 
 // Missing names those of the programs that the cache lacks.
-func Missing(ctx context.Context, names ...string) ([]string, error) {
-	selected, err := selectRecipes(names)
-	if err != nil {
-		return nil, err
-	}
-	_, key, err := locate(ctx, pinnedKey)
-	if err != nil {
-		return nil, err
-	}
+func Missing(ctx context.Context, kubernetes string, names ...string) ([]string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
 	}
+	_, jobs, err := plan(ctx, kubernetes, names)
+	if err != nil {
+		return nil, err
+	}
 	var missing []string
-	for _, r := range selected {
-		if !exists(filepath.Join(cache, key, r.name)) {
-			missing = append(missing, r.name)
+	for _, j := range jobs {
+		if !exists(j.path(cache)) {
+			missing = append(missing, j.name)
 		}
 	}
 	return missing, nil
 }
 
-func buildAll(ctx context.Context, progress io.Writer, key string, jobs []job) (string, error) {
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
+// inputs finds this module's source and the Go release: what is built depends on them.
+func inputs(ctx context.Context) (source, goVersion string, err error) {
+	if source, err = SourceDir(); err != nil {
+		return "", "", err
 	}
-	dir := filepath.Join(cache, key)
-	missing := func() []job {
-		var out []job
-		for _, j := range jobs {
-			if !exists(filepath.Join(dir, j.name)) {
-				out = append(out, j)
-			}
+	goVersion, err = toolchain(ctx)
+	return source, goVersion, err
+}
+
+// plan returns the key of the folder that has all programs of a Kubernetes version, and how the named ones are built.
+func plan(ctx context.Context, kubernetes string, names []string) (key string, jobs []job, err error) {
+	if kubernetes, err = ResolveKubernetes(kubernetes); err != nil {
+		return "", nil, err
+	}
+	selected, err := selectRecipes(names)
+	if err != nil {
+		return "", nil, err
+	}
+	source, goVersion, err := inputs(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	keys, err := moduleKeys(source, goVersion, kubernetes)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, r := range selected {
+		dir := filepath.Join(source, "binaries", r.folder(kubernetes))
+		version, err := pinnedVersion(filepath.Join(dir, "go.mod"), r.versionOf)
+		if err != nil {
+			return "", nil, err
 		}
-		return out
+		jobs = append(jobs, job{
+			name: r.name, version: version, dir: dir, key: keys[r.folder(kubernetes)],
+			pkg: r.pkg, tags: r.tags, cgo: r.cgo, ldflags: r.linkFlags(version),
+		})
 	}
-	if len(missing()) == 0 {
-		return dir, nil
+	return clusterKey(kubernetes, keys), jobs, nil
+}
+
+func buildAll(ctx context.Context, progress io.Writer, cache string, jobs []job) error {
+	var todo []job
+	for _, j := range jobs {
+		if !exists(j.path(cache)) {
+			todo = append(todo, j)
+		}
 	}
+	for i, j := range todo {
+		label := fmt.Sprintf("%s (%d/%d)", strings.TrimSpace(j.name+" "+j.version), i+1, len(todo))
+		if err := j.ensure(ctx, progress, cache, label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather links programs into one folder: an API server for tests and a node expect their programs beside each other.
+func gather(cache, dir string, jobs []job) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("creating the cache of programs: %w", err)
+		return fmt.Errorf("creating the cache of programs: %w", err)
 	}
-	unlock, err := filelock.Lock(ctx, filepath.Join(cache, key+".lock"))
+	for _, j := range jobs {
+		// A symbolic link would lead nowhere on a node, which sees only this folder.
+		if err := os.Link(j.path(cache), filepath.Join(dir, j.name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("linking a program in the cache: %w", err)
+		}
+	}
+	return nil
+}
+
+// path is where the program is kept.
+func (j job) path(cache string) string { return filepath.Join(cache, j.key, j.name) }
+
+// ensure builds the program, unless another process does so first.
+func (j job) ensure(ctx context.Context, progress io.Writer, cache, label string) error {
+	dir := filepath.Join(cache, j.key)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating the cache of programs: %w", err)
+	}
+	unlock, err := filelock.Lock(ctx, dir+".lock")
 	if err != nil {
-		return "", fmt.Errorf("waiting for another build: %w", err)
+		return fmt.Errorf("waiting for another build: %w", err)
 	}
 	defer unlock()
-	todo := missing()
-	for i, j := range todo {
-		start := time.Now()
-		label := strings.TrimSpace(j.name + " " + j.version)
-		fmt.Fprintf(progress, "building %s (%d/%d) …\n", label, i+1, len(todo))
-		if err := j.build(ctx, dir); err != nil {
-			return "", err
-		}
-		fmt.Fprintf(progress, "built %s in %ds\n", label, int(time.Since(start).Seconds()+0.5))
+	if exists(j.path(cache)) {
+		return nil
 	}
-	return dir, nil
+	start := time.Now()
+	fmt.Fprintf(progress, "building %s …\n", label)
+	if err := j.build(ctx, dir); err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "built %s in %ds\n", label, int(time.Since(start).Seconds()+0.5))
+	return nil
 }
 
 // build compiles to a name of its own and renames: a program in the cache is always whole.

@@ -15,7 +15,8 @@ import (
 type recipe struct {
 	name string
 	// module is the folder below local/binaries whose go.mod pins the versions. The programs'
-	// requirements contradict each other, so there is one module per origin.
+	// requirements contradict each other, so there is one module per origin. Kubernetes has one per minor
+	// version, and its recipes have the name without the version: see folder.
 	module string
 	// pkg is the import path of the main package.
 	pkg string
@@ -31,6 +32,7 @@ type recipe struct {
 }
 
 const (
+	kubernetesModule = "kubernetes"
 	componentVersion = "k8s.io/component-base/version."
 	noSnapshotters   = "no_btrfs,no_devmapper,no_zfs"
 )
@@ -39,7 +41,7 @@ const (
 // or the API server would report v0.0.0-master and clients would refuse features by version.
 func kubernetes(name string) recipe {
 	return recipe{
-		name: name, module: "kubernetes", pkg: "k8s.io/kubernetes/cmd/" + name, versionOf: "k8s.io/kubernetes",
+		name: name, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/" + name, versionOf: "k8s.io/kubernetes",
 		ldflags: []string{
 			"-X " + componentVersion + "gitVersion=%s",
 			"-X " + componentVersion + "gitTreeState=archive",
@@ -131,13 +133,21 @@ func selectRecipes(names []string) ([]recipe, error) {
 	return out, nil
 }
 
+// folder is the folder of the recipe's module below local/binaries, for a minor version of Kubernetes.
+func (r recipe) folder(kubernetes string) string {
+	if r.module == kubernetesModule {
+		return r.module + "-" + kubernetes
+	}
+	return r.module
+}
+
 // linkFlags is the value of -ldflags for the version (with its leading v).
 func (r recipe) linkFlags(version string) string {
 	flags := []string{"-s", "-w"}
 	for _, f := range r.ldflags {
 		flags = append(flags, strings.ReplaceAll(f, "%s", version))
 	}
-	if r.module == "kubernetes" {
+	if r.module == kubernetesModule {
 		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 		if len(parts) == 3 {
 			flags = append(flags,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,7 +40,7 @@ func SourceDir() (string, error) {
 		}
 	}
 	for _, dir := range candidates {
-		if _, err := os.Stat(filepath.Join(dir, "binaries", "kubernetes", "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "binaries", "etcd", "go.mod")); err == nil {
 			return dir, nil
 		}
 	}
@@ -71,25 +72,49 @@ func pinnedVersion(goMod, module string) (string, error) {
 	return string(found[1]), nil
 }
 
-// pinnedKey names the cache folder of everything in recipes: it changes with each version, checksum,
-// build flag, Go release or platform, so that a stale program is never used.
-func pinnedKey(source, goVersion string) (string, error) {
+// moduleKey names the cache folder of the programs of one module: it changes with each version, checksum, build flag, Go
+// release or platform, so that a stale program is never used. It does not change with other modules, so that clusters of
+// different Kubernetes versions share the programs that do not depend on it.
+func moduleKey(source, goVersion, kubernetes, folder string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, goVersion, runtime.GOOS, runtime.GOARCH, buildFlags)
 	for _, r := range recipes {
-		fmt.Fprintf(sum, "%+v\n", r)
+		if r.folder(kubernetes) == folder {
+			fmt.Fprintf(sum, "%+v\n", r)
+		}
 	}
-	mods, err := filepath.Glob(filepath.Join(source, "binaries", "*", "go.*"))
-	if err != nil {
-		return "", fmt.Errorf("listing the pinned modules: %w", err)
-	}
-	slices.Sort(mods)
-	for _, file := range mods {
-		if err := hashFile(sum, source, file); err != nil {
+	for _, file := range []string{"go.mod", "go.sum"} {
+		if err := hashFile(sum, source, filepath.Join(source, "binaries", folder, file)); err != nil {
 			return "", err
 		}
 	}
-	return hex.EncodeToString(sum.Sum(nil))[:16], nil
+	return folder + "-" + hex.EncodeToString(sum.Sum(nil))[:16], nil
+}
+
+// moduleKeys returns the key of each module's folder of a Kubernetes version, by the folder's name.
+func moduleKeys(source, goVersion, kubernetes string) (map[string]string, error) {
+	keys := map[string]string{}
+	for _, r := range recipes {
+		folder := r.folder(kubernetes)
+		if keys[folder] != "" {
+			continue
+		}
+		key, err := moduleKey(source, goVersion, kubernetes, folder)
+		if err != nil {
+			return nil, err
+		}
+		keys[folder] = key
+	}
+	return keys, nil
+}
+
+// clusterKey names the cache folder that has all programs of a cluster of one Kubernetes version.
+func clusterKey(kubernetes string, moduleKeys map[string]string) string {
+	sum := sha256.New()
+	for _, folder := range slices.Sorted(maps.Keys(moduleKeys)) {
+		fmt.Fprintln(sum, moduleKeys[folder])
+	}
+	return "cluster-" + kubernetes + "-" + hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
 // helperKey names the cache folder of this module's own programs: it changes with their sources.

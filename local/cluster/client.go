@@ -92,21 +92,28 @@ func poll(ctx context.Context, condition func() (missing string, err error)) err
 	}
 }
 
-// WaitReady waits until the named nodes are Ready, or all nodes of the cluster without a name.
+// WaitReady waits until the named nodes are Ready and the scheduler may use them, or all nodes of the cluster without a
+// name.
 func (c *Cluster) WaitReady(ctx context.Context, names ...string) error {
 	return c.waitNodes(ctx, names, notReady)
 }
 
-// notReady returns the reason why a node is not Ready, or an empty string.
+// notReady returns the reason why a node is not Ready, or an empty string. A node that reports Ready is not ready for
+// the scheduler until the node lifecycle controller has removed the taint of a new node.
 func notReady(node *corev1.Node) string {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue
 		}
-		if condition.Status == corev1.ConditionTrue {
-			return ""
+		if condition.Status != corev1.ConditionTrue {
+			return condition.Message
 		}
-		return condition.Message
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == corev1.TaintNodeNotReady {
+				return "it still has the taint " + taint.Key
+			}
+		}
+		return ""
 	}
 	return "no status was reported yet"
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ func (c *Cluster) Name() string { return c.state.Name }
 // Dir is the folder of the cluster's state: logs, certificates, the nodes' file systems.
 func (c *Cluster) Dir() string { return c.dir }
 
+// KubernetesVersion is the minor version of the cluster, such as "1.36".
+func (c *Cluster) KubernetesVersion() string { return c.state.Kubernetes }
+
 // Real reports whether the cluster can have real nodes. They require root and Linux.
 func (c *Cluster) Real() bool { return c.state.Real }
 
@@ -60,6 +64,14 @@ func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
 // Kubectl is the path of a kubectl of the cluster's own version.
 func (c *Cluster) Kubectl() string { return filepath.Join(c.state.Programs, "kubectl") }
+
+// Environ is the environment of this process for a command that uses the cluster: with the administrator's kubeconfig,
+// kubectl's cache in the cluster's folder, and the folders with kubectl and these first in PATH.
+func (c *Cluster) Environ(folders ...string) []string {
+	folders = append(folders, c.state.Programs, os.Getenv("PATH"))
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl-cache"),
+		"PATH="+strings.Join(folders, string(os.PathListSeparator)))
+}
 
 // AuditLog is the path of the API server's audit log: one JSON event per line, each at most about a
 // second after its request.
@@ -132,7 +144,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 // create builds what is missing and makes the record of a new cluster, and its network.
 func create(ctx context.Context, options Options) (*Cluster, error) {
 	capable := canHaveRealNodes()
-	programs, err := ensurePrograms(ctx, options.Progress, capable && options.Nodes > 0)
+	programs, err := ensurePrograms(ctx, options, capable && options.Nodes > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +180,7 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 	if err := refuseExisting(dir, options.Name); err != nil {
 		return nil, err
 	}
-	s.Name, s.ID, s.Created = options.Name, clusterID(dir), time.Now()
+	s.Name, s.ID, s.Created, s.Kubernetes = options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
 	s.AuditPolicy, s.MonitorGrace = options.AuditPolicy, options.NodeMonitorGracePeriod
 	if err := s.choosePlace(); err != nil {
 		return nil, err
@@ -219,21 +231,22 @@ func (s *state) choosePlace() error {
 }
 
 // ensurePrograms checks the machine and builds, before anything is started.
-func ensurePrograms(ctx context.Context, progress io.Writer, realNodes bool) (dir string, err error) {
+func ensurePrograms(ctx context.Context, options Options, realNodes bool) (dir string, err error) {
 	names := binaries.ControlPlane()
 	if realNodes {
 		names = append(names, binaries.RealNode()...)
-		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
+		if err := prereq.Ensure(ctx, options.Progress, Prerequisites(ctx)); err != nil {
 			return "", err
 		}
 	}
-	return binaries.Ensure(ctx, progress, names...)
+	return binaries.Ensure(ctx, options.Progress, options.KubernetesVersion, names...)
 }
 
 // Prerequisites lists what real nodes need on this machine, compilers only where runc is not built.
 func Prerequisites(ctx context.Context) []prereq.Requirement {
 	requirements := prereq.ForNodes()
-	if missing, err := binaries.Missing(ctx, "runc"); err == nil && len(missing) > 0 {
+	// runc is the same with each version of Kubernetes.
+	if missing, err := binaries.Missing(ctx, binaries.DefaultKubernetes, "runc"); err == nil && len(missing) > 0 {
 		requirements = append(requirements, prereq.ForBuildingRunc()...)
 	}
 	return requirements

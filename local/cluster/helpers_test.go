@@ -39,7 +39,7 @@ func (l lines) Write(p []byte) (int, error) {
 // bringUp brings a cluster up for a test and takes it down after.
 func bringUp(t *testing.T, options cluster.Options) (*cluster.Cluster, kubernetes.Interface) {
 	t.Helper()
-	options.Progress = lines{t}
+	options.Progress, options.KubernetesVersion = lines{t}, *kubernetesVersion
 	c, err := cluster.Up(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,7 @@ func (c *Cluster) prepareRealNodes(ctx context.Context) error {
 		if err := prereq.Ensure(ctx, progress, Prerequisites(ctx)); err != nil {
 			return err
 		}
-		if _, err := binaries.Ensure(ctx, progress, binaries.RealNode()...); err != nil {
+		if _, err := binaries.Ensure(ctx, progress, c.state.Kubernetes, binaries.RealNode()...); err != nil {
 			return err
 		}
 	}

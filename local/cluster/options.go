@@ -13,12 +13,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/local/binaries"
 )
 
 // Options describe a cluster to bring up.
 type Options struct {
 	// Name of the cluster: lower-case letters, digits and dashes, at most 40. Default: "everynode".
 	Name string
+	// KubernetesVersion is a minor version of binaries.KubernetesVersions, such as "1.36". Default:
+	// binaries.DefaultKubernetes.
+	KubernetesVersion string
 	// Nodes is the number of real nodes to start with, named node-1, node-2, …
 	Nodes int
 	// Simulated is the number of simulated nodes to start with, named sim-1, sim-2, …
@@ -73,6 +78,11 @@ func (o *Options) complete() error {
 	if o.NodeMonitorGracePeriod == 0 {
 		o.NodeMonitorGracePeriod = 20 * time.Second
 	}
+	version, err := binaries.ResolveKubernetes(o.KubernetesVersion)
+	if err != nil {
+		return err
+	}
+	o.KubernetesVersion = version
 	if !clusterName.MatchString(o.Name) {
 		return fmt.Errorf("the cluster's name %q is not made of at most 40 lower-case letters, digits and inner dashes", o.Name)
 	}

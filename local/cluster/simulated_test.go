@@ -5,6 +5,7 @@ package cluster_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,12 +17,16 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
+var kubernetesVersion = flag.String("kubernetes", "", "minor version of Kubernetes of the clusters, such as 1.34")
+
 // It runs beside the test of real nodes: two clusters at once must not collide.
 func TestSimulatedNodes(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
 	started := time.Now()
-	c, err := cluster.Up(t.Context(), cluster.Options{Name: "test-simulated", Simulated: 100, Progress: &progress})
+	c, err := cluster.Up(t.Context(), cluster.Options{
+		Name: "test-simulated", KubernetesVersion: *kubernetesVersion, Simulated: 100, Progress: &progress,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +58,17 @@ func TestSimulatedNodes(t *testing.T) {
 	if len(list.Items) != 100 || len(boots) != 100 {
 		t.Errorf("%d nodes with %d boot IDs", len(list.Items), len(boots))
 	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reopened, err := cluster.Open("test-simulated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := reopened.KubernetesVersion(); want == "" || !strings.HasPrefix(version.GitVersion, "v"+want+".") {
+		t.Errorf("the API server is %s, and the record of the cluster says %q", version.GitVersion, want)
+	}
 	names := map[string]bool{}
 	clusters, err := cluster.List()
 	if err != nil {
@@ -66,11 +82,15 @@ func TestSimulatedNodes(t *testing.T) {
 	}
 }
 
-func TestInvalidNamesAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, name := range []string{"Upper", "-dash", "under_score", strings.Repeat("a", 41), "a/b"} {
 		if _, err := cluster.Up(t.Context(), cluster.Options{Name: name}); err == nil {
 			t.Errorf("a cluster named %q was started", name)
 		}
+	}
+	_, err := cluster.Up(t.Context(), cluster.Options{KubernetesVersion: "1.33"})
+	if err == nil || !strings.Contains(err.Error(), "1.33") || !strings.Contains(err.Error(), "1.34, 1.35, 1.36, 1.37") {
+		t.Errorf("a cluster of an unknown version: %v", err)
 	}
 	if _, err := cluster.Open("never-made"); err == nil || !strings.Contains(err.Error(), "never-made") {
 		t.Errorf("opening a missing cluster: %v", err)

@@ -32,6 +32,8 @@ type state struct {
 	// ID is short and differs between clusters: it is in the names of links and control groups.
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
+	// Kubernetes is Options.KubernetesVersion.
+	Kubernetes string `json:"kubernetes"`
 	// Real says whether the cluster has a network for real nodes; Slot numbers it (see network.go).
 	Real bool `json:"real"`
 	Slot int  `json:"slot"`

@@ -71,7 +71,7 @@ func Install(ctx context.Context, c *cluster.Cluster, root string, images Images
 			return fmt.Errorf("loading the runner's image: %w", err)
 		}
 	}
-	if _, err := Kubectl(ctx, c, "", "apply", "-k", filepath.Join(root, "config", "local")); err != nil {
+	if err := apply(ctx, c, root); err != nil {
 		return err
 	}
 	if !c.Real() {
@@ -85,9 +85,25 @@ func Install(ctx context.Context, c *cluster.Cluster, root string, images Images
 	return err
 }
 
-// Kubectl runs kubectl against the cluster with the given standard input, and returns what it prints.
+// apply applies config/local. Before Kubernetes 1.36 this is an installation without the policies of the gate.
+func apply(ctx context.Context, c *cluster.Cluster, root string) error {
+	policies, err := ServesPolicies(c.KubernetesVersion())
+	if err != nil {
+		return err
+	}
+	_, err = Kubectl(ctx, c, "", "apply", "-k", filepath.Join(root, "config", "local"))
+	if !policies {
+		return PoliciesRefused(err)
+	}
+	return err
+}
+
+// Kubectl runs kubectl against the cluster with the given standard input, and returns what it prints. What kubectl
+// remembers of the kinds that the API server serves is the cluster's: another cluster, of another version, may have had
+// the same address before.
 func Kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", c.Kubeconfig()}, args...)...)
+	cmd := exec.CommandContext(ctx, c.Kubectl(), args...)
+	cmd.Env = c.Environ()
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

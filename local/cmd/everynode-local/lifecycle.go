@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,12 +19,14 @@ import (
 )
 
 func binariesCommand() *cobra.Command {
-	return &cobra.Command{
+	var kubernetes string
+	cmd := &cobra.Command{
 		Use:   "binaries [NAME...]",
 		Short: "Build the programs a cluster is made of, and print their folder",
 		Long: `Builds those of the named programs (all, without a name) that the cache lacks, from their Go modules,
 and prints the folder that holds them. "envtest" stands for etcd, kube-apiserver and kubectl.`,
 		Example: `  everynode-local binaries
+  everynode-local binaries --kubernetes 1.34 kubelet kube-proxy
   KUBEBUILDER_ASSETS=$(everynode-local binaries envtest) go test ./...`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var names []string
@@ -39,7 +42,7 @@ and prints the folder that holds them. "envtest" stands for etcd, kube-apiserver
 					return err
 				}
 			}
-			dir, err := binaries.Ensure(cmd.Context(), cmd.ErrOrStderr(), names...)
+			dir, err := binaries.Ensure(cmd.Context(), cmd.ErrOrStderr(), kubernetes, names...)
 			if err != nil {
 				return err
 			}
@@ -47,6 +50,14 @@ and prints the folder that holds them. "envtest" stands for etcd, kube-apiserver
 			return nil
 		},
 	}
+	kubernetesFlag(cmd, &kubernetes)
+	return cmd
+}
+
+// kubernetesFlag adds the flag that picks the version of Kubernetes.
+func kubernetesFlag(cmd *cobra.Command, version *string) {
+	cmd.Flags().StringVar(version, "kubernetes", binaries.DefaultKubernetes,
+		"minor version of Kubernetes: "+strings.Join(binaries.KubernetesVersions(), ", "))
 }
 
 func prereqsCommand() *cobra.Command {
@@ -81,7 +92,8 @@ func upCommand() *cobra.Command {
 		Short: "Bring a cluster up and wait until its nodes are Ready",
 		Example: `  everynode-local up --nodes 3
   everynode-local up --name bench --simulated 1000 --node-monitor-grace-period 2m
-  everynode-local up --nodes 1 --audit metadata`,
+  everynode-local up --nodes 1 --audit metadata
+  everynode-local up --kubernetes 1.34`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Name = cmd.Flag("name").Value.String()
@@ -94,6 +106,7 @@ func upCommand() *cobra.Command {
 			return nil
 		},
 	}
+	kubernetesFlag(cmd, &options.KubernetesVersion)
 	cmd.Flags().IntVar(&options.Nodes, "nodes", 2, "number of real nodes")
 	cmd.Flags().IntVar(&options.Simulated, "simulated", 0, "number of simulated nodes")
 	cmd.Flags().StringVar(&options.AuditPolicy, "audit", "", `log requests: "metadata", or the path of an audit policy`)
@@ -140,9 +153,9 @@ func listCommand() *cobra.Command {
 				return err
 			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "NAME\tSTATE\tCREATED\tFOLDER")
+			fmt.Fprintln(table, "NAME\tSTATE\tKUBERNETES\tCREATED\tFOLDER")
 			for _, c := range clusters {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Name(), c.State(), c.Created().Format(time.DateTime), c.Dir())
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Name(), c.State(), c.KubernetesVersion(), c.Created().Format(time.DateTime), c.Dir())
 			}
 			return table.Flush()
 		},

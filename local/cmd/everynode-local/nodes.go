@@ -71,31 +71,24 @@ func parseTaint(text string) (corev1.Taint, error) {
 }
 
 func execCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "exec NODE -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command on a real node",
 		Example: `  everynode-local exec node-1 -- ctr -n k8s.io containers list`,
-		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return errors.New("name one node, and give the command after --, as in: everynode-local exec node-1 -- ls /")
+			}
 			c, err := open(cmd)
 			if err != nil {
 				return err
 			}
-			node, command := args[0], args[1:]
-			if command[0] == "--" { // flags end at the node's name, so the separator is still there
-				command = command[1:]
-			}
-			if len(command) == 0 {
-				return errors.New("the command to run is missing")
-			}
-			stdout, stderr, err := c.Exec(cmd.Context(), node, command...)
+			stdout, stderr, err := c.Exec(cmd.Context(), args[0], args[1:]...)
 			fmt.Fprint(cmd.OutOrStdout(), stdout)
 			fmt.Fprint(cmd.ErrOrStderr(), stderr)
 			return err
 		},
 	}
-	cmd.Flags().SetInterspersed(false)
-	return cmd
 }
 
 func loadImageCommand() *cobra.Command {
