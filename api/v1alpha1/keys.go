@@ -62,6 +62,14 @@ func GateKey(job *NodeJob) string {
 	return RecordKey(job.Namespace, job.Name)
 }
 
+// GateEffectOf returns the effect of the gate's taint of a NodeJob: spec.gate.effect, or NoSchedule if omitted.
+func GateEffectOf(job *NodeJob) GateEffect {
+	if job.Spec.Gate != nil && job.Spec.Gate.Effect != "" {
+		return job.Spec.Gate.Effect
+	}
+	return GateNoSchedule
+}
+
 // RecordKey is the key of the label and of the annotation that a node carries for a NodeJob. Its
 // length is bounded by those of a namespace (63 characters) and of a NodeJob's name (63, by a rule
 // of the API), so it is always a valid label key.

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -31,6 +32,36 @@ type Fact struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Label string `json:"label,omitempty"`
+	// adopt says what happens if the node already has the label or annotation, and no NodeJob has published it. Never:
+	// the attempt fails with PublishConflict. SameValue: it becomes managed by this NodeJob if its value is the result;
+	// any other value is a conflict. Always: it becomes managed, and gets the result as its value. What is managed is
+	// restored if others change it, and removed when the NodeJob is deleted with the policy Forget or RollBack.
+	// +optional
+	// +kubebuilder:default=Never
+	Adopt AdoptPolicy `json:"adopt,omitempty"`
+}
+
+// AdoptPolicy says which existing labels and annotations become managed by a NodeJob that publishes them.
+// +kubebuilder:validation:Enum=Never;SameValue;Always
+type AdoptPolicy string
+
+const (
+	// AdoptNever adopts nothing.
+	AdoptNever AdoptPolicy = "Never"
+	// AdoptSameValue adopts what has the value of the result.
+	AdoptSameValue AdoptPolicy = "SameValue"
+	// AdoptAlways adopts any value, and replaces it with the result.
+	AdoptAlways AdoptPolicy = "Always"
+)
+
+// AssumeDoneSpec selects nodes that count as done with the current revision without a run. A node is assumed to be done
+// once: while it has no record of this NodeJob, if it joined before the NodeJob was created. From then on it has a
+// record, and runs the task again for the same reasons as any other node, such as a new revision.
+type AssumeDoneSpec struct {
+	// nodeSelector selects the nodes by their labels, such as the label that the DaemonSet has set.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write assumeDone.nodeSelector.matchLabels.KEY: VALUE, or omit assumeDone to run the task on all nodes"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
 // GateSpec is a taint that a node has from its creation until the task has succeeded there.
@@ -42,7 +73,7 @@ type GateSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self.contains('/')",message="gate.key must have a prefix, such as example.com/not-set-up: other tools may use a key without a prefix"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev|karpenter[.]sh)/') || self.matches('^(startup|ignore)-taint[.]cluster-autoscaler[.]kubernetes[.]io/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev|karpenter[.]sh)/') || self.matches('^((startup|ignore)-taint[.]cluster-autoscaler[.]kubernetes[.]io|readiness[.]k8s[.]io)/')",message="gate.key must not be of kubernetes.io, k8s.io, everynode.dev or karpenter.sh, but for readiness.k8s.io/, startup-taint.cluster-autoscaler.kubernetes.io/ and ignore-taint.cluster-autoscaler.kubernetes.io/: use a prefix of your own, or leave it out"
 	Key string `json:"key,omitempty"`
 
 	// effect of the taint: NoSchedule (the default), or NoExecute, which also ends what runs there.

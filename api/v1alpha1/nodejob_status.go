@@ -157,6 +157,13 @@ type GateStatus struct {
 	// closed is how many nodes have the taint now, of those that the NodeJob is for.
 	// +optional
 	Closed int32 `json:"closed,omitempty"`
+	// registeredAt is the creation time of the latest joining node that has registered with the taint. Taints with the
+	// value of Everynode do not count.
+	// +optional
+	RegisteredAt metav1.Time `json:"registeredAt,omitzero"`
+	// addedLateAt is the creation time of the latest joining node without the taint, to which the manager has added it.
+	// +optional
+	AddedLateAt metav1.Time `json:"addedLateAt,omitzero"`
 }
 
 // StepStatus counts the nodes of a step.

@@ -117,6 +117,11 @@ type NodeJobSpec struct {
 	// +kubebuilder:default={}
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
+	// assumeDone names nodes that are already set up, for example by a DaemonSet that this NodeJob replaces: they count
+	// as done without a run.
+	// +optional
+	AssumeDone *AssumeDoneSpec `json:"assumeDone,omitempty"`
+
 	// publish puts results of the task on the node, in the same write that records the success. What is
 	// no longer listed, or no longer reported, is taken off again.
 	// +optional

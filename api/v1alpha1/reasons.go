@@ -15,8 +15,9 @@ const (
 	// ConditionRollbackFailed is True while there are nodes on which every attempt of the rollback failed
 	// as well: they may be in an inconsistent state. It is independent of the other three.
 	ConditionRollbackFailed = "RollbackFailed"
-	// ConditionGateEnforced is True when the API server adds the gate's taint in the request that creates
-	// a node. False: the manager adds it a moment later, and a pod may be scheduled in between.
+	// ConditionGateEnforced is True when a node has the gate's taint from its creation: because the API server adds it in
+	// the request that creates the node, or because the node registers with it. False: the manager adds it a moment later,
+	// and a pod may be scheduled in between.
 	ConditionGateEnforced = "GateEnforced"
 )
 
@@ -78,6 +79,8 @@ const (
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonWaitingForControlPlane : another control plane node is not available, and the task would disrupt this one.
 	ReasonWaitingForControlPlane = "WaitingForControlPlane"
+	// ReasonWaitingForRetry : a user has requested a retry on another node before other nodes start.
+	ReasonWaitingForRetry = "WaitingForRetry"
 	// ReasonWaitingForStep : the node belongs to a later step of the rollout.
 	ReasonWaitingForStep = "WaitingForStep"
 	// ReasonBackingOff : the last attempt failed or was disrupted; the next waits.
@@ -131,12 +134,16 @@ const (
 	ReasonSecretForbidden = "SecretForbidden"
 	// ReasonGateClosed : the gate's taint was put on a node, by the manager.
 	ReasonGateClosed = "GateClosed"
+	// ReasonAssumedDone : the node matches spec.assumeDone, and counts as done without a run.
+	ReasonAssumedDone = "AssumedDone"
 	// ReasonGateOpened : the gate's taint was taken off a node without a run.
 	ReasonGateOpened = "GateOpened"
 	// ReasonPublished : facts on a node were brought up to date without a run.
 	ReasonPublished = "Published"
 	// ReasonAdmissionPolicy : the admission policy is there, and bound to the namespace.
 	ReasonAdmissionPolicy = "AdmissionPolicy"
+	// ReasonRegisteredTaint : the latest node that joined had the taint when it registered.
+	ReasonRegisteredTaint = "RegisteredTaint"
 	// ReasonNoAdmissionPolicy : nothing taints nodes in the request that creates them.
 	ReasonNoAdmissionPolicy = "NoAdmissionPolicy"
 

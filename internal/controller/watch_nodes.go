@@ -98,15 +98,19 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 	if !c.labels {
 		return false
 	}
-	if c.selectionChanged(job.Spec.NodeSelector) {
-		return true
+	return slices.ContainsFunc(nodeSelectors(job), c.selectionChanged)
+}
+
+// nodeSelectors returns the selectors by which a NodeJob reads the labels of nodes. Some may be nil.
+func nodeSelectors(job *v1alpha1.NodeJob) []*metav1.LabelSelector {
+	selectors := []*metav1.LabelSelector{job.Spec.NodeSelector}
+	if job.Spec.AssumeDone != nil {
+		selectors = append(selectors, job.Spec.AssumeDone.NodeSelector)
 	}
 	for i := range job.Spec.Rollout.Steps {
-		if c.selectionChanged(job.Spec.Rollout.Steps[i].NodeSelector) {
-			return true
-		}
+		selectors = append(selectors, job.Spec.Rollout.Steps[i].NodeSelector)
 	}
-	return false
+	return selectors
 }
 
 // ofRecord reports whether the record under a key, its label or its seal changed.

@@ -126,9 +126,10 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 		"removes":   mine(v1alpha1.NodeJobSpec{RemoveLabels: []string{"x.example/wanted"}}),
 		"depends":   mine(v1alpha1.NodeJobSpec{DependsOn: []string{"other"}}),
 		"shares":    mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "x.example/gate"}}),
+		"assumes":   mine(v1alpha1.NodeJobSpec{AssumeDone: &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"x.example/done": "yes"}}}}),
 		"gated":     mine(v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}, Rerun: v1alpha1.RerunSpec{OnReboot: true, EverySeconds: 3600}}),
 	}
-	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated"}
+	everyone := []string{"plain", "publishes", "removes", "depends", "shares", "gated", "assumes"}
 	gate := corev1.Taint{Key: "x.example/gate", Value: "everynode", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
 		change func(n *corev1.Node)
@@ -145,6 +146,7 @@ func TestNodeChangesOutsideOfRuns(t *testing.T) {
 		"a published annotation is changed":         {func(n *corev1.Node) { n.Annotations["x.example/note"] = "y" }, []string{"publishes"}},
 		"the owner of a published label is changed": {func(n *corev1.Node) { n.Annotations["everynode.dev/published"] = published }, []string{"publishes"}},
 		"a removed label is added again":            {func(n *corev1.Node) { n.Labels["x.example/wanted"] = "" }, []string{"removes", "depends", "shares"}},
+		"a label by which it is assumed to be done": {func(n *corev1.Node) { n.Labels["x.example/done"] = "yes" }, []string{"assumes", "depends", "shares"}},
 		"a label that another selects on":           {func(n *corev1.Node) { n.Labels["tier"] = "y" }, []string{"depends", "shares"}},
 		"another is done":                           {func(n *corev1.Node) { n.Labels["ns.everynode.dev/other"] = "rev2" }, []string{"depends", "shares"}},
 		"the seal of another's record is written":   {func(n *corev1.Node) { n.Labels[record.SealKey("ns.everynode.dev/other")] = "x" }, []string{"depends", "shares"}},

@@ -178,7 +178,11 @@ func (s *summary) companionsNotReady() *condition {
 }
 
 func (s *summary) companionsReady() *condition {
-	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node has a ready companion" + s.peersMessage()}
+	message := "each guarded node has a ready companion"
+	if s.counts.Ready < s.counts.Guarded {
+		message = fmt.Sprintf("%d of %d guarded nodes have a ready companion; the others are released, not Ready, or have a taint that excludes it", s.counts.Ready, s.counts.Guarded)
+	}
+	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, message + s.peersMessage()}
 }
 
 // peersMessage names the other NodeGuards of the same target.

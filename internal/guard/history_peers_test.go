@@ -157,8 +157,8 @@ func (h *history) heldInVain(node string, uid types.UID) []string {
 	return []string{node + "/" + string(uid) + " of " + strings.Join(held, ", ")}
 }
 
-// waitsInOrder reports whether nodes that another guard has released earlier use all of maxUnavailable of a guard, and
-// that guard has its own reasons to hold them: all NodeGuards use the same order.
+// waitsInOrder reports whether a node waits for nodes that another guard has released earlier, and that its guard has its
+// own reasons to hold: all NodeGuards use the same order. An unhealthy node waits only if they use all of maxUnavailable.
 func (h *history) waitsInOrder(guard, node string) bool {
 	since := h.releasedSince(guard, node)
 	if since.IsZero() {
@@ -172,7 +172,8 @@ func (h *history) waitsInOrder(guard, node string) bool {
 			places, waits = places+1, true
 		}
 	}
-	return waits && places >= h.limit(h.guards[guard])
+	_, sound := h.guarded(&h.cluster, h.guards[guard])
+	return waits && (slices.Contains(sound, node) || places >= h.limit(h.guards[guard]))
 }
 
 // keepsPlaces reports whether a guard could release a node, other than one, that another guard has released and that it

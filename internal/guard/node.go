@@ -29,6 +29,9 @@ type observedNode struct {
 	requestedAt time.Time
 	// peerRelease is the first release of the node by another NodeGuard; nil if there is none.
 	peerRelease *peerRelease
+	// breakGlass is why the node is released regardless of other nodes: the value of its annotation, or the reason for
+	// which another NodeGuard has released it like that; "" if it is not.
+	breakGlass string
 }
 
 // isUnhealthy reports whether the node is unavailable without a release.

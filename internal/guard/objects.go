@@ -107,13 +107,14 @@ func Revision(t *corev1.PodTemplateSpec) string {
 func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
 
 // PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) prevents kubelets from
-// guessing it. nth is how many earlier names are taken by pods of other owners.
+// guessing it. nth is how many earlier names are taken by pods of other owners. The suffix distinguishes a companion from
+// the pods of a DaemonSet with the name of its NodeGuard.
 func PodName(guard, salt, role, node string, nth int) string {
-	name := prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth))
+	suffix := "-guard"
 	if role == v1alpha1.GuardRoleCheck {
-		name += "-check"
+		suffix = "-check"
 	}
-	return name
+	return prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth)) + suffix
 }
 
 func prefix(guard string) string {

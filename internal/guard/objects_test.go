@@ -51,17 +51,26 @@ func TestNamesAreValidForAnyNodeName(t *testing.T) {
 func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
 	names := map[string]string{}
 	for says, name := range map[string]string{
-		"the companion":                 PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
-		"with another salt":             PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
-		"if the first name is taken":    PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
-		"on another node":               PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
-		"the check, without its suffix": strings.TrimSuffix(PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0), "-check"),
-		"the budget":                    BudgetName("g", "n1"),
+		"the companion":              PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"with another salt":          PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"if the first name is taken": PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
+		"on another node":            PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
+		"the check":                  PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0),
+		"the budget":                 BudgetName("g", "n1"),
 	} {
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "-check"), "-guard")
 		if other, twice := names[name]; twice {
 			t.Errorf("%s and %s have the same name %s", says, other, name)
 		}
 		names[name] = says
+	}
+}
+
+func TestNamesOfPodsTellTheirRole(t *testing.T) {
+	for role, suffix := range map[string]string{v1alpha1.GuardRoleCompanion: "-guard", v1alpha1.GuardRoleCheck: "-check"} {
+		if name := PodName("disks", "salt", role, "n1", 0); !strings.HasPrefix(name, "disks-") || !strings.HasSuffix(name, suffix) {
+			t.Errorf("a pod with the role %s has the name %s", role, name)
+		}
 	}
 }
 

@@ -35,12 +35,13 @@ type PeerView struct {
 // holds reports whether the NodeGuard would not release the node.
 func (v *PeerView) holds() bool { return v.Reason != "" }
 
-// BreaksGlass reports whether a node is released because it has the break-glass annotation. Such a release does not
+// BreaksGlass reports whether a node is released because it has the break-glass annotation, or another NodeGuard has
+// released it for that reason. Such a release does not
 // wait for other NodeGuards, so they need not be asked, however many there are.
 func BreaksGlass(in Input) bool {
 	p := newPlanner(&in)
 	return p.capacity.entries() < maxReleased && slices.ContainsFunc(p.nodes, func(n *nodePlan) bool {
-		return n.awaitsRelease() && n.BreakGlass != ""
+		return n.awaitsRelease() && n.breakGlass != ""
 	})
 }
 
@@ -117,6 +118,10 @@ type peerRelease struct {
 }
 
 // joinPeerReleases notes which guarded nodes other NodeGuards have released.
+//
+// A break-glass release by another NodeGuard counts like the annotation, which may be removed before all NodeGuards have
+// seen it. Such a release does not wait for its turn. If only some NodeGuards made it, a node that others released earlier
+// would wait for this one, and this one for that node.
 func (p *planner) joinPeerReleases() {
 	for _, peer := range p.in.Peers {
 		for _, g := range peer.Released {
@@ -126,6 +131,9 @@ func (p *planner) joinPeerReleases() {
 			}
 			if n.peerRelease == nil || g.Since.Time.Before(n.peerRelease.since) {
 				n.peerRelease = &peerRelease{since: g.Since.Time, guard: peer.Name}
+			}
+			if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass == "" {
+				n.breakGlass = cmp.Or(g.Message, "released by NodeGuard "+peer.Name)
 			}
 		}
 	}

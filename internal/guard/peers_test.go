@@ -253,6 +253,44 @@ func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 }
 
 // A node that another NodeGuard has released counts here, also before this NodeGuard has released it.
+// Without this, n1 and n2 would wait for each other: another NodeGuard released n2 in spite of n1, which was released here
+// before.
+func TestBreakGlassReleaseOfAnotherNodeGuardIsCompleted(t *testing.T) {
+	by := func(entry v1alpha1.ReleasedNode) Input {
+		return scene(cordoned(0, 1), going(0, false), func(in *Input) {
+			entry.Node, entry.UID, entry.Since = "n2", "uid-n2", metav1.NewTime(t0)
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{entry}}}
+		})
+	}
+	tests := map[string]struct {
+		entry v1alpha1.ReleasedNode
+		want  string
+		note  string
+	}{
+		"by break-glass":                  {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass, Message: "fire"}, "Released BreakGlass", "fire"},
+		"by break-glass without a reason": {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass}, "Released BreakGlass", "released by NodeGuard ns/a"},
+		"for another reason":              {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonConditionMet}, "Held MaxUnavailableReached", ""},
+		"its release request has ended":   {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass, Returning: true}, "Held MaxUnavailableReached", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := by(tt.entry)
+			plan := Next(in)
+			if got := states(plan)["n2"]; got != tt.want {
+				t.Errorf("n2 is %q, want %q", got, tt.want)
+			}
+			if BreaksGlass(in) != (tt.note != "") {
+				t.Errorf("BreaksGlass is %v", BreaksGlass(in))
+			}
+			for _, m := range plan.Moves {
+				if m.Node == "n2" && m.Note != tt.note {
+					t.Errorf("the reason is %q, want %q", m.Note, tt.note)
+				}
+			}
+		})
+	}
+}
+
 func TestNodeReleasedElsewhereHasPlace(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
 		in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0)}}}}
@@ -280,6 +318,9 @@ func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 		}), "Released ConditionMet"},
 		"maxUnavailable only has a place for the first": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
+			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+		}), "Held WaitingForOtherRelease"},
+		"the second is available, and the first waits for an approval": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
 		"the second is available": {scene(cordoned(0, 1), started, func(in *Input) {

@@ -28,11 +28,12 @@ func (p *planner) queueRequests() {
 	}
 }
 
-// releaseByBreakGlass releases the nodes with the break-glass annotation, so that they count for the others.
+// releaseByBreakGlass releases the nodes with the break-glass annotation, and those that another NodeGuard has released
+// for it, so that they count for the others.
 func (p *planner) releaseByBreakGlass() {
 	for _, n := range p.queue {
-		if n.BreakGlass != "" && !n.active() && p.capacity.entries() < maxReleased {
-			p.release(n, v1alpha1.ReasonBreakGlass, bounded(n.BreakGlass))
+		if n.breakGlass != "" && !n.active() && p.capacity.entries() < maxReleased {
+			p.release(n, v1alpha1.ReasonBreakGlass, bounded(n.breakGlass))
 		}
 	}
 }

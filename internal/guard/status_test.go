@@ -29,7 +29,9 @@ func TestConditions(t *testing.T) {
 		in                 Input
 		kind, reason, says string
 	}{
-		"everything is ready":      {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
+		"everything is ready": {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
+		"a node is released": {scene(cordoned(0), going(0, false), func(in *Input) { in.Companions = in.Companions[1:] }),
+			v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "2 of 3 guarded nodes have a ready companion"},
 		"a companion is not ready": {scene(func(in *Input) { in.Companions[1].Ready = false }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2"},
 		"a companion waits":        {scene(func(in *Input) { in.Companions[1].Ready, in.Companions[1].Waiting = false, "ErrImagePull" }), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n2 (ErrImagePull)"},
 		"a budget is missing":      {scene(without), v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},

@@ -63,12 +63,14 @@ func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	}
 }
 
-// passes reports whether an error is temporary: the API server does not respond or has just started.
+// passes reports whether an error is temporary: the API server does not respond or has just started. Until it has read
+// the objects of a kind from etcd, it replies to their watches with code 429.
 func passes(err error) bool {
 	if err == nil {
 		return false
 	}
 	var answer apierrors.APIStatus
 	return !errors.As(err, &answer) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err)
 }

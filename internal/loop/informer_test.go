@@ -21,6 +21,7 @@ import (
 func TestAnInformerInsists(t *testing.T) {
 	unreachable := errors.New("dial tcp 10.0.0.1:6443: connect: connection refused")
 	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("not yet"))
+	initializing := apierrors.NewTooManyRequests("storage is (re)initializing", 1)
 	expired := apierrors.NewResourceExpired("too old")
 	tests := map[string]struct {
 		errs []error
@@ -32,6 +33,7 @@ func TestAnInformerInsists(t *testing.T) {
 		"the kind is served":                              {nil, 1, nil, 0, 0},
 		"the API server does not respond at first":        {[]error{unreachable, unreachable}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
 		"permissions are not in effect yet":               {[]error{unreachable, forbidden, forbidden}, 4, nil, 3500 * time.Millisecond, 5250 * time.Millisecond},
+		"the objects of the kind are not read yet":        {[]error{initializing, initializing}, 3, nil, 1500 * time.Millisecond, 2250 * time.Millisecond},
 		"the resource version is too old":                 {[]error{expired}, 1, expired, 0, 0},
 		"an outage, then the resource version is too old": {[]error{unreachable, expired}, 2, expired, 500 * time.Millisecond, 750 * time.Millisecond},
 	}

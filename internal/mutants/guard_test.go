@@ -46,6 +46,8 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"a node that retains its place waits for the first",
 			"a node that retains its place waits for nodes without one",
 			"a node with a place need not be unavailable to be released again",
+			"a break-glass release of another NodeGuard is not completed",
+			"every release of another NodeGuard counts as break-glass",
 		},
 	}.test(t)
 }
@@ -126,6 +128,12 @@ var guardMutants = map[string]mutant{
 	},
 	"a node with a place need not be unavailable to be released again": {
 		"node.go", "return n.stage == returning && n.isUnhealthy() }", "return n.stage == returning }",
+	},
+	"a break-glass release of another NodeGuard is not completed": {
+		"peers.go", "if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass", "if false && n.breakGlass",
+	},
+	"every release of another NodeGuard counts as break-glass": {
+		"peers.go", "if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass", "if n.breakGlass",
 	},
 	"the checks of two NodeGuards wait for each other": {
 		"peers.go", " && !v.Checks })", " })",

@@ -39,7 +39,7 @@ var hardening = map[string]mutant{
 		"recording.go", "return !rec.skipped(node, r.Revision) && (r.Reason", "return (r.Reason",
 	},
 	"a success removes the label that skips a later revision": {
-		"recording.go", "a.KeepLabel = r.Outcome == record.Succeeded && rec.skipped(node, r.Revision)", "a.KeepLabel = false",
+		"recording.go", "a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)", "a.KeepLabel = false",
 	},
 	"a label that the user sets at the last moment is dropped": {
 		"recording.go", "pod.UID == \"\" || a.DropLabel ||", "pod.UID == \"\" ||",

@@ -27,6 +27,10 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"the status names only one rule that blocks nodes",
 			"a success is recorded with the last observed boot",
 			"the end of a rollback is listed as an end of the task",
+			"a node that was assumed to be done succeeds before its first run has ended",
+			"nodes wait for a retried node of a later step",
+			"nodes wait for a retried node that has failed",
+			"a requested retry of one node is ignored",
 		},
 	}.test(t)
 }
@@ -43,6 +47,9 @@ var mutants = map[string]mutant{
 	},
 	"a disruption counts as an attempt": {
 		"attempt.go", "a.isRerun(node, pod.Revision), failures\n", "a.isRerun(node, pod.Revision), failures+1\n",
+	},
+	"the results of the previous revision are forgotten": {
+		"recording.go", "record.PreviousTo(node.On.Record, &r)", "nil",
 	},
 	"the end of a rollback is listed as an end of the task": {
 		"recording.go", "record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)", "record.EarlierThan(node.On.Record, &r, false)",
@@ -177,7 +184,37 @@ var mutants = map[string]mutant{
 		"orphaned.go", "return v1alpha1.GateKey(job) == taint.Key", "return true",
 	},
 	"a label of another owner is overwritten": {
-		"publish.go", "case owner == \"\" && there:", "case false:",
+		"publish.go", "case c.Owner == \"\" && !there:", "case c.Owner == \"\":",
+	},
+	"a node is assumed to be done again": {
+		"assumedone.go", "!node.On.Present && ", "",
+	},
+	"a node that joins later is assumed to be done": {
+		"assumedone.go", "node.Created.Before(j.in.Job.CreationTimestamp.Time) &&", "",
+	},
+	"a node that is assumed to be done is a canary": {
+		"rerun.go", " || rec.IsAssumed() {", " {",
+	},
+	"a node that was assumed to be done succeeds before its first run has ended": {
+		"rerun.go", " && !node.On.Record.Assumed", "",
+	},
+	"nodes start while another one is retried alone": {
+		"rollout.go", "return ro.aloneBlock(w)", "return block{}",
+	},
+	"nodes wait for a retried node of a later step": {
+		"runsalone.go", "\t\treturn !b.blocks()\n", "\t\treturn !b.blocks() || true\n",
+	},
+	"nodes wait for a retried node that has failed": {
+		"recording.go", "!a.Final && rec.staysAlone(node, &r)", "rec.staysAlone(node, &r)",
+	},
+	"a requested retry of one node is ignored": {
+		"rerun.go", "rec.RetryRequested || (", "(",
+	},
+	"a label with another value is adopted": {
+		"adopt.go", "policy == v1alpha1.AdoptSameValue && value == result", "policy == v1alpha1.AdoptSameValue",
+	},
+	"a label that another NodeJob publishes is adopted": {
+		"publish.go", "case c.Owner == \"\" && adopts(", "case adopts(",
 	},
 	"an invalid label value is published": {
 		"publish.go", "len(wrong) > 0 {", "len(wrong) > 100 {",

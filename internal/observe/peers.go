@@ -62,14 +62,7 @@ func readOnPeers(in *plan.Input, read ReadRecord) {
 // sharesGate reports whether other is another NodeJob whose gate is the same taint.
 func sharesGate(job, other *v1alpha1.NodeJob) bool {
 	return job.UID != other.UID && job.Spec.Gate != nil && other.Spec.Gate != nil && other.DeletionTimestamp.IsZero() &&
-		v1alpha1.GateKey(job) == v1alpha1.GateKey(other) && gateEffect(job) == gateEffect(other)
-}
-
-func gateEffect(job *v1alpha1.NodeJob) v1alpha1.GateEffect {
-	if job.Spec.Gate.Effect == "" {
-		return v1alpha1.GateNoSchedule
-	}
-	return job.Spec.Gate.Effect
+		v1alpha1.GateKey(job) == v1alpha1.GateKey(other) && v1alpha1.GateEffectOf(job) == v1alpha1.GateEffectOf(other)
 }
 
 // peer returns another NodeJob as the plan of this one reads it.

@@ -41,6 +41,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
 		StatusMessage: outcome.CleanHead(pod.Status.Message, maxSaidBytes),
 		Waiting:       task.Waiting(pod),
+		Silent:        isSilent(pod),
 		DeleteGrace:   deleteGrace(pod),
 	}
 	if pod.DeletionTimestamp != nil {
@@ -67,6 +68,13 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		}
 	}
 	return view
+}
+
+// isSilent reports whether the kubelet has reported nothing about a pod. It reports on each container, or why it rejects
+// the pod.
+func isSilent(pod *corev1.Pod) bool {
+	status := &pod.Status
+	return len(status.ContainerStatuses)+len(status.InitContainerStatuses) == 0 && status.Phase != corev1.PodFailed && status.Reason == ""
 }
 
 // deleteGrace returns the grace period of a pod that is being deleted; 0 for any other pod.

@@ -132,6 +132,8 @@ func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 		return pod.Waiting, time.Time{}
 	case a.in.Now.Before(slow):
 		return "", slow
+	case pod.Silent:
+		return fmt.Sprintf("the kubelet has not reported on the pod for %d s", slowStart/time.Second), time.Time{}
 	}
 	return fmt.Sprintf("not started for %d s: kubectl -n %s describe pod %s says why",
 		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
@@ -308,7 +310,7 @@ func (a *attemptReader) countDisruption(r *record.Record, pod *Pod, node *Node, 
 		return
 	}
 	r.Disruptions = prev.Disruptions + 1
-	if prev.Retry == pod.Retry && !prev.DisruptedSince.IsZero() {
+	if prev.Retry == pod.Retry && !prev.RetryRequested && !prev.DisruptedSince.IsZero() {
 		r.DisruptedSince = prev.DisruptedSince
 	}
 }
@@ -320,7 +322,7 @@ func (a *attemptReader) failuresBefore(pod *Pod, node *Node) int32 {
 		return pod.Attempt - 1
 	}
 	rec := node.On.Record
-	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || a.replaced(node) || rec.Outcome == record.Succeeded {
+	if rec == nil || rec.Revision != pod.Revision || rec.Retry != pod.Retry || rec.RetryRequested || a.replaced(node) || rec.Outcome == record.Succeeded {
 		return 0
 	}
 	return min(pod.Attempt-1, rec.Attempts)

@@ -47,8 +47,8 @@ type capacity struct {
 // last. A node that joined after the revision became stable takes no slot.
 func (p *planner) startWithinLimit() {
 	p.capacity.count()
-	for _, i := range p.capacity.candidates() {
-		w := &p.nodes[i]
+	for _, next := range p.capacity.candidates() {
+		w := &p.nodes[next.index]
 		if b := p.capacity.startBlock(w); b.blocks() {
 			w.postpone(b)
 			continue
@@ -142,12 +142,14 @@ func (c *capacity) countSlots() (matched int) {
 	return matched
 }
 
+// candidate is a node on which an attempt may start.
+type candidate struct {
+	lastTurn    time.Time
+	rank, index int
+}
+
 // candidates are the nodes on which an attempt may start, in start order.
-func (c *capacity) candidates() []int {
-	type candidate struct {
-		lastTurn    time.Time
-		rank, index int
-	}
+func (c *capacity) candidates() []candidate {
 	var candidates []candidate
 	for i := range c.nodes {
 		if c.nodes[i].start != nil {
@@ -161,11 +163,7 @@ func (c *capacity) candidates() []int {
 		x, y := &c.nodes[a.index], &c.nodes[b.index]
 		return cmp.Or(cmp.Compare(x.step, y.step), cmp.Compare(x.Name, y.Name))
 	})
-	indexes := make([]int, 0, len(candidates))
-	for _, candidate := range candidates {
-		indexes = append(indexes, candidate.index)
-	}
-	return indexes
+	return candidates
 }
 
 // lastTurn is when a node last got a slot; zero if it never did. Nodes with a failed operation that only the manager
@@ -202,7 +200,7 @@ func (c *capacity) rank(i int) int {
 	switch {
 	case w.start.Phase == task.Rollback:
 		return 0
-	case c.inPreparation(w):
+	case c.inPreparation(w), c.isRetriedFirst(w.node):
 		return 1
 	case w.progressDeadlineExceeded:
 		return 4 // its time has passed

@@ -29,7 +29,7 @@ type summary struct {
 
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
 // if there is a rollback and GateEnforced if there is a gate.
-func (sb *statusBuilder) conditions(is summary, otherwise string) []metav1.Condition {
+func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1.GateStatus) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: is.reason, Message: otherwise}
@@ -47,7 +47,7 @@ func (sb *statusBuilder) conditions(is summary, otherwise string) []metav1.Condi
 		conditions = append(conditions, sb.rollbackCondition())
 	}
 	if sb.gate.spec != nil {
-		conditions = append(conditions, sb.gate.gateCondition())
+		conditions = append(conditions, sb.gate.gateCondition(gate))
 	}
 	return conditions
 }
@@ -144,8 +144,8 @@ func (sb *statusBuilder) quarantinedNodes() []string {
 // quarantineMessage says that nodes that failed earlier use up maxUnavailable, and what to do.
 func (sb *statusBuilder) quarantineMessage() string {
 	nodes := sb.quarantinedNodes()
-	return fmt.Sprintf("%d nodes are not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
-		sb.capacity.unavailableNodes, sb.capacity.maxUnavailableNodes, plural.Count(len(nodes), "node"), named(nodes))
+	return fmt.Sprintf("%s not Ready or cordoned, and maintenance.maxUnavailable allows %d; still quarantined after an earlier failure: %s (%s), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable",
+		plural.CountAre(sb.capacity.unavailableNodes, "node"), sb.capacity.maxUnavailableNodes, plural.Count(len(nodes), "node"), named(nodes))
 }
 
 // progressSummary is the summary of a rollout that continues automatically.
@@ -361,7 +361,7 @@ func (sb *statusBuilder) remedy() string {
 func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string) {
 	all = fmt.Sprintf("Fix the task, or retry all failed nodes: kubectl -n %s annotate nodejob %s %s=\"$(date +%%s)\" --overwrite",
 		job.Namespace, job.Name, v1alpha1.RetryAnnotation)
-	oneNode = fmt.Sprintf("; one node: kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
+	oneNode = fmt.Sprintf("; one node (other nodes start too): kubectl annotate node NAME %s-; or skip a node: kubectl label node NAME %[1]s=%s --overwrite",
 		v1alpha1.RecordKey(job.Namespace, job.Name), revision)
 	return all, oneNode
 }
@@ -369,9 +369,13 @@ func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string)
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
 func (sb *statusBuilder) promotionMessage(n v1alpha1.NodeCounts) string {
 	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
-	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; the next, %s, waits for: %s; %s",
-		sb.rollout.steps[sb.rollout.ceiling].name, next, fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'",
-			sb.in.Job.Namespace, sb.in.Job.Name, next), progress(n, sb.nodes))
+	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; %s; the next step, %s, waits for: %s",
+		sb.rollout.steps[sb.rollout.ceiling].name, progress(n, sb.nodes), next, PromotionRemedy(sb.in.Job, next))
+}
+
+// PromotionRemedy is the command that promotes the rollout to the next step, at the end of the condition.
+func PromotionRemedy(job *v1alpha1.NodeJob, next string) string {
+	return fmt.Sprintf("kubectl -n %s patch nodejob %s --type=merge -p '{\"spec\":{\"rollout\":{\"promoteTo\":%q}}}'", job.Namespace, job.Name, next)
 }
 
 // emptyStepMessage says that the step has no node on which the revision can succeed, and what to do.
@@ -391,8 +395,11 @@ func (sb *statusBuilder) unpublishedMessage() string {
 }
 
 func (sb *statusBuilder) notStartedMessage() string {
-	return fmt.Sprintf("on %s the pod does not start (%s). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
-		plural.Count(len(sb.notStarted), "node"), named(sb.notStarted))
+	advice := "Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names"
+	if len(sb.silent) == len(sb.notStarted) {
+		advice = "Check that the kubelet runs, and reaches the API server: kubectl describe node " + slices.Min(sb.silent)
+	}
+	return fmt.Sprintf("on %s the pod does not start (%s). %s", plural.Count(len(sb.notStarted), "node"), named(sb.notStarted), advice)
 }
 
 // named lists up to three of the texts, in their order.

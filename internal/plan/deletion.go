@@ -252,7 +252,7 @@ func (sb *statusBuilder) deletionRemedy() string {
 
 // setConditions sets each condition. At most one of the first three is True.
 func (sb *statusBuilder) setConditions(status *v1alpha1.NodeJobStatus, is summary, otherwise string) {
-	for _, c := range sb.conditions(is, otherwise) {
+	for _, c := range sb.conditions(is, otherwise, status.Gate) {
 		c.ObservedGeneration = sb.in.Job.Generation
 		c.LastTransitionTime = metav1.NewTime(sb.in.Now)
 		meta.SetStatusCondition(&status.Conditions, c)

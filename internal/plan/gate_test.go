@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -178,6 +179,73 @@ func TestSuccessOpensGate(t *testing.T) {
 	}
 }
 
+// TestNodesThatRegisterWithTheGate has a gate that exists for an hour and no admission policy.
+func TestNodesThatRegisterWithTheGate(t *testing.T) {
+	const key = "example.com/boot"
+	registers := corev1.Taint{Key: key, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	added := corev1.Taint{Key: key, Value: v1alpha1.GateValue, Effect: corev1.TaintEffectNoSchedule, TimeAdded: new(metav1.NewTime(ago(1)))}
+	byPolicy := added
+	byPolicy.TimeAdded = nil
+	elsewhere := registers
+	elsewhere.Effect = corev1.TaintEffectNoExecute
+	joins := func(name string, seconds int, taints ...corev1.Taint) Node {
+		return newNode(name, made(seconds), withTaints(taints...))
+	}
+	tests := map[string]struct {
+		nodes  []Node
+		was    v1alpha1.GateStatus
+		policy bool
+		// registered and late are the ages of the nodes that the status shows, in seconds; 0 for none.
+		registered, late int
+		reason           string
+	}{
+		"no node has joined":                          {nodes: []Node{joins("old", 7200)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node registers with the taint":             {nodes: []Node{joins("a", 30, registers), joins("b", 20, registers)}, registered: 20, reason: v1alpha1.ReasonRegisteredTaint},
+		"an older node has the taint":                 {nodes: []Node{joins("a", 7200, registers)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"the manager adds the taint":                  {nodes: []Node{joins("a", 30, added)}, late: 30, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"the API server has added the taint":          {nodes: []Node{joins("a", 30, byPolicy)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a node registers with a taint that is alike": {nodes: []Node{joins("a", 30, elsewhere)}, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"a later node does not":                       {nodes: []Node{joins("a", 30, registers), joins("b", 20, added)}, registered: 30, late: 20, reason: v1alpha1.ReasonNoAdmissionPolicy},
+		"only an earlier node did not":                {nodes: []Node{joins("a", 30, added), joins("b", 20, registers)}, registered: 20, late: 30, reason: v1alpha1.ReasonRegisteredTaint},
+		"the gate of the node is open again":          {nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30))}, registered: 30, reason: v1alpha1.ReasonRegisteredTaint},
+		"the status of another effect": {
+			nodes: []Node{joins("a", 30)}, was: v1alpha1.GateStatus{RegisteredAt: metav1.NewTime(ago(30)), Effect: v1alpha1.GateNoExecute}, reason: v1alpha1.ReasonNoAdmissionPolicy,
+		},
+		"there is a policy": {nodes: []Node{joins("a", 30, registers)}, policy: true, registered: 30, reason: v1alpha1.ReasonAdmissionPolicy},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(gated(v1alpha1.GateSpec{Key: key}), onHold), tt.nodes)
+			in.Job.Status.Gate = &tt.was
+			if tt.was.Key, tt.was.Since = key, metav1.NewTime(ago(3600)); tt.was.Effect == "" {
+				tt.was.Effect = v1alpha1.GateNoSchedule
+			}
+			if !tt.policy {
+				in.GateWarning = "there is none: apply it"
+			}
+			status := Next(in).Status
+			if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionGateEnforced); c.Reason != tt.reason || (c.Status == metav1.ConditionTrue) != (tt.reason != v1alpha1.ReasonNoAdmissionPolicy) {
+				t.Errorf("condition %+v, want the reason %s", c, tt.reason)
+			}
+			for what, times := range map[string][2]time.Time{
+				"registered": {ofAge(tt.registered), status.Gate.RegisteredAt.Time}, "late": {ofAge(tt.late), status.Gate.AddedLateAt.Time},
+			} {
+				if !times[0].Equal(times[1]) {
+					t.Errorf("%s: %v, want %v", what, times[1], times[0])
+				}
+			}
+		})
+	}
+}
+
+// ofAge is when a node of this age was created, in seconds; zero for 0.
+func ofAge(age int) time.Time {
+	if age == 0 {
+		return time.Time{}
+	}
+	return ago(age)
+}
+
 func TestGateStatus(t *testing.T) {
 	in := see(newJob(gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), onHold), []Node{
 		newNode("closed", made(7200), withTaints(ownTaint)), newNode("joins", made(5)), newNode("old", made(7200)), newNode("done", recorded(record.Succeeded)),
@@ -192,9 +260,12 @@ func TestGateStatus(t *testing.T) {
 		t.Errorf("condition %+v, want %s False", c, v1alpha1.ConditionGateEnforced)
 	}
 	in.Job.Status = status
+	in.Job.Status.Gate.RegisteredAt = metav1.NewTime(ago(60))
 	in.Job.Spec.Gate = &v1alpha1.GateSpec{Key: "example.com/boot"}
 	if got := Next(in).Status.Gate; !got.Since.Time.Equal(now.Truncate(time.Second)) {
 		t.Errorf("another gate exists since %v, want now", got.Since)
+	} else if !got.RegisteredAt.IsZero() {
+		t.Errorf("a node has registered with another gate at %v", got.RegisteredAt)
 	}
 	in.Job.Spec.Gate = nil
 	if status = Next(in).Status; status.Gate != nil || len(status.Conditions) != 3 {

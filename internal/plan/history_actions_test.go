@@ -184,7 +184,11 @@ func (h *history) mark(a PatchNode) {
 			return
 		}
 		node.On.Record = &decoded
+		if decoded.Outcome == record.Succeeded && !a.KeepLabel {
+			node.On.Label = decoded.Revision
+		}
 	}
+	h.checkAssumed(&before, node.On.Record)
 	h.write(node, node.On.Record)
 	h.checkWish(&before, node)
 	h.checkChange(&before, node, a.Change)

@@ -116,7 +116,11 @@ func (h *history) factEvent(what int, node *Node) {
 	switch {
 	case what == 0 && !taken && h.chance(3):
 		h.say("a user labels %s with %s", node.Name, sizeKey)
-		h.setLabel(node, sizeKey, "somebodys")
+		value := "somebodys"
+		if h.adopt == v1alpha1.AdoptSameValue {
+			value = "small" // some runs report this
+		}
+		h.setLabel(node, sizeKey, value)
 	case what == 1 && there:
 		h.say("a user removes %s from %s", sizeKey, node.Name)
 		h.setLabel(node, sizeKey, "")
@@ -163,7 +167,7 @@ func (h *history) specEvent(what int) {
 		} else {
 			spec.Publish = []v1alpha1.Fact{{Result: "kernel", Annotation: kernelKey}}
 			if h.chance(2) {
-				spec.Publish = append(spec.Publish, v1alpha1.Fact{Result: "size", Label: sizeKey})
+				spec.Publish = append(spec.Publish, v1alpha1.Fact{Result: "size", Label: sizeKey, Adopt: h.adopt})
 			}
 		}
 		h.say("%d facts are published", len(spec.Publish))

@@ -76,6 +76,7 @@ func (h *history) checkChange(before, after *Node, c record.Change) {
 	if c.Record != nil && c.Record.Outcome == record.Succeeded && c.Record.Rollback == nil {
 		h.checkTogether(&seen, after, c.Record)
 	}
+	h.checkAdopted(before, after)
 	h.checkLabels(before.Name, before.UID, before.Labels, after.Labels)
 	h.checkLabels(before.Name, before.UID, before.Annotations, after.Annotations)
 	for key, owner := range before.Published.Labels {
@@ -125,6 +126,33 @@ func (h *history) checkTogether(seen, after *Node, rec *record.Record) {
 			h.break_("facts", "%s is done with %s=%q, and reported %q", after.Name, key, value, want)
 		}
 	}
+}
+
+// checkAdopted checks that an existing label becomes managed only as spec.publish says.
+func (h *history) checkAdopted(before, after *Node) {
+	value, there := before.Labels[sizeKey]
+	if !there || before.Published.Labels[sizeKey] != "" || after.Published.Labels[sizeKey] != ownKey {
+		return
+	}
+	if !h.mayAdopt(before, after.Labels[sizeKey]) {
+		h.break_("rule 9", "%s=%s of %s belongs to nobody, and is adopted", sizeKey, value, before.Name)
+	}
+	if h.facts[before.UID] == nil {
+		h.facts[before.UID] = map[string]bool{}
+	}
+	h.facts[before.UID][sizeKey] = true
+}
+
+// mayAdopt reports whether a run that reports a value may take over the label that the node has.
+func (h *history) mayAdopt(node *Node, value string) bool {
+	switch h.adopt {
+	case v1alpha1.AdoptAlways:
+		return node.Published.Labels[sizeKey] == ""
+	case v1alpha1.AdoptSameValue:
+		return node.Published.Labels[sizeKey] == "" && node.Labels[sizeKey] == value
+	case v1alpha1.AdoptNever:
+	}
+	return false
 }
 
 // checkLabels compares labels, or annotations, before and after a write of the manager.
@@ -205,7 +233,7 @@ func (h *history) unpublishable(seen *Node, results map[string]string) string {
 		case !reported:
 		case fact.Label != "" && value == badLabel:
 			return v1alpha1.ReasonInvalidResult
-		case there && !h.facts[seen.UID][key]:
+		case there && !h.facts[seen.UID][key] && (key != sizeKey || !h.mayAdopt(seen, value)):
 			return v1alpha1.ReasonPublishConflict
 		}
 	}

@@ -59,6 +59,8 @@ type around struct {
 	done map[string]success
 	// tried are the runs of which a task has begun since the last success.
 	tried map[string]bool
+	// adopt is the policy for labels that exist where a fact is published.
+	adopt v1alpha1.AdoptPolicy
 	// facts are the values that were published and belong to the NodeJob, by node and key.
 	facts map[types.UID]map[string]bool
 	// seen are the nodes as the plan of this pass observed them.
@@ -72,7 +74,8 @@ type success struct {
 
 func newAround(seed int64) around {
 	return around{
-		more: rand.New(rand.NewSource(seed + 1<<40)), plain: seed < 0, goingDown: map[types.UID]bool{}, rebooted: map[string]int{},
+		adopt: []v1alpha1.AdoptPolicy{v1alpha1.AdoptNever, v1alpha1.AdoptSameValue, v1alpha1.AdoptAlways}[max(seed, -seed)%3],
+		more:  rand.New(rand.NewSource(seed + 1<<40)), plain: seed < 0, goingDown: map[types.UID]bool{}, rebooted: map[string]int{},
 		taskBoot: map[types.UID]string{}, lastBoot: map[types.UID]string{}, done: map[string]success{}, tried: map[string]bool{}, gateSince: map[string]time.Time{}, facts: map[types.UID]map[string]bool{},
 	}
 }
@@ -88,7 +91,7 @@ func (h *history) someMore() {
 	}
 	h.policy, h.registers = h.chance(2), h.chance(4)
 	if h.chance(3) {
-		spec.Publish = []v1alpha1.Fact{{Result: "size", Label: sizeKey}, {Result: "kernel", Annotation: kernelKey}}
+		spec.Publish = []v1alpha1.Fact{{Result: "size", Label: sizeKey, Adopt: h.adopt}, {Result: "kernel", Annotation: kernelKey}}
 	}
 	if h.chance(4) {
 		spec.RemoveLabels = []string{needsKey}

@@ -29,6 +29,7 @@ func (h *history) addNode(name string) {
 		Ready: corev1.ConditionTrue, BootID: string(h.nextUID("boot")), MachineID: string(h.nextUID("machine")), ReadySince: h.now,
 	}
 	h.nodes[name] = node
+	h.configure(node)
 	h.mix(node)
 	h.setClock(node)
 	node.ReadySince, h.backAt[node.BootID] = h.by(node), h.now

@@ -88,7 +88,7 @@ func (h *history) forgiven() {
 func (h *history) exhausted(node *Node) bool {
 	rec := node.On.Record
 	return rec != nil && rec.Revision == h.rev && rec.Outcome == record.Failed && rec.Attempts > *h.job.Spec.Retry.Limit &&
-		(node.On.Label != h.rev || rec.Rerun) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+		(node.On.Label != h.rev || rec.Rerun) && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job) && !rec.RetryRequested
 }
 
 // down reports whether the node has been unreachable since an attempt failed there, and none runs there now.
@@ -98,12 +98,12 @@ func (h *history) down(in Input, node *Node) bool {
 	}
 	rec := node.On.Record
 	return rec != nil && silent(node) && rec.Revision == h.rev && rec.Outcome != record.Succeeded && rec.Outcome != record.Rebooting && rec.Attempts > 0 &&
-		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job)
+		node.On.Label != h.rev && rec.MachineID == node.MachineID && rec.Retry == task.RetryToken(h.job) && !rec.RetryRequested
 }
 
 // ran reports whether the revision has run or runs on the node.
 func (h *history) ran(node *Node, pods []Pod) bool {
-	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && rec.MachineID == node.MachineID {
+	if rec := node.On.Record; rec != nil && rec.Revision == h.rev && !rec.IsAssumed() && rec.MachineID == node.MachineID {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(p Pod) bool {

@@ -87,6 +87,7 @@ func (h *history) checkEligible(in Input, node *Node, phase task.Phase) {
 // checkRollout checks the start of a task against the order of the steps and the failure budget, which it derives only
 // from what is on the nodes.
 func (h *history) checkRollout(in Input, node *Node, mayFail int) {
+	h.checkAlone(in, node)
 	if h.isBad(node) {
 		return // the node itself reports how often it ran there
 	}
@@ -103,7 +104,7 @@ func (h *history) checkRollout(in Input, node *Node, mayFail int) {
 		switch {
 		case !h.selected(other):
 		case h.isBad(other): // it can lose its place to another node in many ways
-			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded {
+			if done && rec != nil && rec.Revision == h.rev && rec.Outcome == record.Succeeded && !rec.IsAssumed() {
 				successes++
 				if !failsItsSoak && !barred(other) && rec.MachineID == other.MachineID {
 					others++
@@ -208,6 +209,7 @@ func (h *history) checkRun(node *Node, a task.Attempt, key string) {
 // checkRecord checks what is recorded against what has happened.
 func (h *history) checkRecord(node *Node, a Record) {
 	pod := h.pods[a.Pod.Name]
+	h.checkPrevious(node, a.Record)
 	if pod == nil || pod.Runs == task.Reboot || pod.Runs == task.Verify || a.Record.Outcome == record.Rebooting {
 		h.checkReboot(node, a, pod)
 		return
@@ -321,7 +323,7 @@ func (h *history) checkForget(node *Node) {
 	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 		h.break_("deletion", "the record of %s is to be retained", node.Name)
 	}
-	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && rec != nil && rec.Outcome == record.Succeeded &&
+	if h.job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack && rec != nil && rec.Outcome == record.Succeeded && !rec.IsAssumed() &&
 		rec.MachineID == node.MachineID && h.cache.nodes[node.Name].On.Record != nil && !h.undone[node.UID] {
 		h.break_("deletion", "%s is forgotten and not rolled back", node.Name)
 	}

@@ -239,6 +239,8 @@ func play(seed int64) *history {
 	h.job = h.someJob()
 	h.someMore()
 	h.someOnce(seed)
+	h.someAssumed(seed)
+	h.someRetries(seed)
 	h.scaleJob()
 	h.templateMore()
 	h.deadlineMore()

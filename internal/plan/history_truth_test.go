@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,10 +43,12 @@ type truth struct {
 	began map[types.UID]bool
 	// ungated are the nodes that could carry workloads at some time since they were created.
 	ungated map[types.UID]bool
+	// recordedResults are all results that were recorded on a machine of a node, by machine and revision.
+	recordedResults map[string][]map[string]string
 }
 
 func newTruth() truth {
-	return truth{made: map[types.UID]*simPod{}, began: map[types.UID]bool{}, ungated: map[types.UID]bool{}}
+	return truth{made: map[types.UID]*simPod{}, began: map[types.UID]bool{}, ungated: map[types.UID]bool{}, recordedResults: map[string][]map[string]string{}}
 }
 
 // over reports whether no container of a pod runs or will run.
@@ -64,6 +67,24 @@ func goingAway(node *Node) bool {
 func (h *history) owed(pod *Pod) bool {
 	made := h.made[pod.UID]
 	return made != nil && !made.recorded && !made.released && !made.tampered
+}
+
+// checkPrevious checks the results of the revision before the one that is recorded.
+func (h *history) checkPrevious(node *Node, r *record.Record) {
+	key := func(revision string) string { return run(&Node{UID: node.UID, MachineID: r.MachineID}, revision) }
+	h.recordedResults[key(r.Revision)] = append(h.recordedResults[key(r.Revision)], r.Results)
+	seen := h.cache.nodes[node.Name]
+	p, was := r.Previous, seen.On.Record
+	switch {
+	case p != nil && (p.Revision == r.Revision || len(p.Results) == 0):
+		h.break_("results", "%s has the results %v of %s, and its revision is %s", node.Name, p.Results, p.Revision, r.Revision)
+	case p != nil && seen.UID == node.UID && !slices.ContainsFunc(h.recordedResults[key(p.Revision)], func(m map[string]string) bool { return maps.Equal(m, p.Results) }):
+		h.break_("results", "%s has the results %v of %s, which it never wrote", node.Name, p.Results, p.Revision)
+	case was != nil && was.MachineID == r.MachineID && was.Revision != r.Revision && len(was.Results) > 0 && (p == nil || p.Revision != was.Revision):
+		h.break_("results", "%s forgets the results of %s", node.Name, was.Revision)
+	case was != nil && was.MachineID == r.MachineID && was.Revision == r.Revision && was.Previous != nil && p == nil:
+		h.break_("results", "%s forgets the results of %s", node.Name, was.Previous.Revision)
+	}
 }
 
 // onThisMachine reports whether the work of a pod is on the machine behind the node: the pod was created for this

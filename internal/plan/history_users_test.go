@@ -19,6 +19,8 @@ import (
 type wishes struct {
 	// skip is the revision that a user has said that a node is done with.
 	skip map[types.UID]string
+	// retriesNodes is true if users request a retry in the record.
+	retriesNodes bool
 	// failedSince are the failures of a run since its record was last removed, by run.
 	failedSince map[string]int32
 }
@@ -65,6 +67,9 @@ func (h *history) skipNode(node *Node) {
 
 // unrecord is a user who resets the count of attempts.
 func (h *history) unrecord(node *Node) {
+	if h.retryNode(node) {
+		return
+	}
 	h.say("the annotation of %s is removed", node.Name)
 	rec := node.On.Record
 	node.On.Record = nil

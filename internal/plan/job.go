@@ -20,8 +20,10 @@ type job struct {
 	in  Input
 	key string
 	// retry is task.RetryToken of the NodeJob.
-	retry       string
-	selector    labels.Selector
+	retry    string
+	selector labels.Selector
+	// assumedDone is the selector of spec.assumeDone; nil if there is none.
+	assumedDone labels.Selector
 	named       names
 	tolerations []corev1.Toleration
 	// obstacle is Input.Obstacle, or what is wrong in the spec.
@@ -52,6 +54,7 @@ func readJob(in Input) *job {
 		s.podsOn[pod.NodeName] = append(s.podsOn[pod.NodeName], pod)
 	}
 	s.selector = s.readSelector(in.Job.Spec.NodeSelector, "spec.nodeSelector")
+	s.assumedDone = s.readAssumeDone()
 	s.rejectPublishedSelector()
 	for _, drain := range []struct {
 		field string

@@ -217,7 +217,7 @@ func TestStatusReportsExhaustedMaxUnavailable(t *testing.T) {
 		t.Fatalf("actions %v, want none", told(p))
 	}
 	c := p.Status.Conditions[2]
-	want := "1 nodes are not Ready or cordoned, and maintenance.maxUnavailable allows 1; still quarantined after an earlier failure: 1 node (aside), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable"
+	want := "1 node is not Ready or cordoned, and maintenance.maxUnavailable allows 1; still quarantined after an earlier failure: 1 node (aside), which run later. Uncordon them with kubectl uncordon, or raise maintenance.maxUnavailable"
 	if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonMaxUnavailableReached || c.Message != want {
 		t.Errorf("condition %+v, want Stalled: %s", c, want)
 	}

@@ -68,6 +68,8 @@ type findings struct {
 	// notStarted says why its pod does not start, unrecovered how the rollback failed, and unpublished what cannot be
 	// published; "" if that is not so.
 	notStarted, unrecovered, unpublished string
+	// silent is true if its pod does not start because its kubelet is silent.
+	silent bool
 }
 
 const noStep = -1
@@ -94,6 +96,8 @@ const (
 	causeManagerNodeLast
 	causeMaxUnavailable
 	causeControlPlane
+	// causeRunsAlone : a user has requested that another node is retried first.
+	causeRunsAlone
 	// causeRollback : a rollback must end on the node first.
 	causeRollback
 )
@@ -200,7 +204,7 @@ func (w *nodePlan) continues() bool {
 		return false
 	}
 	switch w.cause {
-	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane:
+	case causeNode, causeStep, causeEmptyStep, causePromotion, causeStopped, causeMaxUnavailable, causeControlPlane, causeRunsAlone:
 		return false
 	case causeNone, causeTerminatingPod, causeSuspended, causeObstacle, causeNodeProblem, causeBackoff, causeDependency, causeSlot, causeSoak,
 		causeManagerNodeLast, causeRollback:
@@ -211,7 +215,7 @@ func (w *nodePlan) continues() bool {
 // waitsForRollout reports whether the node waits for other nodes.
 func (w *nodePlan) waitsForRollout() bool {
 	switch w.cause {
-	case causeStep, causeSoak, causeEmptyStep, causePromotion:
+	case causeStep, causeSoak, causeEmptyStep, causePromotion, causeRunsAlone:
 		return true
 	default:
 		return false

@@ -135,6 +135,8 @@ type Pod struct {
 	Exit *Exit
 	// Waiting is why the container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
+	// Silent is true if its kubelet has reported nothing about it.
+	Silent bool
 }
 
 // ended reports whether no container of the pod runs or will run.
@@ -263,7 +265,7 @@ type PatchNode struct {
 	Node string
 	record.Change
 	// Reason is Cordoned, Uncordoned, Draining, Drained, DrainTimedOut, DrainCancelled, Preparing, Settling,
-	// GateClosed, GateOpened or Published.
+	// GateClosed, GateOpened, Published or AssumedDone.
 	Reason  string
 	Message string
 	// Before is the attempt that the node is prepared for; nil if there is none. If the API server would refuse the pod of

@@ -72,7 +72,7 @@ func (as *assessor) assessNode(w *nodePlan) {
 	node := w.node
 	known := as.records.readRecord(node)
 	w.ranRevision, w.since, w.succeeded = known.ranRevision, known.since, known.succeeded
-	w.rerun = known.ranRevision && !known.done && as.isRerun(node, as.in.Revision)
+	w.rerun = known.ranRevision && !known.done && as.rerunsSuccess(node)
 	w.succeeded = w.succeeded || w.rerun
 	as.assessPods(w)
 	terminating := w.terminating || as.in.BusyNodes[node.Name]
@@ -167,7 +167,7 @@ func (as *assessor) noteRunning(w *nodePlan, pod *Pod, v podAssessment, reason, 
 		w.ranRevision, w.since = true, pod.Created
 	}
 	if v.disposition == podRuns && v.message != "" && pod.Started.IsZero() {
-		w.findings().notStarted = v.message
+		w.findings().notStarted, w.findings().silent = v.message, pod.Silent
 	}
 	if prev := w.node.On.Record; prev != nil && prev.Revision == pod.Revision && (prev.Outcome == record.Failed || prev.Outcome == record.Disrupted) {
 		as.noteRetry(w)
@@ -207,6 +207,10 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 	}
 	if taint := as.untolerated(node, as.tolerations); taint != nil {
 		w.exclude(v1alpha1.ReasonUntoleratedTaint, "it has the taint "+taint.ToString())
+		return
+	}
+	if as.isAssumedDone(node) {
+		as.assumeDone(w)
 		return
 	}
 	if !known.notBefore.IsZero() {

@@ -68,8 +68,8 @@ func (p *publisher) publish(node *Node, r *record.Record) (facts *record.Facts, 
 func (p *publisher) factsChange(node *Node, labelled, annotated map[string]string) (facts *record.Facts, conflict string) {
 	f := &record.Facts{Labels: map[string]*string{}, Annotations: map[string]*string{}, Published: node.Published.Clone()}
 	conflict = firstOf(
-		p.publishKind("label", labelled, node.Labels, f.Published.Labels, f.Labels),
-		p.publishKind("annotation", annotated, node.Annotations, f.Published.Annotations, f.Annotations))
+		p.publishKind(kindLabel, labelled, node.Labels, f.Published.Labels, f.Labels),
+		p.publishKind(kindAnnotation, annotated, node.Annotations, f.Published.Annotations, f.Annotations))
 	if conflict != "" || len(f.Labels)+len(f.Annotations) == 0 {
 		return nil, conflict
 	}
@@ -103,15 +103,17 @@ func (p *publisher) publishKind(kind string, want, have, owners map[string]strin
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value := want[key]
 		is, there := have[key]
-		owner := owners[key]
+		c := PublishConflict{Kind: kind, Key: key, Value: is, Owner: owners[key]}
 		switch {
-		case owner != "" && owner != p.key:
-			return fmt.Sprintf("%s %s of the node is published by another NodeJob (%s): publish under another key", kind, key, outcome.Clean(owner, 317))
-		case owner == "" && there:
-			return fmt.Sprintf("the node has the %s %s already, which this NodeJob has not put there: publish under another key, or take it off the node", kind, key)
-		case !there || is != value || owner == "":
-			owners[key], change[key] = p.key, &value
+		case c.Owner == p.key && there && is == value:
+			continue
+		case c.Owner == p.key:
+		case c.Owner == "" && !there:
+		case c.Owner == "" && adopts(p.adoptPolicy(kind, key), is, value):
+		default:
+			return c.message(p.adoptPolicy(kind, key), value)
 		}
+		owners[key], change[key] = p.key, &value
 	}
 	p.unpublishKind(want, owners, change)
 	return ""

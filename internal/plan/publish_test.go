@@ -39,6 +39,7 @@ func has(key, value, owner string) func(*Node) {
 
 // TestFactsOfSuccess tests how the results of a successful run are published.
 func TestFactsOfSuccess(t *testing.T) {
+	const notManaged = "PublishConflict: label example.com/size already exists on the node and is not managed by this NodeJob: remove it, set adopt in spec.publish, or publish under another key"
 	const succeeded, failed = "record Succeeded on n: attempts 1, disruptions 0", "record Failed on n: attempts 1, disruptions 0, "
 	tests := map[string]struct {
 		node    func(*Node)
@@ -61,11 +62,11 @@ func TestFactsOfSuccess(t *testing.T) {
 		},
 		"a label of a user fails the attempt": {
 			node: has("example.com/size", "mine", ""), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
+			want: failed + notManaged,
 		},
 		"a label of a user with the same value fails the attempt": {
 			node: has("example.com/size", "8", ""), results: map[string]string{"size": "8"},
-			want: failed + "PublishConflict: the node has the label example.com/size already, which this NodeJob has not put there: publish under another key, or take it off the node",
+			want: failed + notManaged,
 		},
 		"a label of another NodeJob fails the attempt": {
 			node: has("example.com/size", "4", "ns.everynode.dev/other"), results: map[string]string{"size": "8"},
@@ -130,7 +131,7 @@ func TestFactsWithoutRun(t *testing.T) {
 		"a failed node loses a fact that was removed from spec.publish": {job: func(*v1alpha1.NodeJob) {}, node: newNode("n", recorded(record.Failed, attempts(2)), has("example.com/size", "8", jobKey)), want: []string{"Published n, no label example.com/size"}, stalled: "1 node failed"},
 		"a conflict is in the status": {
 			job: publishing, node: newNode("n", done, has("example.com/size", "mine", "")),
-			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: the node has the label example.com/size already",
+			stalled: "every node is done, and on 1 node not all of spec.publish can be published: n: label example.com/size already exists on the node",
 		},
 		"a label that a NodeJob may not publish is not removed in its name": {
 			job: func(*v1alpha1.NodeJob) {}, node: newNode("n", done, has("kubernetes.io/hostname", "n", jobKey)),

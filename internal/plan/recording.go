@@ -26,23 +26,31 @@ func (rec *recorder) recordAction(node *Node, pod *Pod, r record.Record) Record 
 	a.Record = &r
 	a.Quarantine = node.On.Record != nil && node.On.Record.Cordoned
 	r.Earlier = record.EarlierThan(node.On.Record, &r, pod.Runs == task.Rollback)
+	r.Previous = record.PreviousTo(node.On.Record, &r)
 	if pod.Runs == task.Rollback {
 		rec.finishRollback(&a, node)
 		return a
 	}
 	r.RecordedAt = rec.recordedAt()
+	r.Assumed = rec.staysAssumed(node, &r)
 	a.Retain = rec.attempts.retainedUntil(pod, &r).After(rec.in.Now)
 	if r.Outcome == record.Succeeded {
 		rec.completes(node, &a.Change)
 	}
-	a.DropLabel = node.On.Label != "" && rec.dropsLabel(node, &r)
-	a.KeepLabel = r.Outcome == record.Succeeded && rec.skipped(node, r.Revision)
-	r.Label = rec.labelAfter(node, &a)
+	rec.setLabel(node, &a)
 	a.Final = r.Outcome == record.Failed && r.Attempts > rec.retryLimit()
+	r.RunsAlone = !a.Final && rec.staysAlone(node, &r)
 	if a.Shared() || pod.UID == "" || a.DropLabel || rec.buildsOn(&r) {
 		a.ResourceVersion = node.ResourceVersion
 	}
 	return a
+}
+
+// setLabel determines what happens to the label of the node.
+func (rec *recorder) setLabel(node *Node, a *Record) {
+	a.DropLabel = node.On.Label != "" && rec.dropsLabel(node, a.Record)
+	a.KeepLabel = a.Record.Outcome == record.Succeeded && rec.skipped(node, a.Record.Revision)
+	a.Record.Label = rec.labelAfter(node, a)
 }
 
 // finishRollback completes the record of an attempt of the rollback.

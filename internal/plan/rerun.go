@@ -65,7 +65,7 @@ func (j *job) isRebooting(rec *record.Record) bool {
 
 // touch notes whether the revision has run there.
 func (r *recordReader) touch(rec *record.Record) recordState {
-	if rec == nil || rec.Revision != r.in.Revision {
+	if rec == nil || rec.Revision != r.in.Revision || rec.IsAssumed() {
 		return recordState{}
 	}
 	return recordState{ranRevision: true, since: rec.BeganAt()}
@@ -131,6 +131,11 @@ func (j *job) isRerun(node *Node, revision string) bool {
 	return j.doneBy(node.On.Label, revision) && !j.replaced(node) && rec != nil && (rec.Rerun || (rec.Outcome == record.Succeeded && rec.Revision == node.On.Label))
 }
 
+// rerunsSuccess reports whether a run on a node is a rerun, and the revision has succeeded there before.
+func (j *job) rerunsSuccess(node *Node) bool {
+	return j.isRerun(node, j.in.Revision) && !node.On.Record.Assumed
+}
+
 // setbacks are the failures that are on record, and when the next attempt may start after them.
 func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore time.Time) {
 	switch rec.Outcome {
@@ -145,8 +150,10 @@ func (r *recordReader) setbacks(rec *record.Record) (failures int32, notBefore t
 	return 0, time.Time{}
 }
 
-// void reports whether a user has requested a retry since the attempt on record.
-func (j *job) void(rec *record.Record) bool { return j.retry != "" && rec.Retry != j.retry }
+// void reports whether a user has requested a retry since the attempt on record, on this node or on all.
+func (j *job) void(rec *record.Record) bool {
+	return rec.RetryRequested || (j.retry != "" && rec.Retry != j.retry)
+}
 
 // replaced reports whether the record was written for another machine with the same node name.
 func (j *job) replaced(node *Node) bool {

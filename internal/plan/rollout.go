@@ -33,6 +33,8 @@ type rollout struct {
 	passed bool
 	// failed counts the nodes that count against maxFailures, and mayFail is the failure budget.
 	failed, mayFail int
+	// alone is a node that a user retries before others start; nil if there is none.
+	alone *nodePlan
 	// stopped is true if more nodes failed than the failure budget allows.
 	stopped bool
 }
@@ -226,6 +228,7 @@ func (ro *rollout) notReady(st *step) []int {
 
 // blockStarts sets the reason of the nodes that may not start yet.
 func (ro *rollout) blockStarts() {
+	ro.alone = ro.firstAlone()
 	for i := range ro.nodes {
 		w := &ro.nodes[i]
 		if w.start == nil || w.State != Waiting {
@@ -240,6 +243,14 @@ func (ro *rollout) blockStarts() {
 
 // startBlock is why the rollout as a whole blocks the start of a task on a node, if it does.
 func (ro *rollout) startBlock(w *nodePlan) block {
+	if b := ro.stepBlock(w); b.blocks() {
+		return b
+	}
+	return ro.aloneBlock(w)
+}
+
+// stepBlock is why the failure budget or the steps block the start of a task on a node, if they do.
+func (ro *rollout) stepBlock(w *nodePlan) block {
 	if ro.stopped {
 		return block{cause: causeStopped, reason: v1alpha1.ReasonMaxFailuresExceeded, message: "the rollout has stopped: " + ro.failuresMessage()}
 	}

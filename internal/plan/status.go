@@ -42,6 +42,8 @@ type statusBuilder struct {
 	// notStarted are nodes whose pods do not start, disrupted those that were disrupted many times in a row, unrecovered
 	// those on which the rollback failed as well, and unpublished those on which something cannot be published.
 	notStarted, disrupted, unrecovered, unpublished []string
+	// silent are the names of the nodes in notStarted whose kubelets are silent.
+	silent []string
 	// obstructed counts the nodes that only the obstacle prevents from starting, and runnerObstructed those that only
 	// Input.RunnerRefused does.
 	obstructed, runnerObstructed int32
@@ -80,6 +82,9 @@ func (sb *statusBuilder) addFindings(node *Node, found *findings) {
 	}
 	if found.notStarted != "" {
 		sb.notStarted = append(sb.notStarted, node.Name+": "+found.notStarted)
+		if found.silent {
+			sb.silent = append(sb.silent, node.Name)
+		}
 	}
 	if found.disrupted {
 		sb.disrupted = append(sb.disrupted, node.Name+": "+lastLine(node.On.Record.Message))

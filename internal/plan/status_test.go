@@ -43,6 +43,11 @@ func TestConditions(t *testing.T) {
 				p.Phase, p.Started, p.Waiting = corev1.PodPending, time.Time{}, "ImagePullBackOff: image registry.example/x"
 			})
 		}
+		silent = func(name string) Pod {
+			return newPod(newNode(name), func(p *Pod) {
+				p.Phase, p.Started, p.Created, p.Silent = corev1.PodPending, time.Time{}, now.Add(-slowStart), true
+			})
+		}
 		reached = func(step string, soaking time.Time, changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 			job := newJob(changes...)
 			job.Status.Revision, job.Status.Rollout = rev, &v1alpha1.RolloutStatus{Step: step, SoakingSince: metav1.Time{Time: soaking}}
@@ -56,11 +61,11 @@ func TestConditions(t *testing.T) {
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
 		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it"}
 	)
-	const promote = "step first is the last that spec.rollout.promoteTo allows; the next, rest, waits for: " +
-		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …)`
+	const promote = "step first is the last that spec.rollout.promoteTo allows; 1 of 3 nodes are done; waiting: 2 AwaitingPromotion (b, …); the next step, rest, waits for: " +
+		`kubectl -n ns patch nodejob job --type=merge -p '{"spec":{"rollout":{"promoteTo":"rest"}}}'`
 	const retryAll = `Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry="$(date +%s)" --overwrite`
 	const remedy = retryAll + "; " +
-		"one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
+		"one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite"
 	const noNode = "no node matches spec.nodeSelector; the task runs as soon as one does"
 	const tooTainted = "1 node is left out for a taint that spec.tolerations does not tolerate (t: it has the taint dedicated=db:NoSchedule)"
 	tests := map[string]struct {
@@ -171,14 +176,14 @@ func TestConditions(t *testing.T) {
 			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " +
-				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
 			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Stalled=True NodesFailed: 4 nodes failed (a: TaskFailed, exit code 3: no space left; " +
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
-				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"an unreachable node failed without a message": {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
@@ -187,7 +192,7 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Stalled=True NodesFailed: 1 node failed (a: NodeUnreachable). " +
-					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"it is suspended": {see(newJob(suspend), []Node{done("a"), newNode("b")}), []string{
@@ -225,6 +230,22 @@ func TestConditions(t *testing.T) {
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
+		"the kubelets are silent": {
+			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")), []string{
+				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
+					"b: the kubelet has not reported on the pod for 30 s). Check that the kubelet runs, and reaches the API server: kubectl describe node a",
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
+		"one kubelet is silent": {
+			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("a"), pulling("b")), []string{
+				"Complete=False PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
+					"b: ImagePullBackOff: image registry.example/x). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
+				"Stalled=False NotStalled: no action needed",
+			},
+		},
 		"a rejected pod while attempts run does not stall": {
 			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
 				"Complete=False PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
@@ -251,7 +272,7 @@ func TestConditions(t *testing.T) {
 				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Stalled=True NodesFailed: 1 node failed (a: TaskFailed, exit code 3: no space left). " +
-					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node: kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
+					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 			},
 		},
 		"a node is disrupted repeatedly": {

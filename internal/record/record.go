@@ -71,7 +71,7 @@ type Record struct {
 	RecordedAt time.Time `json:"recordedAt,omitzero"`
 	// ExitCode of the last attempt; nil if it did not end on its own.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	// Reason in one word; "" for a success.
+	// Reason in one word; "" for a success of the task.
 	Reason string `json:"reason,omitempty"`
 	// Message is the end of the output of the last attempt, or why it did not end on its own.
 	Message string `json:"message,omitempty"`
@@ -85,12 +85,21 @@ type Record struct {
 	// Retry is the hash of the NodeJob's retry annotation at the time of the attempt; "" if there was none. Failures
 	// with another value no longer count.
 	Retry string `json:"retry,omitempty"`
+	// RetryRequested is true after a user has requested a retry on this node. The failures on record no longer count.
+	RetryRequested bool `json:"retryRequested,omitempty"`
+	// RunsAlone is true if a user has requested a retry on this node before any other node starts: until the end of the run
+	// is on record.
+	RunsAlone bool `json:"runsAlone,omitempty"`
 	// Rerun is true for a run on a node that was already done with this revision, for example after a reboot. The label
 	// is that of the previous run.
 	Rerun bool `json:"rerun,omitempty"`
 	// Label is the label that the manager has set on the node with this record. A different label was set by the user.
 	Label string `json:"label,omitempty"`
-	// NeverStarted is true if no failed attempt has started the task: there is nothing to roll back.
+	// Assumed is true if the revision has not succeeded on the node, which was set up before (spec.assumeDone): no attempt
+	// has ended there, or it runs now and was disrupted or reboots.
+	Assumed bool `json:"assumed,omitempty"`
+	// NeverStarted is true if the task was assumed to be done, or no failed attempt has started it: there is nothing to
+	// roll back.
 	NeverStarted bool `json:"neverStarted,omitempty"`
 	// Reboot is the progress of the reboot that belongs to the run; nil if there is none.
 	Reboot *Reboot `json:"reboot,omitempty"`
@@ -105,6 +114,8 @@ type Record struct {
 	Drain *Drain `json:"drain,omitempty"`
 	// Earlier are up to MaxEarlier attempts before the last one, the oldest first; see EarlierThan. For display only.
 	Earlier Attempts `json:"earlier,omitempty"`
+	// Previous are the results of the revision before this one; nil if there are none. For display only.
+	Previous *Previous `json:"previous,omitempty"`
 	// PodUID is the pod of the last attempt. It distinguishes a recorded pod from one that is not, even if both have
 	// the same name because the user requested another run.
 	PodUID types.UID `json:"podUID"`
@@ -133,6 +144,9 @@ type Rollback struct {
 	// PodUID is the pod of the last attempt.
 	PodUID types.UID `json:"podUID"`
 }
+
+// IsAssumed reports whether the node counts as done without a run.
+func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome == Succeeded }
 
 // EndedAt returns when the last attempt ended, for decisions: by the API server's clock if known.
 func (r *Record) EndedAt() time.Time { return firstTime(r.RecordedAt, r.FinishedAt) }
@@ -248,13 +262,13 @@ func (r Record) bounded() Record {
 		}
 		r.Drain = &d
 	}
-	r.Earlier = r.Earlier.bounded()
+	r.Earlier, r.Previous = r.Earlier.bounded(), r.Previous.bounded()
 	return r
 }
 
 // Encode returns the annotation's value: JSON of at most MaxBytes, with escaped control characters. What does not fit
-// is removed in this order: the messages of the earlier attempts, the earlier attempts from the oldest on, the beginning
-// of the message, the results. The outcome is never removed.
+// is removed in this order: the messages of the earlier attempts, the earlier attempts from the oldest on, the results of
+// the previous revision, the beginning of the message, the results. The outcome is never removed.
 func Encode(r Record) string {
 	r = r.bounded()
 	steps := []func(){
@@ -269,6 +283,11 @@ func Encode(r Record) string {
 		steps = append(steps, func() { r.Earlier = r.Earlier[1:] })
 	}
 	steps = append(steps,
+		func() {
+			if r.Previous != nil {
+				r.Previous.Results, r.Previous.Truncated = nil, true // bounded has copied it
+			}
+		},
 		func() {
 			r.Message = outcome.Clean(r.Message, 256)
 			if r.Rollback != nil {
@@ -286,7 +305,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Rerun: r.Rerun, Label: r.Label, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Rerun: r.Rerun, Label: r.Label, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

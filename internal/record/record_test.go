@@ -37,7 +37,13 @@ func whole() Record {
 			{Revision: "9876543210", Number: 1, Outcome: Succeeded, StartedAt: began.Add(-time.Hour), FinishedAt: began.Add(-time.Hour), ExitCode: new(int32(0))},
 			{Revision: "0123456789", Number: 1, Outcome: Failed, StartedAt: began.Add(-time.Minute), FinishedAt: began.Add(-time.Minute), ExitCode: &code, Reason: "TaskFailed", Message: "line 2"},
 		},
+		Previous: &Previous{Revision: "9876543210", Outcome: Succeeded, Attempts: 1, FinishedAt: began.Add(-time.Hour), ExitCode: new(int32(0)), Results: map[string]string{"kernel": "6.1"}},
 	}
+}
+
+// withoutResults is what a record keeps of the previous revision if there is no space for its results.
+func withoutResults(p *Previous) *Previous {
+	return &Previous{Revision: p.Revision, Outcome: p.Outcome, Attempts: p.Attempts, FinishedAt: p.FinishedAt, ExitCode: p.ExitCode, Truncated: true}
 }
 
 func TestEncodeAndDecode(t *testing.T) {
@@ -72,7 +78,7 @@ func TestEncodeFormat(t *testing.T) {
 		`"drain":{"startedAt":"2026-03-01T12:02:00Z","finishedAt":"2026-03-01T12:02:10Z","outcome":"Drained"},` +
 		`"earlier":[{"revision":"9876543210","attempt":1,"outcome":"Succeeded","startedAt":"2026-03-01T11:00:00Z","finishedAt":"2026-03-01T11:00:00Z","exitCode":0},` +
 		`{"revision":"0123456789","attempt":1,"outcome":"Failed","startedAt":"2026-03-01T11:59:00Z","finishedAt":"2026-03-01T11:59:00Z",` +
-		`"exitCode":3,"reason":"TaskFailed","message":"line 2"}],"podUID":"pod-uid"}`
+		`"exitCode":3,"reason":"TaskFailed","message":"line 2"}],"previous":{"revision":"9876543210","outcome":"Succeeded","attempts":1,"finishedAt":"2026-03-01T11:00:00Z","exitCode":0,"results":{"kernel":"6.1"}},"podUID":"pod-uid"}`
 	if diff := cmp.Diff(want, Encode(whole())); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
@@ -100,11 +106,15 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 	}{
 		"ten thousand results are omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = many, false },
-			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
+			want: func(r *Record) {
+				r.Results, r.Truncated, r.Earlier, r.Previous = nil, true, nil, withoutResults(r.Previous)
+			},
 		},
 		"a result of one megabyte is omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = map[string]string{"a": strings.Repeat("v", 1<<20)}, false },
-			want:   func(r *Record) { r.Results, r.Truncated, r.Earlier = nil, true, nil },
+			want: func(r *Record) {
+				r.Results, r.Truncated, r.Earlier, r.Previous = nil, true, nil, withoutResults(r.Previous)
+			},
 		},
 		"a long message keeps its end": {
 			change: func(r *Record) { r.Message = strings.Repeat("x", 1<<20) + "the end" },
