@@ -46,6 +46,7 @@ type flags struct {
 	probeAddr     string
 	leaderElect   bool
 	logLevel      slog.Level
+	version       bool
 }
 
 func parse(args []string) (flags, error) {
@@ -64,13 +65,14 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
 	if set.NArg() > 0 {
 		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
-	if f.runnerImage == "" {
+	if f.runnerImage == "" && !f.version {
 		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
 	}
 	return f, nil
@@ -98,6 +100,10 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "everynode:", err)
 		os.Exit(2)
+	}
+	if f.version {
+		fmt.Println(version.String())
+		return
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: f.logLevel}))
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))

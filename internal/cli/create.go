@@ -41,7 +41,7 @@ func newCreateCommand(f *cmdutil.Factory) *cobra.Command {
 		Short: "Write a manifest that is ready to apply, to standard output",
 		Long: `Write a manifest that is ready to apply, or to commit, to standard output. Nothing is created in the cluster, and none
 is needed. The manifests are those of the recipes, with your values filled in.`,
-		Example: "  kubectl everynode create sysctl vm.max_map_count 262144 -n node-setup | kubectl apply -f -",
+		Example: "  kubectl everynode create sysctl vm.max_map_count=262144 -n node-setup | kubectl apply -f -",
 		Args:    noCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

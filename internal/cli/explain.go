@@ -29,8 +29,8 @@ func newExplainCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &explainOptions{Factory: f}
 	return &cobra.Command{
 		Use:   "explain [NAME] NODE",
-		Short: "Say why a task has, has not, or not yet run on a node",
-		Long: `Say why a task has, has not, or not yet run on a node, when it ran and how that ended, what it published, and what
+		Short: "Explain why a task has run on a node, or why it has not",
+		Long: `Explain why a task has run on a node or why it has not, when it ran and how that ended, what it published, and what
 would make it run. With a node alone: a sentence for each NodeJob of the cluster, and for each NodeGuard that
 holds or has released the node.
 

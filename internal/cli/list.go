@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 )
@@ -81,7 +82,12 @@ func (o *listOptions) run(ctx context.Context) error {
 		o.Tell(text.Of(o.none(ctx)))
 		return nil
 	}
-	return o.Print(view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == cmdutil.OutputWide, Now: o.Now()}.Lines())
+	list := view.List{Jobs: jobs, Namespaces: o.allNamespaces, Wide: o.output == cmdutil.OutputWide, Now: o.Now()}
+	if err := o.Print(list.Lines()); err != nil {
+		return err
+	}
+	o.Tell(list.Unobserved(term.Of(o.ErrOut, o.Getenv).Options().Width)...)
+	return nil
 }
 
 // none returns the message for an empty list. It names other namespaces that have NodeJobs.

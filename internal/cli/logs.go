@@ -71,9 +71,7 @@ which the last recorded attempt failed.`,
 	cmd.Flags().BoolVar(&o.failed, "failed", false, "only of nodes on which the last attempt failed")
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new output until no attempt is running")
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "only so many of the last lines of each pod; -1 for all")
-	_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		return f.CompleteNodes(cmd, nil, toComplete)
-	})
+	_ = cmd.RegisterFlagCompletionFunc("node", f.CompleteNodeList(""))
 	return cmd
 }
 

@@ -57,6 +57,18 @@ func (a nodeActions) isDone(on nodeMetadata) bool {
 	return a.counts(on.Label) && !rerunning
 }
 
+// requestRetry writes the request of a retry to the record of a node.
+func (a nodeActions) requestRetry(on nodeMetadata, alone bool) nodeChange {
+	rec := *on.Record
+	rec.RetryRequested, rec.RunsAlone = true, alone
+	encoded := record.Encode(rec)
+	seal, did := record.Seal(encoded), "retry requested"
+	if rollout := a.job.Status.Rollout; alone && (rollout == nil || rollout.StableAt.IsZero()) {
+		did += "; other nodes wait until the run there has ended (--with-others: they do not wait)"
+	}
+	return nodeChange{annotations: map[string]*string{a.key: &encoded}, labels: map[string]*string{record.SealKey(a.key): &seal}, did: did}
+}
+
 // forget removes the record with its seal, and the label if the node would be done because of it. It restores the
 // labels that a success has removed: without the record they are unknown, and one of them may select the node.
 func (a nodeActions) forget(on nodeMetadata, did string) nodeChange {

@@ -77,7 +77,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		off       = "annotation " + jobKey + " removed with its seal"
 		labelOff  = "label " + jobKey + " removed"
 		putBack   = "label " + asksLabel + "=wanted restored"
-		retried   = "retry requested: "
+		retried   = "retry requested; other nodes wait until the run there has ended (--with-others: they do not wait)"
 		runsAgain = "rerun requested: "
 	)
 	tests := map[string]struct {
@@ -89,10 +89,10 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		rerun string
 		idle  bool // nothing runs unless a user requests it
 	}{
-		"failed, and an earlier success removed the label": {rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
-		"failed, with the label that requests the task":    {rec: &failed, asks: true, idle: true, retry: retried + off, rerun: "it has failed there; to run it again, use retry"},
-		"failed, with the label of an earlier revision":    {rec: &failed, label: "old", idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
-		"a rerun that is disrupted repeatedly":             {rec: disruptedAgain, label: "new", idle: true, retry: retried + off + ", " + labelOff + ", " + putBack, rerun: "it is not done there, and runs automatically"},
+		"failed, and an earlier success removed the label": {rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
+		"failed, with the label that requests the task":    {rec: &failed, asks: true, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
+		"failed, with the label of an earlier revision":    {rec: &failed, label: "old", idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
+		"a rerun that is disrupted repeatedly":             {rec: disruptedAgain, label: "new", idle: true, retry: retried, rerun: "it is not done there, and runs automatically"},
 		"failed, then skipped":                             {rec: &failed, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + off + ", " + labelOff + ", " + putBack},
 		"done":                                             {rec: succeeded, label: "new", idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
 		"skipped without a run":                            {label: "new", asks: true, idle: true, retry: "it is done there; to run it again, use rerun", rerun: runsAgain + labelOff},
@@ -100,7 +100,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 		"done with an earlier revision":                    {label: "old", asks: true, retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
 		"failed with an earlier revision":                  {rec: of(failed, func(r *record.Record) { r.Revision = "old" }), retry: "it has not run there with revision new yet, and does so automatically", rerun: "it is not done there, and runs automatically"},
 		"no run yet":                                       {asks: true, retry: "no attempt has ended there", rerun: "it is not done there, and runs automatically"},
-		"failed, and the spec is not observed yet":         {job: unobserved, rec: &failed, idle: true, retry: retried + off + ", " + putBack, rerun: "it has failed there; to run it again, use retry"},
+		"failed, and the spec is not observed yet":         {job: unobserved, rec: &failed, idle: true, retry: retried, rerun: "it has failed there; to run it again, use retry"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 			for command, decided := range map[string]struct {
 				c    nodeChange
 				want string
-			}{"retry": {newNodeActions(job).retry(nodeMetadata{on, labels}), tt.retry}, "rerun": {newNodeActions(job).rerun(nodeMetadata{on, labels}), tt.rerun}} {
+			}{"retry": {newNodeActions(job).retry(nodeMetadata{on, labels}, true), tt.retry}, "rerun": {newNodeActions(job).rerun(nodeMetadata{on, labels}), tt.rerun}} {
 				if diff := cmp.Diff(decided.want, decided.c.did+decided.c.nothing); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", command, diff)
 				}
@@ -142,9 +142,9 @@ func TestRetryAndRerunLeadToARun(t *testing.T) {
 // TestAForgedRecordSetsNoOtherLabel covers removed labels in a record that a kubelet wrote.
 func TestAForgedRecordSetsNoOtherLabel(t *testing.T) {
 	rec := &record.Record{Revision: "new", Outcome: record.Failed, RemovedLabels: map[string]string{"example.com/forged": "x", asksLabel: "wanted"}}
-	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
+	c := newNodeActions(labelJob(nil)).rerun(nodeMetadata{record.NodeRecord{Label: "new", Record: rec, Present: true}, map[string]string{asksLabel: "now"}})
 	seal, sealed := c.labels[record.SealKey(jobKey)]
-	if len(c.labels) != 1 || !sealed || seal != nil || c.annotations[jobKey] != nil || len(c.annotations) != 1 {
+	if len(c.labels) != 2 || !sealed || seal != nil || c.annotations[jobKey] != nil || len(c.annotations) != 1 {
 		t.Errorf("the change is %+v", c)
 	}
 }
@@ -152,7 +152,7 @@ func TestAForgedRecordSetsNoOtherLabel(t *testing.T) {
 // TestAnAlteredRecordIsNotRetried covers a record that is ignored, so that the node runs the task automatically.
 func TestAnAlteredRecordIsNotRetried(t *testing.T) {
 	const want = "its record was changed by something other than the manager and is ignored: the task runs there automatically"
-	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil})
+	c := newNodeActions(labelJob(nil)).retry(nodeMetadata{record.NodeRecord{Altered: true, Present: true}, nil}, true)
 	if diff := cmp.Diff(want, c.nothing); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

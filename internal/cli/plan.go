@@ -170,7 +170,10 @@ func (o *planOptions) plan(ctx context.Context, seen observe.Cluster, v *view.Pl
 		in.Obstacle = v.Obstacle
 	}
 	v.Obstacle = in.Obstacle
+	in.Nodes = afterAssuming(in)
 	v.Plan = plan.Next(in)
+	v.Assumed = assumed(in.Nodes)
+	v.Conflicts = conflicts(v, in.Nodes)
 	return o.drains(ctx, v)
 }
 

@@ -11,9 +11,11 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -93,11 +95,32 @@ func (f *planFile) add(document []byte) error {
 
 func (f *planFile) read(document []byte, into client.Object) error {
 	if err := sigsyaml.UnmarshalStrict(document, into); err != nil {
-		return err
+		return cmp.Or(unknownFields(document, into), err)
 	}
 	into.SetNamespace(cmp.Or(into.GetNamespace(), f.namespace))
 	return nil
 }
+
+// unknownFields returns the unknown fields of an object with their paths, which UnmarshalStrict does not return; nil if
+// there are none, or if something else is wrong.
+func unknownFields(document []byte, into client.Object) error {
+	var fields map[string]any
+	if err := sigsyaml.Unmarshal(document, &fields); err != nil {
+		return err
+	}
+	strict, ok := runtime.AsStrictDecodingError(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, into, true))
+	if !ok {
+		return nil
+	}
+	err := errors.Join(strict.Errors()...)
+	if m := labelInSelector.FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("%w. A selector has matchLabels and matchExpressions: for the nodes with a label %s, write %s.matchLabels.%s", err, m[2], m[1], m[2])
+	}
+	return err
+}
+
+// labelInSelector finds labels in the place of matchLabels.
+var labelInSelector = regexp.MustCompile(`unknown field "(\S*[sS]elector)\.([^".]+)"`)
 
 // dataOf returns the data of a Secret after it is written: the API server moves stringData into data.
 func dataOf(secret *corev1.Secret) map[string][]byte {

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // configMap returns the future ConfigMap: the one in the file, otherwise the one in the cluster.
@@ -58,7 +60,7 @@ func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 		}
 		v.Notes = append(v.Notes, "PodDisruptionBudgets are not in this plan: "+err.Error())
 	}
-	for _, name := range toDrain(v) {
+	for _, name := range toRun(v) {
 		if len(v.Drained) == maxDrainLooks && !v.All {
 			v.NotLooked++
 			continue
@@ -100,12 +102,62 @@ func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.D
 	return node, err
 }
 
-// toDrain returns the nodes on which the task would run, in the order of the steps.
-func toDrain(v *view.Plan) []string {
+// conflicts returns the nodes on which the task would run and could not publish its results, in the order of the steps.
+func conflicts(v *view.Plan, nodes []plan.Node) []view.ConflictingNode {
+	byName := make(map[string]*plan.Node, len(nodes))
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
+	var found []view.ConflictingNode
+	for _, name := range toRun(v) {
+		if c := plan.PublishConflicts(v.Job, byName[name]); len(c) > 0 {
+			found = append(found, view.ConflictingNode{Node: name, Conflicts: c})
+		}
+	}
+	return found
+}
+
+// afterAssuming returns the nodes with the records that the manager writes first, on those that are assumed to be done.
+// Without them, the plan would show such a node as a canary, which it never is. While the NodeJob is suspended, the manager
+// does not write these records, so they are those of the resumed NodeJob.
+func afterAssuming(in plan.Input) []plan.Node {
+	if in.Job.Spec.AssumeDone == nil {
+		return in.Nodes
+	}
+	nodes := slices.Clone(in.Nodes)
+	in.Job = in.Job.DeepCopy()
+	in.Job.Spec.Suspend = false
+	records := map[string]*record.Record{}
+	for _, action := range plan.Next(in).Actions {
+		if patch, ok := action.(plan.PatchNode); ok && patch.Record != nil && patch.Record.IsAssumed() {
+			records[patch.Node] = patch.Record
+		}
+	}
+	for i := range nodes {
+		if rec := records[nodes[i].Name]; rec != nil {
+			nodes[i].On = record.NodeRecord{Label: rec.Label, Record: rec, Sealed: true, Present: true}
+		}
+	}
+	return nodes
+}
+
+// assumed returns the names of the nodes that were assumed to be done.
+func assumed(nodes []plan.Node) map[string]bool {
+	names := map[string]bool{}
+	for i := range nodes {
+		if rec := nodes[i].On.Record; rec != nil && rec.IsAssumed() {
+			names[nodes[i].Name] = true
+		}
+	}
+	return names
+}
+
+// toRun returns the nodes on which the task would run, in the order of the steps.
+func toRun(v *view.Plan) []string {
 	var names []string
 	for _, step := range v.Plan.Steps {
 		for _, i := range step.Nodes {
-			if s := &v.Plan.Nodes[i]; s.State == plan.Waiting || s.State == plan.Running {
+			if s := &v.Plan.Nodes[i]; s.State == plan.Running || (s.State == plan.Waiting && s.Reason != v1alpha1.ReasonAssumedDone) {
 				names = append(names, s.Name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -204,14 +206,125 @@ stringData: {b: two}
 	}
 }
 
+// TestPlanListsPublishConflicts covers a migration: an earlier tool has set the label and the annotation.
+func TestPlanListsPublishConflicts(t *testing.T) {
+	const file = `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: job}
+spec:
+  suspend: true
+  task: {script: "true"}
+  publish: [{result: a, label: example.com/a, adopt: ADOPT}, {result: b, annotation: example.com/b}]
+`
+	marked := readyNode("node-1")
+	marked.Labels = map[string]string{"example.com/a": "done"}
+	marked.Annotations = map[string]string{"example.com/b": "x"}
+	other := readyNode("node-2")
+	other.Labels = map[string]string{"example.com/a": "theirs"}
+	other.Annotations = map[string]string{v1alpha1.PublishedAnnotation: `{"labels":{"example.com/a":"ns.everynode.dev/other"}}`}
+	annotation := view.ConflictData{Node: "node-1", Kind: "annotation", Key: "example.com/b", Value: "x"}
+	owned := view.ConflictData{Node: "node-2", Kind: "label", Key: "example.com/a", Value: "theirs", PublishedBy: "ns.everynode.dev/other"}
+	for adopt, want := range map[string][]view.ConflictData{
+		"Never":     {{Node: "node-1", Kind: "label", Key: "example.com/a", Value: "done"}, annotation, owned},
+		"SameValue": {{Node: "node-1", Kind: "label", Key: "example.com/a", Value: "done"}, annotation, owned},
+		"Always":    {annotation, owned},
+	} {
+		t.Run(adopt, func(t *testing.T) {
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{marked, other, readyNode("node-3")}})
+			f.In = strings.NewReader(strings.Replace(file, "ADOPT", adopt, 1))
+			if code := command(t, f, "plan", "-f", "-", "-o", "json"); code != cmdutil.ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			var result planResult
+			if err := json.Unmarshal([]byte(out.String()), &result); err != nil {
+				t.Fatalf("%v in %s", err, out)
+			}
+			if diff := cmp.Diff(want, result.NodeJobs[0].Conflicts); diff != "" {
+				t.Errorf("conflicts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAFileIsReadStrictly(t *testing.T) {
 	for document, want := range map[string]string{
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndatas: {}":                                  "datas",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: no base64}":                          "base64",
-		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": "script",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: a}\nspec: {script: \"true\"}": `unknown field "spec.script"`,
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {nodeSelector: {pool: db}}": `unknown field "spec.nodeSelector.pool". A selector has matchLabels ` +
+			"and matchExpressions: for the nodes with a label pool, write spec.nodeSelector.matchLabels.pool",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {rollout: {steps: [{nodeSelector: {pool: db}}]}}": "write spec.rollout.steps[0].nodeSelector.matchLabels.pool",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: maybe}":                                 "suspend",
+		"apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nspec: {suspend: true, suspend: false}":                  "suspend",
 	} {
 		if _, err := readFile("-", strings.NewReader(document), "ns"); err == nil || cmdutil.CodeOf(err) != cmdutil.ExitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", document, err)
 		}
+	}
+}
+
+func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+	older := func(name string, labels map[string]string) corev1.Node {
+		n := readyNode(name)
+		n.CreationTimestamp, n.Labels = metav1.NewTime(created.Add(-time.Hour)), labels
+		return n
+	}
+	// node-2 was assumed to be done, and then lost the label.
+	key, setUp := v1alpha1.RecordKey("ns", "j"), map[string]string{"set-up": "yes"}
+	revision := task.Revision(&v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}, task.Source{Script: "true"})
+	recorded := older("node-2", map[string]string{key: revision})
+	record.SetOn(&recorded, key, record.Record{Revision: revision, Label: revision, Outcome: record.Succeeded, Assumed: true})
+	nodes := []corev1.Node{older("node-1", setUp), recorded, older("node-3", setUp), older("node-4", nil)}
+	tests := map[string]struct {
+		spec string
+		// want are parts of the output, with single spaces; not is none.
+		want []string
+		not  string
+	}{
+		"assumeDone": {
+			spec: `{task: {script: "true"}, assumeDone: {nodeSelector: {matchLabels: {set-up: "yes"}}}}`,
+			want: []string{
+				"Nodes 4 nodes of 4 match, 3 assumed to be done (spec.assumeDone); at most 1 at once",
+				"1 canary 1 node first node-4 (starts first)",
+				"2 all 3 nodes, all assumed done after canary node-1 (assumed done), node-2 (assumed done), node-3 (assumed done)",
+			},
+			not: "Warning",
+		},
+		"assumeDone of a suspended NodeJob": {
+			spec: `{suspend: true, task: {script: "true"}, assumeDone: {nodeSelector: {matchLabels: {set-up: "yes"}}}}`,
+			want: []string{"1 canary 1 node first node-4 2 all 3 nodes, all assumed done after canary"},
+		},
+		"a selector that matches no node": {
+			spec: `{task: {script: "true"}, nodeSelector: {matchLabels: {pool: db}}}`,
+			want: []string{"Nodes 0 nodes of 4 match", "Warning the task would not run on any node now: no node matches spec.nodeSelector; the task runs as soon as one does"},
+		},
+		"names that no node has": {
+			spec: `{task: {script: "true"}, nodeNames: [node-5]}`,
+			want: []string{"Warning the task would not run on any node now: no node that spec.nodeNames names is there"},
+		},
+		"another reason why nothing runs": {
+			spec: `{task: {scriptFrom: {configMapKeyRef: {name: absent, key: k}}}, nodeSelector: {matchLabels: {pool: db}}}`,
+			want: []string{"Stalled ConfigMapNotFound"}, not: "Warning",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: nodes})
+			f.In = strings.NewReader("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: j, creationTimestamp: \"2026-07-01T12:00:00Z\"}\nspec: " + tt.spec)
+			if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
+				t.Fatalf("exit code %d, and %s", code, errs)
+			}
+			got := strings.Join(strings.Fields(out.String()), " ")
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			if tt.not != "" && strings.Contains(got, tt.not) {
+				t.Errorf("there is %q in\n%s", tt.not, out)
+			}
+		})
 	}
 }

@@ -27,11 +27,15 @@ type resultsOptions struct {
 	*cmdutil.Factory
 	name, namespace string
 	by, output      string
+	// diff is the name of a NodeJob whose results are compared; "" for none.
+	diff string
+	// previous shows the results of the previous revision, and diffPrevious compares with them.
+	previous, diffPrevious bool
 }
 
 const outputCSV = "csv"
 
-var resultsFormats = []string{cmdutil.OutputWide, outputCSV, cmdutil.OutputJSON}
+var resultsFormats = []string{cmdutil.OutputWide, outputCSV, cmdutil.OutputJSON, outputJUnit}
 
 func newResultsCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &resultsOptions{Factory: f}
@@ -46,7 +50,17 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
   kubectl everynode results node-facts -n node-setup --by kernel
 
   # for a spreadsheet
-  kubectl everynode results node-facts -n node-setup -o csv > facts.csv`,
+  kubectl everynode results node-facts -n node-setup -o csv > facts.csv
+
+  # what differs between two NodeJobs, such as before and after an upgrade
+  kubectl everynode results facts-before -n node-setup --diff facts-after
+
+  # what the task found before the NodeJob was changed, and what differs since then
+  kubectl everynode results node-facts -n node-setup --previous
+  kubectl everynode results node-facts -n node-setup --diff-previous
+
+  # for a CI system: a test case for each node
+  kubectl everynode results disk-check -n node-setup -o junit > report.xml`,
 		Args:              cmdutil.ExactArgs(1, "a NodeJob"),
 		ValidArgsFunction: f.CompleteJobs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -57,13 +71,23 @@ node, or with --by the nodes with the same value of a result, of outcome, exitCo
 			if err := cmdutil.CheckOutput(o.output, resultsFormats...); err != nil {
 				return err
 			}
-			if o.by != "" && (o.output == outputCSV || o.output == cmdutil.OutputJSON) {
+			if o.by != "" && o.output != cmdutil.OutputPeople && o.output != cmdutil.OutputWide {
 				return cmdutil.Failf(cmdutil.ExitUsage, "--by is for the table: leave it out with -o %s", o.output)
+			}
+			if cmd.Flags().Changed("diff") && o.diff == "" {
+				return cmdutil.Failf(cmdutil.ExitUsage, "--diff is empty: name a NodeJob, or leave it out")
+			}
+			if err := cmp.Or(o.validateDiff(), o.validatePrevious()); err != nil {
+				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&o.by, "by", "", "group the nodes by a result, by outcome, exitCode or revision, or by a label")
+	cmd.Flags().StringVar(&o.diff, "diff", "", "show only what differs from the results of this NodeJob of the same namespace; exit code 8 if anything does")
+	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "show the results of the revision before the current one")
+	cmd.Flags().BoolVar(&o.diffPrevious, "diff-previous", false, "show only what differs from the results of the revision before; exit code 8 if anything does")
+	_ = cmd.RegisterFlagCompletionFunc("diff", f.CompleteOtherJobs)
 	cmdutil.AddOutputFlag(cmd, &o.output, resultsFormats...)
 	return cmd
 }
@@ -78,14 +102,31 @@ func (o *resultsOptions) run(ctx context.Context) error {
 		return err
 	}
 	found := view.Results{Revision: job.Status.Revision, Now: o.Now()}
-	if found.Nodes, err = nodeResults(ctx, c, v1alpha1.RecordKey(job.Namespace, job.Name)); err != nil {
+	key := v1alpha1.RecordKey(job.Namespace, job.Name)
+	if found.Nodes, err = nodeResults(ctx, c, key, o.shown(job)); err != nil {
 		return err
 	}
+	switch {
+	case o.diffPrevious:
+		return o.runDiffPrevious(ctx, c, job, found.Nodes)
+	case o.diff != "":
+		return o.runDiff(ctx, c, found.Nodes)
+	}
+	return o.show(found)
+}
+
+// show prints the results in the selected format.
+func (o *resultsOptions) show(found view.Results) error {
 	switch {
 	case o.output == cmdutil.OutputJSON:
 		return o.printJSON(found)
 	case o.output == outputCSV:
 		return o.printCSV(found)
+	case o.output == outputJUnit:
+		return o.printJUnit(found)
+	case len(found.Nodes) == 0 && o.previous:
+		o.Tell(text.Of(o.noPrevious()))
+		return nil
 	case len(found.Nodes) == 0:
 		o.Tell(text.Of(fmt.Sprintf("no node has a record of NodeJob %s/%s yet; what it does: kubectl everynode status %s -n %s", o.namespace, o.name, o.name, o.namespace)))
 		return nil
@@ -97,15 +138,18 @@ func (o *resultsOptions) run(ctx context.Context) error {
 	return o.Print(found.Grouped(o.by, o.output == cmdutil.OutputWide))
 }
 
-// nodeResults reads the records under a key from all nodes, by name.
-func nodeResults(ctx context.Context, c client.Reader, key string) ([]view.NodeResult, error) {
+// nodeResults reads the records under a key from all nodes, by name. of returns what is shown of a record; false for
+// nothing.
+func nodeResults(ctx context.Context, c client.Reader, key string, of resultReader) ([]view.NodeResult, error) {
 	results := []view.NodeResult{}
 	page := cmdutil.NewNodeMetadataList()
 	err := cmdutil.EachPage(ctx, c, page, func() {
 		for i := range page.Items {
 			node := &page.Items[i]
 			if rec := record.Read(node.Labels, node.Annotations, key).Record; rec != nil {
-				results = append(results, view.ResultOf(node.Name, node.Labels, rec))
+				if result, ok := of(node.Name, node.Labels, rec); ok {
+					results = append(results, result)
+				}
 			}
 		}
 	})

@@ -18,19 +18,27 @@ import (
 )
 
 func newRetryCommand(f *cmdutil.Factory) *cobra.Command {
-	var failed bool
+	var failed, withOthers bool
 	cmd := &cobra.Command{
 		Use:   "retry NAME [NODE… | --failed]",
 		Short: "Retry the task on nodes on which it failed",
 		Long: `Retry the task on nodes on which it failed, with attempts counted from 1. Without nodes, on all failed nodes: any new value
-of the annotation everynode.dev/retry of the NodeJob requests this. On named nodes, it removes the record, and restores the
-labels of spec.removeLabels that are in the record. For nodes that are done, see rerun.`,
-		Example:           "  kubectl everynode retry somaxconn -n node-setup\n  kubectl everynode retry somaxconn -n node-setup node-7",
+of the annotation everynode.dev/retry of the NodeJob requests this. On named nodes, it writes the request to their records.
+During a rollout, no other node starts until the named nodes are done, or have failed again; with --with-others, the rollout
+continues at the same time. For nodes that are done, see rerun.`,
+		Example: `  # all nodes on which it failed
+  kubectl everynode retry somaxconn -n node-setup
+
+  # first this node, then the others
+  kubectl everynode retry somaxconn -n node-setup node-7`,
 		Args:              cmdutil.AtLeastOneArg("the name of a NodeJob"),
 		ValidArgsFunction: f.CompleteJobThenNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if failed && len(args) > 1 {
 				return cmdutil.Failf(cmdutil.ExitUsage, "name nodes, or give --failed for all that have failed: not both")
+			}
+			if withOthers && len(args) == 1 {
+				return cmdutil.Failf(cmdutil.ExitUsage, "--with-others is for named nodes: without them, all failed nodes are retried, and the rollout continues")
 			}
 			m, err := newMutation(f, args[0])
 			if err != nil {
@@ -39,10 +47,11 @@ labels of spec.removeLabels that are in the record. For nodes that are done, see
 			if len(args) == 1 {
 				return m.change(cmd.Context(), func(job *v1alpha1.NodeJob) (decision, error) { return retryAll(job, f.Now()) })
 			}
-			return m.retryNodes(cmd.Context(), args[1:])
+			return m.retryNodes(cmd.Context(), args[1:], !withOthers)
 		},
 	}
 	cmd.Flags().BoolVar(&failed, "failed", false, "all nodes on which it failed, as without nodes")
+	cmd.Flags().BoolVar(&withOthers, "with-others", false, "do not make other nodes wait for the named nodes")
 	return cmd
 }
 
@@ -65,7 +74,7 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 	}, nil
 }
 
-func (m *mutation) retryNodes(ctx context.Context, names []string) error {
+func (m *mutation) retryNodes(ctx context.Context, names []string, alone bool) error {
 	job, err := cmdutil.GetJob(ctx, m.client, m.key)
 	if err != nil {
 		return err
@@ -73,15 +82,15 @@ func (m *mutation) retryNodes(ctx context.Context, names []string) error {
 	if err := rejectTerminating(job); err != nil {
 		return err
 	}
-	changed, err := m.eachNode(ctx, names, newNodeActions(job).retry)
+	changed, err := m.eachNode(ctx, names, func(on nodeMetadata) nodeChange { return newNodeActions(job).retry(on, alone) })
 	if changed {
 		m.tellDim("With GitOps, commit nothing: the change is on the nodes.")
 	}
 	return err
 }
 
-// retry decides what to write to a node to retry the task there.
-func (a nodeActions) retry(on nodeMetadata) nodeChange {
+// retry decides what to write to a node to retry the task there. With alone, other nodes wait for its end.
+func (a nodeActions) retry(on nodeMetadata, alone bool) nodeChange {
 	rec := on.Record
 	switch {
 	case on.Altered && on.Label == "":
@@ -95,5 +104,5 @@ func (a nodeActions) retry(on nodeMetadata) nodeChange {
 	case rec.Outcome != record.Failed && rec.Outcome != record.Disrupted:
 		return nodeChange{nothing: "it has not failed there: the record says " + string(rec.Outcome)}
 	}
-	return a.forget(on, "retry requested: ")
+	return a.requestRetry(on, alone)
 }

@@ -93,7 +93,7 @@ func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
 func mutatingCommands(f *cmdutil.Factory) []*cobra.Command {
 	return []*cobra.Command{
 		run.NewCommand(f), newPromoteCommand(f), newSuspendCommand(f), newResumeCommand(f), newRetryCommand(f), newRerunCommand(f),
-		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), uninstall.NewCommand(f),
+		newSkipCommand(f), newAbortCommand(f), newCreateCommand(f), newConvertCommand(f), uninstall.NewCommand(f),
 	}
 }
 

@@ -30,6 +30,8 @@ func TestInvalidCommandLines(t *testing.T) {
 		"a mistyped command":                {[]string{"statsu"}, `unknown command "statsu" (similar: "status"). See: kubectl everynode --help`},
 		"no name":                           {[]string{"promote"}, "kubectl everynode promote takes the name of a NodeJob, and got 0 arguments. See: kubectl everynode promote --help"},
 		"too many names":                    {[]string{"list", "extra"}, "kubectl everynode list takes no arguments, and got 1 argument. See: kubectl everynode list --help"},
+		"results without a table":           {[]string{"status", "j", "--results"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},
+		"results in a live view":            {[]string{"status", "j", "--results", "-o", "wide", "--watch"}, "--results is for the table of nodes: add -o wide, and leave out --watch"},
 		"an unknown format":                 {[]string{"status", "j", "-o", "toml"}, "-o toml is not supported here: give one of wide, name, json, yaml"},
 		"a file without objects":            {[]string{"plan", "-f", file}, "it is not a file of Kubernetes objects in YAML or JSON"},
 		"a confirmation without a terminal": {[]string{"rerun", "j"}, "the command needs a confirmation, and standard input is not a terminal. To confirm, give --yes. Run ns/j again on 2 nodes: node-1, node-2"},

@@ -27,6 +27,8 @@ type statusOptions struct {
 	watch   bool
 	timeout time.Duration
 	output  string
+	// results adds the results to the table of nodes.
+	results bool
 	client  client.WithWatch
 }
 
@@ -40,9 +42,13 @@ func newStatusCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Show how far a NodeJob is: its steps, what runs, what failed with the last lines that it printed, what it waits for
 and until when.
 
-With --watch, it continues until the NodeJob is complete (exit code 0), is Stalled (10), or was deleted (12). On a terminal,
-the view is updated in place; otherwise it prints one line for each change.`,
+With --watch, it continues until the NodeJob is complete (exit code 0), waits for a user (9: it awaits promotion, is suspended,
+or matches no node), is Stalled (10), or was deleted (12; 0 if its deletion had begun before). On a terminal, the view is updated
+in place; otherwise it prints one line for each change.`,
 		Example: `  kubectl everynode status max-map-count -n node-setup
+
+  # each node, with what the task found there
+  kubectl everynode status max-map-count -n node-setup -o wide --results
 
   # until it is done, in a script
   kubectl everynode status max-map-count -n node-setup --watch --timeout 30m`,
@@ -58,8 +64,9 @@ the view is updated in place; otherwise it prints one line for each change.`,
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, stalled or deleted")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "continue until it is complete, does not continue without help, or is deleted")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --watch: end with exit code 11 after this long; 0 for never")
+	cmd.Flags().BoolVar(&o.results, "results", false, "with -o wide: add the results that the task wrote on each node")
 	cmdutil.AddOutputFlag(cmd, &o.output, statusFormats...)
 	return cmd
 }
@@ -77,6 +84,9 @@ func (o *statusOptions) complete(args []string) error {
 func (o *statusOptions) validate() error {
 	if o.timeout < 0 || (o.timeout > 0 && !o.watch) {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--timeout is for --watch, and not below 0")
+	}
+	if o.results && (o.output != cmdutil.OutputWide || o.watch) {
+		return cmdutil.Failf(cmdutil.ExitUsage, "--results is for the table of nodes: add -o wide, and leave out --watch")
 	}
 	return cmdutil.CheckOutput(o.output, statusFormats...)
 }
@@ -127,7 +137,7 @@ func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]tex
 			rows = append(rows, view.NodeRow{State: p.Nodes[i], Step: steps[i], On: in.Nodes[i].On})
 		}
 	}
-	return view.NodeTable(o.Now(), job.Status.Revision, rows), nil
+	return view.NodeTable(o.Now(), job.Status.Revision, rows, o.results), nil
 }
 
 func (o *statusOptions) forPrograms() bool {

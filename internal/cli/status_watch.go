@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +25,8 @@ type watching struct {
 	*statusOptions
 	screen *term.Screen
 	last   view.Status
+	// expectsDeletion reports whether the NodeJob was being deleted when the command began.
+	expectsDeletion bool
 	// said is the last line that was printed if the output cannot be redrawn.
 	said string
 	// disconnectedAt is the time since which the API server does not respond, and why is the error. disconnectedAt is
@@ -32,11 +35,15 @@ type watching struct {
 	why            error
 }
 
-// follow shows the NodeJob until it is complete, stalled or deleted.
+func (o *statusOptions) watching(job *v1alpha1.NodeJob) *watching {
+	return &watching{statusOptions: o, expectsDeletion: !job.DeletionTimestamp.IsZero()}
+}
+
+// follow shows the NodeJob until it is complete, does not continue without help, or is deleted.
 func (o *statusOptions) follow(ctx context.Context, job *v1alpha1.NodeJob) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &watching{statusOptions: o}
+	w := o.watching(job)
 	if terminal := o.Terminal(); terminal.Interactive && !o.forPrograms() {
 		w.screen = term.NewScreen(o.Out, terminal)
 	}
@@ -74,6 +81,9 @@ func (w *watching) tick() <-chan time.Time {
 // see shows an observation, and reports whether it is the last one.
 func (w *watching) see(ctx context.Context, observation cmdutil.Observation) (end bool, err error) {
 	switch {
+	case observation.Gone && w.expectsDeletion:
+		w.Tell(text.Of(fmt.Sprintf("NodeJob %s is deleted", w.key)))
+		return true, nil
 	case observation.Gone:
 		return true, cmdutil.Failf(cmdutil.ExitGone, "NodeJob %s was deleted", w.key)
 	case observation.Err != nil:
@@ -119,7 +129,7 @@ func (w *watching) disconnected(err error) error {
 	return w.draw()
 }
 
-// inProgress is the verdict on a NodeJob that is neither complete nor stalled.
+// inProgress is the verdict on a NodeJob on which the manager continues.
 const inProgress = -1
 
 // verdict returns the exit code for the current state of a NodeJob. A NodeJob that has stopped is in progress until the
@@ -134,6 +144,8 @@ func verdict(job *v1alpha1.NodeJob) int {
 		return inProgress
 	case meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled):
 		return cmdutil.ExitNodesFailed
+	case meta.IsStatusConditionFalse(job.Status.Conditions, v1alpha1.ConditionReconciling):
+		return cmdutil.ExitWaits
 	}
 	return inProgress
 }

@@ -4,11 +4,15 @@
 package cli
 
 import (
+	"net/http"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
@@ -25,6 +29,10 @@ func TestVerdict(t *testing.T) {
 		"complete": {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionComplete)}, cmdutil.ExitOK},
 		"running":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionReconciling)}, inProgress},
 		"stopped":  {[]func(*v1alpha1.NodeJob){is(v1alpha1.ConditionStalled)}, cmdutil.ExitNodesFailed},
+		"awaiting promotion": {[]func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
+			j.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse}, {Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionFalse}}
+		}}, cmdutil.ExitWaits},
+		"not observed yet": {nil, inProgress},
 		"stopped, and a rollback has not ended": {[]func(*v1alpha1.NodeJob){
 			is(v1alpha1.ConditionStalled), func(j *v1alpha1.NodeJob) { j.Status.Nodes.RollbackPending = 1 },
 		}, inProgress},
@@ -41,6 +49,33 @@ func TestVerdict(t *testing.T) {
 			}
 			if got := verdict(job); got != tt.want {
 				t.Errorf("verdict %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTheEndOfADeletionThatIsWatched covers a NodeJob that is rolled back and then deleted: abort --rollback advises to
+// watch it.
+func TestTheEndOfADeletionThatIsWatched(t *testing.T) {
+	for name, tt := range map[string]struct {
+		deleting bool
+		code     int
+		said     string
+	}{
+		"it was being deleted before": {true, cmdutil.ExitOK, "NodeJob ns/j is deleted\n"},
+		"it is deleted meanwhile":     {false, cmdutil.ExitGone, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _, errs := clitest.NewFactory(t, http.NotFoundHandler())
+			job := clitest.NodeJob("j")
+			if tt.deleting {
+				job.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
+			}
+			o := &statusOptions{Factory: f, key: client.ObjectKeyFromObject(job)}
+			w := o.watching(job)
+			end, err := w.see(t.Context(), cmdutil.Observation{Gone: true})
+			if code := cmdutil.CodeOf(err); !end || code != tt.code || errs.String() != tt.said {
+				t.Errorf("end %t, exit code %d, said %q", end, code, errs)
 			}
 		})
 	}

@@ -4,7 +4,11 @@
 // Package version is the version that a program was built as.
 package version
 
-import "runtime/debug"
+import (
+	"regexp"
+	"runtime/debug"
+	"strings"
+)
 
 // version is set by the linker: -ldflags="-X github.com/everynode/everynode/internal/version.version=v1.2.3".
 var version string
@@ -26,3 +30,18 @@ func String() string {
 func Differ(a, b string) bool { return known(a) && known(b) && a != b }
 
 func known(v string) bool { return v != "" && v != "unknown" && v != "(devel)" }
+
+// semantic matches a tag such as v1.2.3, 1.2.3 or v1.2.3-rc.1.
+var semantic = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+// OfImage returns the version that the tag of an image names, such as v1.2.3; "" if the image has no tag, or one that is
+// not a version, such as latest.
+func OfImage(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := image[strings.LastIndex(image, "/")+1:] // the host can have a port
+	_, tag, _ := strings.Cut(name, ":")
+	if !semantic.MatchString(tag) {
+		return ""
+	}
+	return "v" + strings.TrimPrefix(tag, "v")
+}

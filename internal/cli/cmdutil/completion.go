@@ -43,6 +43,28 @@ func (f *Factory) CompleteNodes(cmd *cobra.Command, args []string, toComplete st
 	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
 }
 
+// CompleteNodeList returns a completion of names of nodes in the value of a flag: a list that is separated by commas. A name
+// may begin with one of the characters in marks, such as "!".
+func (f *Factory) CompleteNodeList(marks string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
+		name := strings.TrimLeft(toComplete[len(before):], marks)
+		prefix := toComplete[:len(toComplete)-len(name)]
+		listed := strings.FieldsFunc(before, func(r rune) bool { return r == ',' || strings.ContainsRune(marks, r) })
+		found, directive := f.CompleteNodes(cmd, listed, name)
+		for i := range found {
+			found[i] = prefix + found[i]
+		}
+		return found, directive
+	}
+}
+
+// CompleteOtherJobs completes the name of a NodeJob in the value of a flag, without the NodeJobs that are arguments.
+func (f *Factory) CompleteOtherJobs(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	found, directive := f.CompleteJobs(cmd, nil, toComplete)
+	return slices.DeleteFunc(found, func(n string) bool { return slices.Contains(args, n) }), directive
+}
+
 // CompleteSteps completes the steps of the NodeJob that is the first argument.
 func (f *Factory) CompleteSteps(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return f.names(cmd.Context(), toComplete, func(ctx context.Context, c client.Client, namespace string) []string {

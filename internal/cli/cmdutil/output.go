@@ -77,7 +77,7 @@ func (f *Factory) PrintObject(format string, object runtime.Object) error {
 func (f *Factory) WriteFormatted(format string, b []byte) error {
 	switch {
 	case format == OutputJSON:
-		b = []byte(escapeJSON(string(b)))
+		b = []byte(EscapeJSON(string(b)))
 	case f.Terminal().Options().Width > 0:
 		lines := strings.SplitAfter(string(b), "\n")
 		for i, line := range lines {
@@ -90,8 +90,8 @@ func (f *Factory) WriteFormatted(format string, b []byte) error {
 	return err
 }
 
-// escapeJSON escapes characters that are not printable, which only occur in strings, as JSON does.
-func escapeJSON(s string) string {
+// EscapeJSON escapes characters that are not printable, which only occur in strings, as JSON does.
+func EscapeJSON(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)

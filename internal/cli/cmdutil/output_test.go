@@ -18,7 +18,7 @@ func TestJSONEscapesCharactersThatMoveTheCursor(t *testing.T) {
 		"{\n  \"a\": \"\x7f\"}":     "{\n  \"a\": \"" + `\u007f` + "\"}",
 	}
 	for in, want := range tests {
-		if diff := cmp.Diff(want, escapeJSON(in)); diff != "" {
+		if diff := cmp.Diff(want, EscapeJSON(in)); diff != "" {
 			t.Errorf("%q: -want +got\n%s", in, diff)
 		}
 	}

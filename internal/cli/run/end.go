@@ -28,8 +28,12 @@ func (r *running) end(ctx context.Context, how ending) error {
 	if how != endDetached && how != endTimedOut {
 		r.finishOpenNodes(ctx, how)
 	}
-	r.fillIn()
+	for i := range r.outputs {
+		r.fillIn(i)
+	}
+	r.saveIndex(true)
 	err := r.show()
+	r.Tell(r.notes...)
 	if r.writeErr != nil && !errors.Is(r.writeErr, syscall.EPIPE) {
 		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk is an error
 	}
@@ -37,11 +41,22 @@ func (r *running) end(ctx context.Context, how ending) error {
 	r.tellEnd(after)
 	switch code := r.exitCode(how); {
 	case code != cmdutil.ExitOK:
+		r.tellLost(err)
 		return cmdutil.Exit(code)
 	case err != nil && !r.broken:
 		return err
+	case r.saved != nil && r.saved.err != nil:
+		return cmdutil.Exit(cmdutil.ExitError)
 	}
 	return nil
+}
+
+// tellLost prints that output was lost, beside an exit code with another meaning. A reader that has closed the pipe does not
+// want more.
+func (r *running) tellLost(err error) {
+	if err != nil && !r.broken {
+		r.Tell(text.Toned(text.Bad, "error: ").With(err.Error()))
+	}
 }
 
 // finishOpenNodes determines the final state of the nodes that are still open when nothing more is expected.
@@ -79,20 +94,27 @@ func (r *running) readRecords(ctx context.Context) {
 	}
 }
 
-// fillIn uses the records for nodes whose logs could not be read.
-func (r *running) fillIn() {
-	for i, o := range r.outputs {
-		for _, line := range o.flush() {
-			r.printLine(i, line)
-		}
-		if rec := r.records[i]; rec != nil && rec.Message != "" && (!o.read || o.err != nil) && r.view.Nodes[i].State.Final() {
-			r.fillInNode(i, rec.Message)
+// fillIn uses the record of a node if its log could not be read.
+func (r *running) fillIn(i int) {
+	o := r.outputs[i]
+	if o.filled {
+		return
+	}
+	o.filled = true
+	for _, line := range o.flush() {
+		r.printLine(i, line)
+	}
+	if rec := r.records[i]; rec != nil && !r.readWhole(i) && r.view.Nodes[i].State.Final() {
+		// Without an exit code, the message is not output, but the reason.
+		o.recordedWhole = rec.ExitCode != nil && !o.any && !strings.HasPrefix(rec.Message, "…")
+		if rec.Message != "" {
+			r.fillInMessage(i, rec.Message)
 		}
 	}
 }
 
-// fillInNode takes the end of an output from the record, and notes what may be missing.
-func (r *running) fillInNode(i int, message string) {
+// fillInMessage takes the end of an output from the record, and notes what may be missing.
+func (r *running) fillInMessage(i int, message string) {
 	o := r.outputs[i]
 	switch why := because(firstErr(o.err, r.logsForbidden)); {
 	case o.any:
@@ -100,11 +122,13 @@ func (r *running) fillInNode(i int, message string) {
 	case strings.HasPrefix(message, "…"):
 		o.note = "the log could not be read" + why + "; on record is its end, of at most 1024 bytes"
 	}
-	for _, line := range append(o.add([]byte(strings.TrimRight(message, "\n")+"\n")), o.flush()...) {
+	end := []byte(strings.TrimRight(message, "\n") + "\n")
+	r.saved.add(r.view.Nodes[i].Name, end)
+	for _, line := range append(o.add(end), o.flush()...) {
 		r.printLine(i, line)
 	}
 	if o.note != "" && o.room == 0 {
-		r.Tell(text.Toned(text.Warn, r.view.Nodes[i].Name+": "+o.note))
+		r.notes = append(r.notes, text.Toned(text.Warn, r.view.Nodes[i].Name+": "+o.note))
 	}
 }
 
@@ -130,7 +154,7 @@ func because(err error) string {
 // cleanUp deletes the NodeJob if requested, or if nothing was run and there is nothing to inspect. It returns messages
 // about what remains.
 func (r *running) cleanUp(ctx context.Context, how ending) string {
-	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && r.stops == 0
+	idle := how == endRest && r.count(view.RunSucceeded)+r.count(view.RunFailed) == 0 && (r.stops == 0 || !r.seen)
 	switch {
 	case how == endGone:
 		return ""
@@ -166,22 +190,39 @@ func (r *running) remainingMessage(how ending) string {
 	return fmt.Sprintf("NodeJob %s is kept for %s: kubectl everynode status %s", r.job.Name, r.ttl, where)
 }
 
+// tellEnd writes the result, and with --save also into a file.
 func (r *running) tellEnd(after string) {
 	r.view.Now = r.Now()
-	r.Tell(r.view.End()...)
-	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue &&
-		r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
-		r.tellLong(text.Toned(text.Bad, c.Reason+": "), c.Message)
+	if r.saved != nil {
+		r.saved.replace(summaryFile, []byte(text.Print(r.endLines(after, 0), text.Options{})))
 	}
-	if after != "" {
-		r.tellLong(nil, after)
-	}
+	r.Tell(r.endLines(after, term.Of(r.ErrOut, r.Getenv).Options().Width)...)
 }
 
-// tellLong writes a text that may need several lines.
-func (r *running) tellLong(head text.Line, message string) {
-	columns := term.Of(r.ErrOut, r.Getenv).Options().Width
-	r.Tell(text.Wrap(head, text.Plain, message, columns)...)
+// endLines returns the result, and what a user may do with it.
+func (r *running) endLines(after string, width int) []text.Line {
+	r.view.Width = width
+	lines := r.view.End()
+	add := func(head text.Line, message string) {
+		lines = append(lines, text.Wrap(head, text.Plain, message, width)...)
+	}
+	if c := meta.FindStatusCondition(r.job.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue &&
+		r.count(view.RunNotRun) > 0 && c.Reason != v1alpha1.ReasonMaxFailuresExceeded {
+		add(text.Toned(text.Bad, c.Reason+": "), c.Message)
+	}
+	switch {
+	case r.saved == nil:
+	case r.saved.err != nil:
+		add(text.Toned(text.Bad, "not everything is saved: "), r.saved.err.Error())
+	case r.count(view.RunSucceeded) < len(r.view.Nodes):
+		add(nil, fmt.Sprintf("The output is saved in %s. To repeat the command on the nodes on which it did not succeed: --limit @%s", r.saved.dir, r.saved.dir))
+	default:
+		add(nil, "The output is saved in "+r.saved.dir+".")
+	}
+	if after != "" {
+		add(nil, after)
+	}
+	return lines
 }
 
 // exitCode returns the exit code for the result of the run.

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -34,14 +35,19 @@ type running struct {
 	// pods maps the pods that were observed to their nodes.
 	pods map[types.UID]int
 	// last is the pod of each node whose log counts.
-	last   []types.UID
-	logs   *logs
+	last []types.UID
+	logs *logs
+	// saved writes the output to files; nil without --save.
+	saved  *saver
 	parts  chan logPart
 	screen *term.Screen
 	// printed are lines that will be written to the data output.
 	printed strings.Builder
-	said    string
-	saidAt  time.Time
+	// notes say what may be missing in the output of nodes. They are written when the live view has been removed: it is redrawn
+	// relative to the cursor, so it would overwrite a line that is written below it.
+	notes  []text.Line
+	said   string
+	saidAt time.Time
 
 	// stops counts how often the user has pressed Ctrl-C.
 	stops     int
@@ -90,7 +96,7 @@ func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 		options: o, job: job, key: v1alpha1.RecordKey(job.Namespace, job.Name),
 		index: map[string]int{}, pods: map[types.UID]int{}, parts: make(chan logPart), patience: requestTimeout,
 	}
-	r.view = view.Run{Name: job.Name, Began: o.Now()}
+	r.view = view.Run{Namespace: job.Namespace, Name: job.Name, Command: o.whatExactly(), Selection: o.selection(), Began: o.Now()}
 	for _, name := range found.names {
 		r.view.Nodes = append(r.view.Nodes, view.RunNode{Name: name})
 	}
@@ -99,7 +105,7 @@ func newRunning(o *options, job *v1alpha1.NodeJob, found targets) *running {
 	}
 	slices.SortFunc(r.view.Nodes, func(a, b view.RunNode) int { return cmp.Compare(a.Name, b.Name) })
 	room := 0
-	if o.fold || o.output == cmdutil.OutputJSON {
+	if o.fold || o.output == cmdutil.OutputJSON || o.output == outputJSONLines {
 		room = roomFor(len(r.view.Nodes))
 	}
 	for i := range r.view.Nodes {
@@ -228,16 +234,22 @@ func (r *running) finished() bool {
 
 // allRead reports whether all expected logs have been read.
 func (r *running) allRead() bool {
-	for i, o := range r.outputs {
-		if r.last[i] != "" && !o.read {
-			return false
-		}
-		// Nodes and pods have separate watches, so a record may be observed before its pod.
-		if rec := r.records[i]; rec != nil && rec.PodUID != "" && r.last[i] != rec.PodUID && r.logsForbidden == nil {
+	for i := range r.outputs {
+		if !r.logRead(i) {
 			return false
 		}
 	}
 	return true
+}
+
+// logRead reports whether no more of the log of a node is expected.
+func (r *running) logRead(i int) bool {
+	if r.last[i] != "" && !r.outputs[i].read {
+		return false
+	}
+	// Nodes and pods have separate watches, so a record may be observed before its pod.
+	rec := r.records[i]
+	return rec == nil || rec.PodUID == "" || r.last[i] == rec.PodUID || r.logsForbidden != nil
 }
 
 // observeJob handles an observation of the NodeJob.
@@ -248,13 +260,22 @@ func (r *running) observeJob(observation cmdutil.Observation) {
 	}
 	r.disconnected = ""
 	r.job = observation.Job
-	r.seen = r.seen || slices.Contains(observation.Job.Finalizers, v1alpha1.NodeJobFinalizer)
+	r.observed()
+}
+
+// observed notes what the NodeJob says about its manager.
+func (r *running) observed() {
+	r.seen = r.seen || slices.Contains(r.job.Finalizers, v1alpha1.NodeJobFinalizer)
 	r.runFinished = r.atRest()
 }
 
-// atRest reports whether the NodeJob makes no progress on its own, according to its manager.
+// atRest reports whether the NodeJob makes no progress on its own, according to its manager. A NodeJob that was suspended
+// before a manager has seen it has not started and does not start.
 func (r *running) atRest() bool {
 	status := &r.job.Status
+	if r.suspended && !r.seen {
+		return true
+	}
 	if status.ObservedGeneration != r.job.Generation || status.Nodes.Running > 0 || r.count(view.RunRunning) > 0 {
 		return false
 	}

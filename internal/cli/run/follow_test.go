@@ -7,14 +7,19 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
@@ -22,6 +27,7 @@ import (
 func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
 	s := &jobServer{uid: "uid-of-another"} // every write is a conflict
 	r := newRun(t, s)
+	r.seen = true
 	if r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the first Ctrl-C ends the command")
 	}
@@ -41,6 +47,33 @@ func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
 	}
 	if !r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the second Ctrl-C does not end the command")
+	}
+}
+
+// TestAStopWithoutAManagerEndsTheRun checks that the command does not wait for attempts that no manager starts.
+func TestAStopWithoutAManagerEndsTheRun(t *testing.T) {
+	s := &jobServer{uid: "uid-of-j"}
+	r := newRun(t, s)
+	r.remove = false
+	if r.signalled(t.Context(), os.Interrupt) || !r.runFinished || r.overNow() || r.rest == nil {
+		t.Errorf("at rest: %t", r.runFinished)
+	}
+	if said := r.note(); said != "stopping: no manager has observed the NodeJob, so nothing was started" {
+		t.Errorf("it says %q", said)
+	}
+	err := r.end(t.Context(), endRest)
+	said := r.ErrOut.(*clitest.Buffer).String()
+	if code := cmdutil.CodeOf(err); code != cmdutil.ExitDetached || !slices.Equal(s.done, []string{"PATCH", "DELETE"}) ||
+		!strings.Contains(said, "Nothing was run, and NodeJob j is deleted.") {
+		t.Errorf("exit code %d after %v, and it says\n%s", code, s.done, said)
+	}
+	// If a manager observes the NodeJob after all, the command waits as usual.
+	r = newRun(t, &jobServer{uid: "uid-of-j"})
+	r.signalled(t.Context(), os.Interrupt)
+	observed := r.job.DeepCopy()
+	observed.Finalizers = []string{v1alpha1.NodeJobFinalizer}
+	if r.observeJob(cmdutil.Observation{Job: observed}); r.runFinished {
+		t.Error("it is at rest although a manager has observed it")
 	}
 }
 
@@ -89,6 +122,51 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	r.last[0], r.logsForbidden = "", errors.New("forbidden")
 	if !r.allRead() {
 		t.Error("it waits for a log that it may not read")
+	}
+}
+
+// TestNotesAboutLogsAreWrittenAfterTheLiveView checks that the screen is not redrawn after a note.
+func TestNotesAboutLogsAreWrittenAfterTheLiveView(t *testing.T) {
+	r := newRun(t, &jobServer{uid: "uid-of-j"})
+	r.screen = term.NewScreen(r.ErrOut, term.Terminal{Interactive: true, Size: func() (int, int) { return 80, 24 }})
+	for i := range r.view.Nodes {
+		r.view.Nodes[i].State = view.RunSucceeded
+		r.records[i] = &record.Record{PodUID: "uid-of-p", ExitCode: new(int32(0)), Message: "…the last line"}
+	}
+	r.draw()
+	if err := r.end(t.Context(), endOver); err != nil {
+		t.Fatal(err)
+	}
+	const note = "node-1: the log could not be read; on record is its end, of at most 1024 bytes\n"
+	_, after, told := strings.Cut(r.ErrOut.(*clitest.Buffer).String(), note)
+	if !told || strings.Contains(after, "\x1b") || !strings.HasPrefix(after, "node-2: the log could not be read") {
+		t.Errorf("the notes are written: %v, and after the first one:\n%q", told, after)
+	}
+	if out := r.Out.(*clitest.Buffer).String(); out != "node-1: …the last line\nnode-2: …the last line\n" {
+		t.Errorf("the output is %q", out)
+	}
+}
+
+// TestADeletedNodeStaysDeleted covers a node that registers again with the same name after its end was reported. Its record
+// does not count, because another machine may have the name.
+func TestADeletedNodeStaysDeleted(t *testing.T) {
+	r := newRun(t, &jobServer{uid: "uid-of-j"})
+	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	r.observeNode(node, true)
+	again, encoded := node.DeepCopy(), record.Encode(record.Record{Revision: "new", Outcome: record.Succeeded, Attempts: 1})
+	again.Annotations, again.Labels = map[string]string{r.key: encoded}, map[string]string{record.SealKey(r.key): record.Seal(encoded)}
+	r.observeNodes(change{fresh: true, all: []client.Object{again}})
+	for i, n := range r.view.Nodes {
+		if n.State != view.RunDeleted || r.records[i] != nil {
+			t.Errorf("%s is in state %v: %s, with the record %+v", n.Name, n.State, n.Said, r.records[i])
+		}
+	}
+	// A deletion after the end changes nothing either.
+	r.view.Nodes[0].State = view.RunRunning
+	r.observeNode(again, false)
+	r.observeNode(again, true)
+	if n := r.view.Nodes[0]; n.State != view.RunSucceeded {
+		t.Errorf("%s is in state %v after its deletion", n.Name, n.State)
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newRun returns a run of the NodeJob j on two nodes.
-func newRun(t *testing.T, server http.Handler) *running {
+func newRun(t *testing.T, server http.Handler, changes ...func(*options)) *running {
 	t.Helper()
 	f, _, _ := clitest.NewFactory(t, server)
 	c, err := f.Client()
@@ -59,5 +59,8 @@ func newRun(t *testing.T, server http.Handler) *running {
 		t.Fatal(err)
 	}
 	o := &options{Factory: f, namespace: "ns", client: c, remove: true, ttl: time.Hour}
+	for _, change := range changes {
+		change(o)
+	}
 	return newRunning(o, clitest.NodeJob("j"), targets{names: []string{"node-1", "node-2"}})
 }

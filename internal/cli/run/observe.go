@@ -90,7 +90,7 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 		return
 	}
 	rec := record.Read(node.GetLabels(), node.GetAnnotations(), r.key).Record
-	if rec == nil || n.State == view.RunUnreachable {
+	if rec == nil || isLost(n.State) {
 		return
 	}
 	r.records[i] = rec
@@ -106,6 +106,12 @@ func (r *running) observeNode(node client.Object, deleted bool) {
 	case record.Rebooting:
 	}
 	r.runFinished = r.atRest()
+}
+
+// isLost reports whether records of a node no longer count: it was skipped or deleted, and a Node that registers with its
+// name may be another machine.
+func isLost(state view.RunState) bool {
+	return state == view.RunUnreachable || state == view.RunDeleted
 }
 
 // lastLine returns the last line of a message that is not empty.
@@ -127,6 +133,9 @@ func (r *running) observeLog(part logPart) {
 		return
 	}
 	o := r.outputs[i]
+	if len(part.data) > 0 {
+		r.saved.add(r.view.Nodes[i].Name, part.data)
+	}
 	lines := o.add(part.data)
 	if part.end {
 		lines = append(lines, o.flush()...)

@@ -38,6 +38,11 @@ type nodeOutput struct {
 	err  error
 	any  bool
 	note string
+	// filled reports whether the record was used for what the log lacks, and reported whether the output was printed as a
+	// line of JSON.
+	filled, reported bool
+	// recordedWhole reports whether the log was not read, but the record has the whole output.
+	recordedWhole bool
 }
 
 func newNodeOutput(room int) *nodeOutput { return &nodeOutput{room: room, sum: sha256.New()} }

@@ -18,7 +18,7 @@ import (
 
 func (r *running) tellBegin() {
 	if r.screen == nil {
-		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), plural.Count(len(r.view.Nodes), "node"))))
+		r.Tell(text.Of(fmt.Sprintf("NodeJob %s/%s runs %s on %s", r.job.Namespace, r.job.Name, r.what(), plural.Count(r.count(view.RunWaiting), "node"))))
 	}
 }
 
@@ -30,8 +30,10 @@ func (r *running) note() string {
 		return r.disconnected
 	case r.stops > 0:
 		return r.stopping()
+	case r.saved != nil && r.saved.err != nil:
+		return "not everything can be saved: " + r.saved.err.Error()
 	case !r.seen && waited > observeTimeout:
-		return "the manager has not observed the NodeJob yet; check that it is running: " + view.CheckManager
+		return r.unobserved()
 	case r.logsForbidden != nil:
 		return r.logsForbidden.Error() + "; what is shown of output is what is on record, at most the last 1024 bytes"
 	}
@@ -41,11 +43,19 @@ func (r *running) note() string {
 	return ""
 }
 
+// unobserved returns what to do if no manager observes the NodeJob, and what happens otherwise.
+func (r *running) unobserved() string {
+	return fmt.Sprintf("the manager has not observed the NodeJob yet; check that it is running: %s. When it runs again, the NodeJob starts, also if this "+
+		"command has ended; to prevent this: kubectl delete nodejob %s", view.CheckManager, r.where())
+}
+
 // stopping returns the effect of the first Ctrl-C, and what a second one would do.
 func (r *running) stopping() string {
 	switch {
 	case !r.suspended && r.stopErr != nil:
 		return "the NodeJob could not be suspended; retrying: " + r.stopErr.Error()
+	case r.suspended && !r.seen:
+		return "stopping: no manager has observed the NodeJob, so nothing was started"
 	case r.remove:
 		return "stopping: no new attempts start, and running attempts may finish. Ctrl-C again ends them and deletes the NodeJob"
 	}
@@ -63,6 +73,7 @@ func (r *running) printLine(i int, line string) {
 // draw writes the lines that were printed, and the progress.
 func (r *running) draw() {
 	r.view.Now, r.view.Note = r.Now(), r.note()
+	r.reportEnded(false)
 	if r.screen == nil {
 		r.writePrinted()
 		r.say()

@@ -23,16 +23,27 @@ type result struct {
 	Nodes     []nodeResult `json:"nodes"`
 }
 
-type nodeResult struct {
+// nodeOutcome is how the run ended on a node.
+type nodeOutcome struct {
 	Node string `json:"node"`
 	// Outcome is Succeeded, Failed, Unreachable, Deleted or NotRun; or Running or Waiting for a run that continues.
-	Outcome    string     `json:"outcome"`
-	ExitCode   *int32     `json:"exitCode,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	Message    string     `json:"message,omitempty"`
+	Outcome  string `json:"outcome"`
+	ExitCode *int32 `json:"exitCode,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	// Attempts that count: disrupted ones are not included.
+	Attempts   int32      `json:"attempts,omitempty"`
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
-	Output     string     `json:"output"`
+	// DurationSeconds of the last attempt, in whole seconds.
+	DurationSeconds *int64 `json:"durationSeconds,omitempty"`
+}
+
+type nodeResult struct {
+	nodeOutcome
+	Output string `json:"output"`
+	// Truncated reports whether output is missing.
+	Truncated bool `json:"truncated,omitempty"`
 	// OutputCut is the number of bytes that were dropped from the beginning of the output.
 	OutputCut int64 `json:"outputCut,omitempty"`
 	// OutputNote states what may be missing.
@@ -49,6 +60,7 @@ func (r *running) show() error {
 	if r.screen != nil {
 		_ = r.screen.Draw(nil)
 	}
+	r.reportEnded(true)
 	r.writePrinted()
 	switch {
 	case r.broken:
@@ -78,26 +90,56 @@ func (r *running) foldable() []view.Output {
 
 func (r *running) showJSON() error {
 	all := result{Namespace: r.job.Namespace, NodeJob: r.job.Name, Succeeded: r.count(view.RunSucceeded) == len(r.view.Nodes)}
-	for i, o := range r.outputs {
-		n := &r.view.Nodes[i]
-		node := nodeResult{Node: n.Name, Outcome: outcomes[n.State], ExitCode: n.ExitCode, Reason: n.Reason, OutputNote: o.note}
-		if n.State != view.RunSucceeded {
-			node.Message = n.Said
-		}
-		node.Output, node.OutputCut, _ = o.text()
-		if rec := r.records[i]; rec != nil && n.State.Final() {
-			if node.ExitCode = rec.ExitCode; node.ExitCode == nil && n.State == view.RunSucceeded {
-				node.ExitCode = new(int32(0))
-			}
-			node.StartedAt, node.FinishedAt = timeOf(rec.StartedAt), timeOf(rec.FinishedAt)
-		}
-		all.Nodes = append(all.Nodes, node)
+	for i := range r.outputs {
+		all.Nodes = append(all.Nodes, r.nodeResult(i))
 	}
 	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
 	return r.WriteFormatted(cmdutil.OutputJSON, append(b, '\n'))
+}
+
+func (r *running) nodeResult(i int) nodeResult {
+	o := r.outputs[i]
+	node := nodeResult{nodeOutcome: r.nodeOutcome(i), OutputNote: o.note}
+	node.Output, node.OutputCut, _ = o.text()
+	node.Truncated = node.OutputCut > 0 || r.incomplete(i)
+	return node
+}
+
+func (r *running) nodeOutcome(i int) nodeOutcome {
+	n := &r.view.Nodes[i]
+	node := nodeOutcome{Node: n.Name, Outcome: outcomes[n.State], ExitCode: n.ExitCode, Reason: n.Reason}
+	if n.State != view.RunSucceeded {
+		node.Message = n.Said
+	}
+	rec := r.records[i]
+	if rec == nil || !n.State.Final() {
+		return node
+	}
+	if node.ExitCode = rec.ExitCode; node.ExitCode == nil && n.State == view.RunSucceeded {
+		node.ExitCode = new(int32(0))
+	}
+	node.Attempts, node.StartedAt, node.FinishedAt = rec.Attempts, timeOf(rec.StartedAt), timeOf(rec.FinishedAt)
+	if node.StartedAt != nil && node.FinishedAt != nil {
+		node.DurationSeconds = new(max(0, int64(node.FinishedAt.Sub(*node.StartedAt)/time.Second)))
+	}
+	return node
+}
+
+// ran reports whether the command has started on a node, as far as this is known.
+func (r *running) ran(i int) bool { return r.last[i] != "" || r.records[i] != nil }
+
+// readWhole reports whether the whole log of the attempt that counts was read.
+func (r *running) readWhole(i int) bool {
+	rec := r.records[i]
+	return r.outputs[i].read && r.outputs[i].err == nil && (rec == nil || rec.PodUID == "" || rec.PodUID == r.last[i])
+}
+
+// incomplete reports whether output of a node is missing, apart from what was dropped to save memory.
+func (r *running) incomplete(i int) bool {
+	return r.ran(i) && !r.readWhole(i) && !r.outputs[i].recordedWhole
 }
 
 func timeOf(t time.Time) *time.Time {

@@ -6,6 +6,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -35,16 +36,22 @@ type options struct {
 	nodes    []string
 	selector string
 	all      bool
+	// limits are the parts of --limit, which restricts the selected nodes. limited reports whether the flag is set.
+	limits  []string
+	limited bool
+	limit   limit
 	// command or file is what to run.
 	command []string
 	file    string
 	script  string
 
-	name                              string
-	maxConcurrent, maxFailures        string
-	timeout, startingDeadline, ttl    time.Duration
-	canary, fold, remove, yes, dryRun bool
-	output                            string
+	name                               string
+	maxConcurrent, serial, maxFailures string
+	timeout, startingDeadline, ttl     time.Duration
+	canary, fold, remove, yes, dryRun  bool
+	output                             string
+	// save is the directory for the output of the nodes; "" for none.
+	save string
 
 	concurrent, failures intstr.IntOrString
 	// signals receives the signals that the user sends.
@@ -55,6 +62,7 @@ const (
 	maxRunTime   = 24 * time.Hour
 	retainPods   = 5 * time.Minute
 	signalBuffer = 8
+	sumDigits    = 12 // as of a short commit
 )
 
 // NewCommand returns the command run.
@@ -86,9 +94,13 @@ Exit codes: 0 every node succeeded; 10 one did not; 130 ended by Ctrl-C; 12 the 
   # a script on some nodes, one first, then two at once; stop at the first failure
   kubectl everynode run -l pool=db --canary --max-concurrent 2 --max-failures 0 -f fix.sh -n node-setup
 
-  # in a pipeline: no confirmation, a JSON object for each node, no NodeJob left behind
-  kubectl everynode run --all --yes --rm -o json -n node-setup -- systemctl is-active containerd`,
-		ValidArgsFunction: f.CompleteNodes,
+  # the output of each node in a file; then again on the nodes on which it did not succeed
+  kubectl everynode run --all --save disks -n node-setup -- lsblk
+  kubectl everynode run --all --limit @disks -n node-setup -- lsblk
+
+  # in a pipeline: no confirmation, a JSON object for each node as it ends, no NodeJob left behind
+  kubectl everynode run --all --yes --rm -o jsonl -n node-setup -- systemctl is-active containerd`,
+		ValidArgsFunction: o.completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd, args); err != nil {
 				return err
@@ -107,19 +119,31 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&o.selector, "selector", "l", "", "nodes with these labels")
 	flags.BoolVar(&o.all, "all", false, "all nodes")
+	flags.StringSliceVar(&o.limits, "limit", nil, "only those of the selected nodes that match one of these names or globs; !NAME excludes; @DIR: those on which the run of --save DIR did not succeed")
 	flags.StringVarP(&o.file, "filename", "f", "", "a script, by the #! line or /bin/sh of the node; - for standard input")
 	flags.StringVar(&o.maxConcurrent, "max-concurrent", "", "how many nodes at once: a number, or a percentage, which is at least one node (default: 10%, and at least 5)")
+	flags.StringVar(&o.serial, "serial", "", "the same as --max-concurrent; unlike a batch of Ansible, a node starts as soon as another has ended")
 	flags.StringVar(&o.maxFailures, "max-failures", "100%", "how many nodes may fail before nothing new starts: a number or a percentage")
 	flags.BoolVar(&o.canary, "canary", false, "one node first; the others when it has succeeded there")
 	flags.DurationVar(&o.timeout, "timeout", task.DefaultTimeoutSeconds*time.Second, "time limit on each node")
 	flags.DurationVar(&o.startingDeadline, "starting-deadline", time.Hour, "nodes on which it has not started by then are left out")
 	flags.DurationVar(&o.ttl, "ttl", time.Hour, "how long the NodeJob is kept when it is over")
 	flags.StringVar(&o.name, "name", "", "name of the NodeJob; run- and five characters when left out")
+	flags.StringVar(&o.save, "save", "", "a new directory for the complete output of each node (NODE.txt) and an index (index.json)")
 	flags.BoolVar(&o.fold, "fold", false, "wait for all nodes, and show what is the same once")
 	flags.BoolVar(&o.remove, "rm", false, "delete the NodeJob at the end, also after Ctrl-C; a second Ctrl-C ends running attempts")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the NodeJob, and do nothing")
-	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON)
+	cmdutil.AddOutputFlag(cmd, &o.output, cmdutil.OutputJSON, outputJSONLines)
+	_ = cmd.RegisterFlagCompletionFunc("limit", o.CompleteNodeList("!"))
+}
+
+// completeNodes completes names of nodes, unless they are selected in another way or the command has begun.
+func (o *options) completeNodes(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if dash := cmd.ArgsLenAtDash(); o.all || o.selector != "" || dash >= 0 && dash < len(args) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return o.CompleteNodes(cmd, args, toComplete)
 }
 
 func (o *options) complete(cmd *cobra.Command, args []string) error {
@@ -130,6 +154,10 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 	}
 	slices.Sort(o.nodes)
 	o.nodes = slices.Compact(o.nodes)
+	o.limited = cmd.Flags().Changed("limit")
+	if cmd.Flags().Changed("save") && o.save == "" {
+		return cmdutil.Failf(cmdutil.ExitUsage, "--save is empty: name a directory, or leave it out")
+	}
 	var err error
 	if o.namespace, err = o.Namespace(); err != nil {
 		return err
@@ -169,7 +197,7 @@ func (o *options) validate() error {
 	case len(o.command) == 0 && o.file == "":
 		return cmdutil.Failf(cmdutil.ExitUsage, "run what? Give a command after --, such as: -- uname -r; or a script with -f")
 	}
-	for _, check := range []func() error{o.validateNames, o.validateTimes, o.validateLimits, o.validateCommand, o.readScript} {
+	for _, check := range []func() error{o.validateNames, o.parseLimits, o.validateTimes, o.validateLimits, o.validateCommand, func() error { return checkSaveDir(o.save) }, o.readScript} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -181,7 +209,7 @@ func (o *options) validateNames() error {
 	if _, err := labels.Parse(o.selector); err != nil {
 		return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	return cmdutil.CheckOutput(o.output, cmdutil.OutputJSON)
+	return cmdutil.CheckOutput(o.output, cmdutil.OutputJSON, outputJSONLines)
 }
 
 func (o *options) validateTimes() error {
@@ -198,6 +226,14 @@ func (o *options) validateTimes() error {
 }
 
 func (o *options) validateLimits() (err error) {
+	if o.serial != "" {
+		if o.maxConcurrent != "" {
+			return cmdutil.Failf(cmdutil.ExitUsage, "--serial and --max-concurrent mean the same: give only one of them")
+		}
+		if o.concurrent, err = cmdutil.ParseNumberOrPercent("--serial", o.serial, 1); err != nil {
+			return err
+		}
+	}
 	if o.maxConcurrent != "" {
 		if o.concurrent, err = cmdutil.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1); err != nil {
 			return err
@@ -221,6 +257,23 @@ func (o *options) validateCommand() error {
 		return cmdutil.Failf(cmdutil.ExitUsage, "the command has %d bytes; at most %d are possible", size, task.MaxScriptBytes)
 	}
 	return nil
+}
+
+// shellHint returns how to run a command in a shell, if only a shell understands it; "" otherwise.
+func (o *options) shellHint() string {
+	const inShell = "no shell reads the command, so %s. To run it in a shell: -- sh -c %s"
+	if i := slices.IndexFunc(o.command, isShellOperator); i > 0 {
+		return fmt.Sprintf(inShell, o.command[i]+" is an argument like the others", text.Safe(quoted([]string{strings.Join(o.command, " ")})))
+	}
+	if len(o.command) != 1 || !strings.ContainsAny(o.command[0], " \t\n|&;<>()$`*?~\"'") {
+		return ""
+	}
+	return fmt.Sprintf(inShell, "the node needs a program with this name", text.Safe(quoted(o.command)))
+}
+
+// isShellOperator reports whether an argument is probably meant for a shell. A semicolon is not: find -exec needs it.
+func isShellOperator(arg string) bool {
+	return slices.Contains([]string{"|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"}, arg)
 }
 
 func (o *options) readScript() error {
@@ -262,6 +315,29 @@ func (o *options) what() string {
 	return "the script " + text.Safe(o.file)
 }
 
+// whatExactly returns a description that also identifies the content of a script.
+func (o *options) whatExactly() string {
+	if o.file == "" {
+		return o.what()
+	}
+	return o.what() + " (SHA-256 " + o.scriptSum()[:sumDigits] + ")"
+}
+
+// selection returns how the nodes are selected, as on the command line, with a limited number of names.
+func (o *options) selection() string {
+	selection := cmdutil.JoinNames(o.nodes)
+	switch {
+	case o.all:
+		selection = "--all"
+	case o.selector != "":
+		selection = "-l " + quoted([]string{o.selector})
+	}
+	if len(o.limits) > 0 {
+		selection += " --limit " + quoted([]string{o.limit.String()})
+	}
+	return selection
+}
+
 // quoted returns a command with shell quoting. The result is only displayed, and never executed.
 func quoted(argv []string) string {
 	words := make([]string, 0, len(argv))
@@ -294,10 +370,17 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.confirm(ctx, targets); err != nil {
 		return err
 	}
+	saved, err := newSaver(o.save)
+	if err != nil {
+		return err
+	}
+	defer saved.close()
 	o.catchSignals()
 	if err := o.create(ctx, job); err != nil {
 		return err
 	}
 	r := newRunning(o, job, targets)
+	r.saved = saved
+	r.saveIndex(false)
 	return r.follow(ctx)
 }

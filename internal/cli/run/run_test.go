@@ -3,7 +3,11 @@
 
 package run
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+)
 
 func TestACommandIsShownWithShellQuoting(t *testing.T) {
 	for want, argv := range map[string][]string{
@@ -15,5 +19,29 @@ func TestACommandIsShownWithShellQuoting(t *testing.T) {
 		if got := quoted(argv); got != want {
 			t.Errorf("%q is shown as %s, want %s", argv, got, want)
 		}
+	}
+}
+
+func TestACommandForAShell(t *testing.T) {
+	const hint = "note: no shell reads the command, so the node needs a program with this name. To run it in a shell: -- sh -c "
+	for name, tt := range map[string]struct {
+		command []string
+		want    string
+	}{
+		"a pipe":                      {[]string{"echo hi | cat"}, hint + "'echo hi | cat'\n"},
+		"a quote":                     {[]string{"it's"}, hint + `'it'\''s'` + "\n"},
+		"a program":                   {[]string{"/usr/bin/uname"}, ""},
+		"arguments with such letters": {[]string{"grep", "a | b"}, ""},
+		"a pipe between arguments": {[]string{"uname", "-r", "|", "wc", "-l"}, "note: no shell reads the command, so | is an argument like the others. " +
+			"To run it in a shell: -- sh -c 'uname -r | wc -l'\n"},
+		"the end of find -exec": {[]string{"find", "/etc", "-exec", "ls", "{}", ";"}, ""},
+		"a script":              {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newRun(t, &jobServer{}, func(o *options) { o.command = tt.command }).options
+			if err := o.confirm(t.Context(), targets{names: []string{"node-1"}}); err != nil || o.ErrOut.(*clitest.Buffer).String() != tt.want {
+				t.Errorf("%v, and it says %q, want %q", err, o.ErrOut, tt.want)
+			}
+		})
 	}
 }

@@ -23,6 +23,8 @@ import (
 
 // targets are the nodes of a run.
 type targets struct {
+	// selected are the nodes that were selected before the limit.
+	selected []string
 	// names are the nodes on which the command runs.
 	names []string
 	// unreachable maps nodes that cannot run anything now to the reason.
@@ -47,32 +49,41 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 		for i := range page.Items {
 			node := &page.Items[i]
 			all = append(all, node.Name)
-			if len(o.nodes) > 0 && !slices.Contains(o.nodes, node.Name) {
-				continue
-			}
-			if !task.FitsOS(corev1.Linux, node.Labels) {
-				found.otherOS[node.Name] = node.Labels[corev1.LabelOSStable]
-				continue
-			}
-			if why := unreachableReason(node); why != "" {
-				found.unreachable[node.Name] = why
-				continue
-			}
-			found.names = append(found.names, node.Name)
-			if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
-				found.recorded = append(found.recorded, node.Name)
+			if len(o.nodes) == 0 || slices.Contains(o.nodes, node.Name) {
+				o.addTarget(&found, node, key)
 			}
 		}
 	}, client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return found, err
 	}
+	slices.Sort(found.selected)
 	slices.Sort(found.names)
 	slices.Sort(found.recorded)
 	if err := o.checkTargets(found, all); err != nil {
 		return found, err
 	}
 	return found, o.checkRecorded(ctx, found.recorded)
+}
+
+// addTarget adds a selected node, unless the limit excludes it.
+func (o *options) addTarget(found *targets, node *corev1.Node, key string) {
+	found.selected = append(found.selected, node.Name)
+	if !o.limit.keeps(node.Name) {
+		return
+	}
+	if !task.FitsOS(corev1.Linux, node.Labels) {
+		found.otherOS[node.Name] = node.Labels[corev1.LabelOSStable]
+		return
+	}
+	if why := unreachableReason(node); why != "" {
+		found.unreachable[node.Name] = why
+		return
+	}
+	found.names = append(found.names, node.Name)
+	if o.name != "" && record.Read(node.Labels, node.Annotations, key).Present {
+		found.recorded = append(found.recorded, node.Name)
+	}
 }
 
 // checkRecorded rejects a name for which nodes have records. The records of a deleted NodeJob would be taken for those
@@ -115,6 +126,8 @@ func (o *options) checkTargets(found targets, all []string) error {
 // checkFound returns an error if the command cannot run on any of the nodes that were found.
 func (o *options) checkFound(found targets) error {
 	switch {
+	case len(found.selected) > 0 && len(found.names)+len(found.unreachable)+len(found.otherOS) == 0:
+		return o.limit.empty(found.selected)
 	case len(o.nodes) > 0 && len(found.otherOS) > 0:
 		return cmdutil.Failf(cmdutil.ExitUsage, "commands and scripts run on Linux nodes only: leave out %s (label %s)", cmdutil.JoinNames(sortedKeys(found.otherOS)), corev1.LabelOSStable)
 	case len(found.names)+len(found.unreachable) == 0 && len(found.otherOS) > 0:
@@ -155,6 +168,10 @@ func (o *options) confirm(ctx context.Context, found targets) error {
 		return cmdutil.Failf(cmdutil.ExitUsage, "--max-concurrent %s: %w", o.maxConcurrent, err)
 	}
 	question := fmt.Sprintf("Run %s as root on %s, %d at once: %s", o.what(), plural.Count(len(found.names), "node"), min(max(atOnce, 1), len(found.names)), cmdutil.JoinNames(found.names))
+	o.tellUnused(found)
+	if hint := o.shellHint(); hint != "" {
+		o.Tell(text.Toned(text.Warn, "note: ").With(hint))
+	}
 	if len(found.otherOS) > 0 {
 		o.Tell(text.Toned(text.Warn, "left out: ").With(found.describeOtherOS()))
 	}

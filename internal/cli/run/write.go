@@ -50,7 +50,7 @@ func (r *running) suspend(ctx context.Context) {
 	}
 	r.suspended = true
 	r.job = changed
-	r.runFinished = r.atRest()
+	r.observed()
 }
 
 // deleteJob deletes the NodeJob. It is not an error if the NodeJob is already deleted.

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/uninstall"
 )
@@ -176,11 +177,11 @@ func (i *installation) lines(records bool) []text.Line {
 		names []string
 	}{{"Gates", i.gated}, {"Cordons", i.cordoned}, {"Other on nodes", i.nodes}} {
 		if n := len(nodes.names); n > 0 {
-			add(nodes.what, fmt.Sprintf("on %d nodes: %s", n, cmdutil.JoinNames(nodes.names)))
+			add(nodes.what, fmt.Sprintf("on %s: %s", plural.Count(n, "node"), cmdutil.JoinNames(nodes.names)))
 		}
 	}
 	if i.pods+i.budgets > 0 {
-		add("Pods, budgets", fmt.Sprintf("%d pods, %d PodDisruptionBudgets", i.pods, i.budgets))
+		add("Pods, budgets", plural.Count(i.pods, "pod")+", "+plural.Count(i.budgets, "PodDisruptionBudget"))
 	}
 	for _, o := range i.objects {
 		kind, name, _ := strings.Cut(o, " ")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -222,7 +223,7 @@ func (u *uninstalling) sweep(ctx context.Context, jobs []v1alpha1.NodeJob) error
 		return err
 	}
 	if nodes+pods+budgets > 0 {
-		u.say("cleaned up %d nodes, %d pods and %d PodDisruptionBudgets", nodes, pods, budgets)
+		u.say("cleaned up %s, %s and %s", plural.Count(nodes, "node"), plural.Count(pods, "pod"), plural.Count(budgets, "PodDisruptionBudget"))
 	}
 	return nil
 }

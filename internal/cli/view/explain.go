@@ -70,7 +70,26 @@ func (e Explain) Lines() []text.Line {
 	if facts := e.published(); len(facts) > 0 {
 		lines = append(lines, text.Wrap(label("Published"), text.Plain, strings.Join(facts, ", "), e.Width)...)
 	}
+	if missing := e.unreported(); len(missing) > 0 {
+		lines = append(lines, text.Wrap(label("Missing"), text.Warn, "the task has not reported what spec.publish names: "+strings.Join(missing, ", "), e.Width)...)
+	}
 	return append(lines, text.Wrap(label("Next"), text.Plain, e.Next(), e.Width)...)
+}
+
+// unreported lists the results that a success should have published and that the task did not report. This may be
+// intended, so it is not a failure.
+func (e Explain) unreported() []string {
+	rec := e.Node.On.Record
+	if rec == nil || rec.Outcome != record.Succeeded || rec.IsAssumed() || rec.Revision != e.Job.Status.Revision {
+		return nil
+	}
+	var missing []string
+	for i := range e.Job.Spec.Publish {
+		if _, reported := rec.Results[e.Job.Spec.Publish[i].Result]; !reported {
+			missing = append(missing, e.Job.Spec.Publish[i].Result)
+		}
+	}
+	return missing
 }
 
 func stateTone(s plan.State) text.Tone {
@@ -247,6 +266,9 @@ func (e Explain) doneSince() string {
 		return " by its label alone: the label was set by hand, as skip does, or the record was removed"
 	case rec.Outcome == record.Succeeded && rec.Revision == on.Label:
 		since := fmt.Sprintf(" since %s (%s ago)", clock(e.Now, rec.FinishedAt), ago(e.Now, rec.FinishedAt))
+		if rec.IsAssumed() {
+			since += ", without a run, because it matched spec.assumeDone"
+		}
 		if rec.Revision != e.Job.Status.Revision {
 			since += ", with the earlier revision " + rec.Revision + ", which counts since spec.rerun.onChange is false"
 		}
@@ -287,6 +309,9 @@ func (e Explain) history() [][]text.Line {
 	}
 	if results := pairs(rec.Results); len(results) > 0 {
 		told = append(told, text.Wrap(label("Results"), text.Plain, strings.Join(results, ", "), e.Width))
+	}
+	if p := rec.Previous; p != nil && len(p.Results) > 0 {
+		told = append(told, text.Wrap(label("Previous"), text.Plain, fmt.Sprintf("%s, of the earlier revision %s", strings.Join(pairs(p.Results), ", "), p.Revision), e.Width))
 	}
 	return told
 }
@@ -342,6 +367,9 @@ func (e Explain) podSentence(pod *plan.Pod) string {
 }
 
 func attemptSentence(now time.Time, rec *record.Record) string {
+	if rec.IsAssumed() {
+		return fmt.Sprintf("none: assumed to be done at %s (%s ago), because it matched spec.assumeDone", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
+	}
 	s := fmt.Sprintf("attempt %d %s at %s (%s ago)", max(rec.Attempts, 1), strings.ToLower(string(rec.Outcome)), clock(now, rec.FinishedAt), ago(now, rec.FinishedAt))
 	if rec.Outcome == record.Disrupted {
 		return fmt.Sprintf("an attempt was disrupted at %s (%s ago), which counts as none; %s in a row", clock(now, rec.FinishedAt), ago(now, rec.FinishedAt), plural.Count(rec.Disruptions, "disruption"))

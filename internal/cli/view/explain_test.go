@@ -88,9 +88,12 @@ func TestEachNodeIsExplained(t *testing.T) {
 		})
 	}
 	tests := map[string]plan.Input{
-		"done-and-published": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
+		"done-and-published": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
+		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.Attempts, r.Message, r.Results = 2, "was 128\nis 4096\n", map[string]string{"kernel": "6.1\x1b[2J"}
+				r.Previous = &record.Previous{Revision: "0ldc0de", Outcome: record.Succeeded, Results: map[string]string{"kernel": "5.15", "size": "\x1b[2J"}}
 			})
 			n.Labels["example.com/kernel"], n.Published = "6.1", record.Published{Labels: map[string]string{"example.com/kernel": key}}
 		})},
@@ -190,15 +193,21 @@ func onNode1(waits bool) plan.Pod {
 }
 
 func TestTheTableOfAllNodes(t *testing.T) {
-	in := plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Now: now, Nodes: nodesOf(4, func(i int, n *plan.Node) {
+	in := plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Now: now, Nodes: nodesOf(5, func(i int, n *plan.Node) {
 		switch i {
 		case 0:
-			ran(n, func(*record.Record) {})
+			ran(n, func(r *record.Record) { r.Results = map[string]string{"kernel": "6.1\x1b[2J", "size": "large"} })
 		case 1:
-			ran(n, func(r *record.Record) { failed(r, 4) })
+			ran(n, func(r *record.Record) { failed(r, 4); r.Results = map[string]string{"kernel": "6.12"} })
 		case 2:
-			ran(n, func(r *record.Record) { r.Revision, r.Message = "0ldc0de", "of an earlier revision" })
+			ran(n, func(r *record.Record) {
+				r.Revision, r.Message, r.Results = "0ldc0de", "of an earlier revision", map[string]string{"ignored": "1"}
+			})
 			n.On.Label = "0ldc0de"
+		case 4:
+			ran(n, func(r *record.Record) {
+				r.Assumed, r.Attempts, r.ExitCode, r.Message = true, 0, nil, "it matched spec.assumeDone"
+			})
 		}
 	}), Pods: nil}
 	p := plan.Next(in)
@@ -206,5 +215,6 @@ func TestTheTableOfAllNodes(t *testing.T) {
 	for i := range p.Nodes {
 		rows = append(rows, NodeRow{State: p.Nodes[i], On: in.Nodes[i].On})
 	}
-	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, revision, rows) })
+	drawn(t, "nodes", func(int) []text.Line { return NodeTable(now, revision, rows, false) })
+	drawn(t, "nodes-with-results", func(int) []text.Line { return NodeTable(now, revision, rows, true) })
 }

@@ -95,6 +95,8 @@ func (e Explain) waitsFor(on string) string {
 			why = fmt.Sprintf("kubectl everynode -n %s explain %s%s", e.Job.Namespace, deps[0], on)
 		}
 		return "it runs automatically when the other NodeJob is done on the node. To see why it is not: " + why
+	case v1alpha1.ReasonWaitingForRetry:
+		return "it starts automatically when that retry has ended. To see what it waits for: " + e.verb("status")
 	case v1alpha1.ReasonWaitingForStep:
 		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.verb("status")
 	}

@@ -5,9 +5,11 @@ package view
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -21,16 +23,22 @@ type NodeRow struct {
 }
 
 // NodeTable draws the matching nodes of a NodeJob. Nodes that need a user to act come first. The record of an earlier
-// revision is ignored, unless the node is done because of it.
-func NodeTable(now time.Time, revision string, rows []NodeRow) []text.Line {
-	table := [][]text.Line{text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED", "MESSAGE")}
+// revision is ignored, unless the node is done because of it. With results, each result has a column.
+func NodeTable(now time.Time, revision string, rows []NodeRow, results bool) []text.Line {
+	var keys []string
+	if results {
+		keys = resultKeys(revision, rows)
+	}
+	header := append(text.Cells("NODE", "STATE", "STEP", "REASON", "ATTEMPTS", "EXIT", "ENDED"), text.Cells(keys...)...)
+	table := [][]text.Line{append(header, text.Of("MESSAGE"))}
 	order := []plan.State{plan.Failed, plan.Running, plan.Waiting, plan.Done, plan.Excluded}
 	slices.SortStableFunc(rows, func(a, b NodeRow) int {
 		return slices.Index(order, a.State.State) - slices.Index(order, b.State.State)
 	})
 	for _, r := range rows {
 		attempts, exit, ended, message := "", "", "", r.State.Message
-		if rec := r.On.Record; rec != nil && (rec.Revision == revision || r.State.State == plan.Done) {
+		rec := r.counts(revision)
+		if rec != nil {
 			attempts, ended = fmt.Sprint(rec.Attempts), ago(now, rec.FinishedAt)
 			if rec.ExitCode != nil {
 				exit = fmt.Sprint(*rec.ExitCode)
@@ -39,10 +47,47 @@ func NodeTable(now time.Time, revision string, rows []NodeRow) []text.Line {
 				message = said[len(said)-1]
 			}
 		}
-		table = append(table, []text.Line{
-			text.Of(r.State.Name), text.Toned(stateTone(r.State.State), string(r.State.State)), text.Of(r.Step), text.Of(r.State.Reason),
-			text.Of(attempts), text.Of(exit), text.Of(ended), text.Of(message),
-		})
+		row := []text.Line{
+			text.Of(r.State.Name), text.Toned(stateTone(r.State.State), string(r.State.State)), text.Of(r.Step), text.Of(r.reason()),
+			text.Of(attempts), text.Of(exit), text.Of(ended),
+		}
+		for _, key := range keys {
+			value := ""
+			if rec != nil {
+				value = rec.Results[key]
+			}
+			row = append(row, text.Of(value))
+		}
+		table = append(table, append(row, text.Of(message)))
 	}
 	return text.Table(table)
+}
+
+// reason returns the reason for the state. It distinguishes a node on which the task has not run.
+func (r *NodeRow) reason() string {
+	if rec := r.On.Record; r.State.State == plan.Done && rec != nil && rec.IsAssumed() {
+		return v1alpha1.ReasonAssumedDone
+	}
+	return r.State.Reason
+}
+
+// counts returns the record of the row if it is not ignored; nil otherwise.
+func (r *NodeRow) counts(revision string) *record.Record {
+	if rec := r.On.Record; rec != nil && (rec.Revision == revision || r.State.State == plan.Done) {
+		return rec
+	}
+	return nil
+}
+
+// resultKeys returns the keys of the results in all rows, sorted.
+func resultKeys(revision string, rows []NodeRow) []string {
+	keys := map[string]bool{}
+	for i := range rows {
+		if rec := rows[i].counts(revision); rec != nil {
+			for key := range rec.Results {
+				keys[key] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
 }

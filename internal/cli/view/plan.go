@@ -35,9 +35,19 @@ type Plan struct {
 	// Drained are the nodes that would be drained and whose pods were read. NotLooked is the number of the other nodes.
 	Drained   []DrainedNode
 	NotLooked int
+	// Assumed are the names of the nodes with a record that says that they were assumed to be done.
+	Assumed map[string]bool
+	// Conflicts are the nodes on which results could not be published.
+	Conflicts []ConflictingNode
 	Now       time.Time
 	Width     int
 	All       bool
+}
+
+// ConflictingNode is a node that already has labels or annotations which the NodeJob would publish.
+type ConflictingNode struct {
+	Node      string
+	Conflicts []plan.PublishConflict
 }
 
 // DrainedNode is a node that would be drained.
@@ -76,10 +86,25 @@ func (p Plan) Lines() []text.Line {
 	if out := p.excluded(); len(out) > 0 {
 		lines = append(append(lines, nil), out...)
 	}
+	if conflicts := p.conflicts(); len(conflicts) > 0 {
+		lines = append(append(lines, nil), conflicts...)
+	}
 	if disrupted := p.disruption(); len(disrupted) > 0 {
 		lines = append(append(lines, nil), disrupted...)
 	}
+	if nowhere := p.nowhere(); len(nowhere) > 0 {
+		lines = append(append(lines, nil), nowhere...)
+	}
 	return lines
+}
+
+// nowhere returns a warning if no node matches: the plan is that of a selector with a mistake, or of nodes that will join.
+func (p Plan) nowhere() []text.Line {
+	c := meta.FindStatusCondition(p.Plan.Status.Conditions, v1alpha1.ConditionComplete)
+	if c == nil || c.Reason != v1alpha1.ReasonNoMatchingNodes || p.stalled() != nil {
+		return nil
+	}
+	return text.Wrap(label("Warning"), text.Warn, "the task would not run on any node now: "+c.Message, p.Width)
 }
 
 // stalled returns what prevents the NodeJob from running anywhere; nil if nothing does.
@@ -117,11 +142,14 @@ func (p Plan) count(is func(*plan.NodeState) bool) int {
 
 func (p Plan) summary() string {
 	matched := p.count(func(s *plan.NodeState) bool { return s.State != plan.Excluded })
-	done := p.count(func(s *plan.NodeState) bool { return s.State == plan.Done })
+	done := p.count(func(s *plan.NodeState) bool { return s.State == plan.Done && !p.isAssumed(s) })
 	failed := p.count(func(s *plan.NodeState) bool { return s.State == plan.Failed })
 	line := fmt.Sprintf("%s of %d match", plural.Count(matched, "node"), len(p.Plan.Nodes))
 	if done > 0 {
 		line += fmt.Sprintf(", of which %d already done", done)
+	}
+	if assumed := p.count(p.isAssumed); assumed > 0 {
+		line += fmt.Sprintf(", %d assumed to be done (spec.assumeDone)", assumed)
 	}
 	if failed > 0 {
 		line += fmt.Sprintf(", %d failed before", failed)
@@ -130,6 +158,11 @@ func (p Plan) summary() string {
 		return line
 	}
 	return line + fmt.Sprintf("; at most %d at once", max(p.Plan.Slots, 1))
+}
+
+// isAssumed reports whether a node counts as done without a run.
+func (p Plan) isAssumed(s *plan.NodeState) bool {
+	return s.Reason == v1alpha1.ReasonAssumedDone || s.State == plan.Done && p.Assumed[s.Name]
 }
 
 // steps returns the nodes of each step, in order.
@@ -141,7 +174,7 @@ func (p Plan) steps() []text.Line {
 	ceiling := p.ceiling()
 	for k, step := range p.Plan.Steps {
 		head := fmt.Sprintf("  %d %s", k+1, step.Name)
-		lines = append(lines, text.Of("").Tone(text.Strong, head).With("  "+plural.Count(len(step.Nodes), "node")).Tone(text.Dim, "  "+p.stepWords(k, ceiling)))
+		lines = append(lines, text.Of("").Tone(text.Strong, head).With("  "+p.stepSize(step)).Tone(text.Dim, "  "+p.stepWords(k, ceiling)))
 		names := make([]string, 0, len(step.Nodes))
 		for _, i := range step.Nodes {
 			names = append(names, p.nodeWord(&p.Plan.Nodes[i]))
@@ -151,8 +184,29 @@ func (p Plan) steps() []text.Line {
 	return lines
 }
 
+// stepSize returns how many nodes a step has, and on how many of them the task does not run because they count as done.
+func (p Plan) stepSize(step plan.StepNodes) string {
+	assumed := 0
+	for _, i := range step.Nodes {
+		if p.isAssumed(&p.Plan.Nodes[i]) {
+			assumed++
+		}
+	}
+	size := plural.Count(len(step.Nodes), "node")
+	switch assumed {
+	case 0:
+		return size
+	case len(step.Nodes):
+		return size + ", all assumed done"
+	}
+	return size + fmt.Sprintf(", %d assumed done", assumed)
+}
+
 // nodeWord returns the name of a node, with its special properties.
 func (p Plan) nodeWord(s *plan.NodeState) string {
+	if p.isAssumed(s) {
+		return s.Name + " (assumed done)"
+	}
 	switch s.State {
 	case plan.Done, plan.Failed:
 		return s.Name + " (" + strings.ToLower(string(s.State)) + ")"
@@ -279,11 +333,7 @@ func (p Plan) gate() string {
 	if gate.Scope == v1alpha1.GateAll {
 		which = "each node that is not done"
 	}
-	effect := gate.Effect
-	if effect == "" {
-		effect = v1alpha1.GateNoSchedule
-	}
-	return fmt.Sprintf("%s has the taint %s=%s:%s until the task has succeeded there", which, v1alpha1.GateKey(p.Job), v1alpha1.GateValue, effect)
+	return fmt.Sprintf("%s has the taint %s=%s:%s until the task has succeeded there", which, v1alpha1.GateKey(p.Job), v1alpha1.GateValue, v1alpha1.GateEffectOf(p.Job))
 }
 
 // published describes the labels and annotations that a success publishes.

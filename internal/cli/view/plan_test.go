@@ -62,6 +62,28 @@ func TestThePlanOfAFile(t *testing.T) {
 			})
 			return Plan{Job: gated, Plan: plan.Next(plan.Input{Job: gated, Revision: revision, Nodes: nodesOf(1, func(int, *plan.Node) {}), Now: now}), Revision: revision}
 		}(),
+		"that-takes-over": func() Plan {
+			takes := job(func(j *v1alpha1.NodeJob) {
+				j.Spec.Suspend, j.CreationTimestamp = true, metav1.NewTime(now)
+				j.Spec.AssumeDone = &v1alpha1.AssumeDoneSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"setup.example/done": "true"}}}
+				j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "setup.example/kernel"}, {Result: "found", Annotation: "setup.example/found", Adopt: v1alpha1.AdoptSameValue}}
+			})
+			nodes := nodesOf(3, func(i int, n *plan.Node) {
+				n.Labels = map[string]string{"setup.example/kernel": "6.1"}
+				n.Annotations = map[string]string{"setup.example/found": "yes"}
+				switch i {
+				case 0:
+					n.Labels["setup.example/done"] = "true"
+				case 2:
+					n.Published = record.Published{Labels: map[string]string{"setup.example/kernel": "node-setup.everynode.dev/other"}}
+				}
+			})
+			p := Plan{Job: takes, Plan: plan.Next(plan.Input{Job: takes, Revision: revision, Nodes: nodes, Now: now}), Revision: revision}
+			for i := range nodes[1:] {
+				p.Conflicts = append(p.Conflicts, ConflictingNode{nodes[i+1].Name, plan.PublishConflicts(takes, &nodes[i+1])})
+			}
+			return p
+		}(),
 		"three-thousand-nodes": {Job: job(func(*v1alpha1.NodeJob) {}), Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Revision: revision, Nodes: large, Now: now}),
 			Exists: true, Was: "0ldc0de", Revision: revision, Notes: []string{"not checked by the API server, and without its defaults: jane may not create nodejobs.everynode.dev in namespace node-setup."}},
 		"stopped-and-suspended": func() Plan {

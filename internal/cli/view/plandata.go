@@ -3,7 +3,11 @@
 
 package view
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
 
 // PlanData is a plan for programs. docs/cli.md documents its fields. Do not change or remove existing fields.
 type PlanData struct {
@@ -22,6 +26,19 @@ type PlanData struct {
 	Steps         []StepData  `json:"steps"`
 	Nodes         []NodeData  `json:"nodes"`
 	Drains        []DrainData `json:"drains,omitempty"`
+	// Conflicts are labels and annotations that exist on nodes and could not be published there.
+	Conflicts []ConflictData `json:"conflicts,omitempty"`
+}
+
+// ConflictData is a label or annotation in spec.publish that exists on a node and is not managed by the NodeJob.
+type ConflictData struct {
+	Node string `json:"node"`
+	// Kind is label or annotation.
+	Kind  string `json:"kind"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// PublishedBy is the key of the record of the NodeJob that has published it.
+	PublishedBy string `json:"publishedBy,omitempty"`
 }
 
 // StalledData is what prevents a NodeJob from running anywhere.
@@ -72,7 +89,11 @@ func (p Plan) Data() PlanData {
 	}
 	for i := range p.Plan.Nodes {
 		s := &p.Plan.Nodes[i]
-		d.Nodes = append(d.Nodes, NodeData{Node: s.Name, State: string(s.State), Reason: s.Reason, Message: s.Message})
+		reason := s.Reason
+		if p.isAssumed(s) {
+			reason = v1alpha1.ReasonAssumedDone
+		}
+		d.Nodes = append(d.Nodes, NodeData{Node: s.Name, State: string(s.State), Reason: reason, Message: s.Message})
 	}
 	for k := range p.Plan.Steps {
 		d.Steps = append(d.Steps, p.stepData(k, d.Nodes))
@@ -83,6 +104,11 @@ func (p Plan) Data() PlanData {
 			drain.Blocked = append(drain.Blocked, BlockedData(b))
 		}
 		d.Drains = append(d.Drains, drain)
+	}
+	for _, node := range p.Conflicts {
+		for _, c := range node.Conflicts {
+			d.Conflicts = append(d.Conflicts, ConflictData{node.Node, c.Kind, c.Key, c.Value, c.Owner})
+		}
 	}
 	return d
 }

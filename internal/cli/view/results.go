@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
@@ -28,14 +29,46 @@ type NodeResult struct {
 	Results  map[string]string `json:"results,omitempty"`
 	// Labels are those of the node. They are not printed.
 	Labels map[string]string `json:"-"`
+	// Started is when the last attempt started, and Message the end of its output. Only reports have them.
+	Started time.Time `json:"-"`
+	Message string    `json:"-"`
+}
+
+// Duration returns how long the last attempt took; 0 if this is unknown.
+func (n *NodeResult) Duration() time.Duration {
+	if n.Started.IsZero() {
+		return 0
+	}
+	return max(0, n.Finished.Sub(n.Started))
 }
 
 // ResultOf returns the record of a node.
 func ResultOf(node string, labels map[string]string, rec *record.Record) NodeResult {
-	return NodeResult{
-		Node: node, Outcome: string(rec.Outcome), Revision: rec.Revision, Attempts: rec.Attempts, ExitCode: rec.ExitCode, Reason: rec.Reason,
-		Finished: rec.FinishedAt, Results: rec.Results, Labels: labels,
+	ended := string(rec.Outcome)
+	if rec.IsAssumed() {
+		ended = v1alpha1.ReasonAssumedDone // the task has not run
 	}
+	return NodeResult{
+		Node: node, Outcome: ended, Revision: rec.Revision, Attempts: rec.Attempts, ExitCode: rec.ExitCode, Reason: rec.Reason,
+		Finished: rec.FinishedAt, Results: rec.Results, Labels: labels,
+		Started: rec.StartedAt, Message: rec.Message,
+	}
+}
+
+// PreviousResultOf returns what the record of a node contains of the revision before a current one; false if there is
+// nothing.
+func PreviousResultOf(node string, labels map[string]string, rec *record.Record, current string) (NodeResult, bool) {
+	if rec.Revision != current && current != "" {
+		return ResultOf(node, labels, rec), true // no attempt of the current revision has ended there
+	}
+	p := rec.Previous
+	if p == nil {
+		return NodeResult{}, false
+	}
+	return NodeResult{
+		Node: node, Outcome: string(p.Outcome), Revision: p.Revision, Attempts: p.Attempts, ExitCode: p.ExitCode,
+		Finished: p.FinishedAt, Results: p.Results, Labels: labels,
+	}, true
 }
 
 // Results are the records of the nodes of a NodeJob, by node.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
 )
 
 // RunState is the state of a node for a command that runs once.
@@ -50,8 +51,10 @@ type RunNode struct {
 
 // Run is the state of a command that runs once on some nodes.
 type Run struct {
-	// Name of the NodeJob.
-	Name string
+	// Namespace and Name of the NodeJob.
+	Namespace, Name string
+	// Command is what runs, and Selection how its nodes were selected.
+	Command, Selection string
 	// Nodes, sorted by name.
 	Nodes      []RunNode
 	Began, Now time.Time
@@ -66,6 +69,9 @@ const (
 	maxRunFailures = 5
 	maxRunLeft     = 50
 	runLabel       = 14
+	// maxEndText limits the command and the selection in the final view, in characters.
+	maxEndText = 300
+	endLabel   = 9
 )
 
 // runStates are the words for each state, in the order in which they are shown.
@@ -212,8 +218,41 @@ func (r Run) Summary() text.Line {
 	return line
 }
 
-// End draws the result.
+// End draws the result, in a form that can be copied into a ticket: how the run ended, what ran, where and when.
 func (r Run) End() []text.Line {
-	line := r.counted().Tone(text.Dim, " in "+ago(r.Now, r.Began))
-	return append([]text.Line{line}, r.failed(maxRunLeft)...)
+	lines := []text.Line{r.counted().Tone(text.Dim, " in "+ago(r.Now, r.Began))}
+	lines = append(lines, r.failed(maxRunLeft)...)
+	nodes := fmt.Sprintf("%s (%s)", r.Selection, plural.Count(len(r.Nodes), "node"))
+	for _, field := range [][2]string{{"Command", r.Command}, {"Nodes", nodes}, {"Time", span(r.Began, r.Now)}, {"NodeJob", r.Namespace + "/" + r.Name}} {
+		lines = append(lines, r.endField(field[0], cutText(field[1], maxEndText))...)
+	}
+	return lines
+}
+
+// endField returns a field of the result. Only a text that does not fit is wrapped, because that changes its spaces.
+func (r Run) endField(label, value string) []text.Line {
+	head := text.Of(fmt.Sprintf("%-*s", endLabel, label))
+	if line := head.With(value); line.Width() <= r.Width {
+		return []text.Line{line}
+	}
+	return text.Wrap(head, text.Plain, value, r.Width)
+}
+
+// span returns a period of time, in UTC.
+func span(from, to time.Time) string {
+	from, to = from.UTC(), to.UTC()
+	end := time.TimeOnly
+	if from.Format(time.DateOnly) != to.Format(time.DateOnly) {
+		end = time.DateTime
+	}
+	return from.Format(time.DateTime) + " to " + to.Format(end) + " UTC"
+}
+
+// cutText returns at most the first characters of a text.
+func cutText(s string, most int) string {
+	runes := []rune(text.Safe(s))
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most-1]) + "…"
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,10 @@ func TestRunAsPeopleSeeIt(t *testing.T) {
 	}
 	for name, run := range tests {
 		run.Now, run.Began = now, before(72*time.Second)
+		run.Namespace, run.Command, run.Selection = "node-setup", "echo 'a  b'", "--all"
+		if name == "bad-ends" {
+			run.Command, run.Selection, run.Began = "sh -c 'echo \x1b[2J "+strings.Repeat("and more ", 50)+"'", "-l pool=db\n", before(26*time.Hour)
+		}
 		t.Run(name, func(t *testing.T) {
 			drawn(t, "run-"+name, func(width int) []text.Line {
 				run.Width = width

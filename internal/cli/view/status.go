@@ -88,10 +88,16 @@ func (s Status) head() []text.Line {
 		name = name.Tone(text.Dim, "  revision ").With(job.Status.Revision)
 	}
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
-	tone, reason, message := Situation(job)
+	tone, reason, message := situation(job)
+	message, all, oneNode := cutRemedy(job, message)
+	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {
+		message = unobserved
+	}
 	lines = append(lines, label("Status").Tone(tone, reason))
 	lines = append(lines, s.wrapped("", text.Plain, message)...)
-	lines = append(lines, s.remedies()...)
+	if all {
+		lines = append(lines, s.remedies(oneNode)...)
+	}
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
@@ -106,9 +112,6 @@ func (s Status) head() []text.Line {
 	}
 	return lines
 }
-
-// CheckManager is the command that shows whether the manager is running.
-const CheckManager = "kubectl -n everynode-system get pods"
 
 // Situation describes the state of a NodeJob in a word and in a sentence, without the remedies that follow it in the
 // condition: status shows them as commands of its own.
@@ -129,13 +132,8 @@ func cutRemedy(job *v1alpha1.NodeJob, message string) (rest string, all, oneNode
 	return rest, all, false
 }
 
-// remedies lists what a user can do about failed nodes, one command per line.
-func (s Status) remedies() []text.Line {
-	_, _, message := situation(s.Job)
-	_, all, oneNode := cutRemedy(s.Job, message)
-	if !all {
-		return nil
-	}
+// remedies lists what a user can do about failed nodes, one command per line. With oneNode, about single nodes too.
+func (s Status) remedies(oneNode bool) []text.Line {
 	command := func(what, verb, node string) []text.Line {
 		lines := s.wrapped("", text.Plain, what+":")
 		return append(lines, text.Wrap(label("").With("  "), text.Plain, fmt.Sprintf("kubectl everynode %s %s%s -n %s", verb, s.Job.Name, node, s.Job.Namespace), s.Width)...)
@@ -159,7 +157,7 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 	case complete == nil:
 		return text.Warn, "NotObserved", "the manager has not observed it yet; check that it is running: " + CheckManager
 	case job.Status.ObservedGeneration != job.Generation:
-		return text.Warn, "NotObserved", "the manager has not observed the last change of its spec yet; the following is older"
+		return text.Warn, "NotObserved", "the manager has not observed the last change of its spec yet; check that it is running: " + CheckManager + "; the following is older"
 	}
 	tones := map[string]text.Tone{v1alpha1.ConditionComplete: text.Good, v1alpha1.ConditionStalled: text.Bad, v1alpha1.ConditionReconciling: text.Active}
 	for kind, tone := range tones { // at most one of them is True
@@ -167,7 +165,24 @@ func situation(job *v1alpha1.NodeJob) (tone text.Tone, reason, message string) {
 			return tone, c.Reason, c.Message
 		}
 	}
-	return text.Warn, complete.Reason, complete.Message
+	return text.Warn, complete.Reason, promotedBy(job, complete.Message)
+}
+
+// promotedBy replaces the command at the end of the message of a rollout that awaits promotion: the condition is also for
+// users without this program.
+func promotedBy(job *v1alpha1.NodeJob, message string) string {
+	s := Status{Job: job}
+	if job.Status.Rollout == nil || job.Spec.Rollout.PromoteTo == "" {
+		return message
+	}
+	next := s.stepIndex(job.Spec.Rollout.PromoteTo) + 1
+	if next == 0 || next == len(job.Status.Rollout.Steps) {
+		return message
+	}
+	if rest, cut := strings.CutSuffix(message, plan.PromotionRemedy(job, job.Status.Rollout.Steps[next].Name)); cut {
+		return rest + fmt.Sprintf("kubectl everynode promote %s -n %s", job.Name, job.Namespace)
+	}
+	return message
 }
 
 // reasonDeleting is the reason shown for a NodeJob that is being deleted.
@@ -299,16 +314,23 @@ func (s Status) failures() []text.Line {
 	if more := s.Job.Status.Nodes.Failed - final; more > 0 && final > 0 {
 		lines = append(lines, text.Toned(text.Dim, fmt.Sprintf("  and %d more: -o wide shows all", more)))
 	}
-	lines = append(lines, s.unrecordedFailures()...)
-	if len(lines) == 0 {
+	unrecorded := s.unrecordedFailures()
+	lines = append(lines, unrecorded...)
+	switch {
+	case len(lines) == 0:
 		return nil
+	case final == 0 && len(unrecorded) == 0:
+		return append([]text.Line{label("Retries")}, lines...)
 	}
 	return append([]text.Line{label("Failed")}, lines...)
 }
 
 func (s Status) failure(f *v1alpha1.NodeFailure) []text.Line {
 	tone, next := text.Bad, "not retried"
-	if f.Retrying {
+	switch {
+	case f.Retrying && s.Job.Spec.Suspend:
+		tone, next = text.Warn, "retried when the NodeJob is resumed"
+	case f.Retrying:
 		tone, next = text.Warn, "will be retried"
 	}
 	said := []string{f.Reason}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/text"
@@ -104,6 +105,14 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				{Node: "node-4", Phase: "task", Number: 1, Created: before(4 * time.Second), Started: before(3 * time.Second)},
 			},
 		},
+		"aborted": {
+			Job: job(func(j *v1alpha1.NodeJob) {
+				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSuspended, "spec.suspend is true")
+				j.Spec.Suspend = true
+				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1}
+				j.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)}}
+			}),
+		},
 		"being-deleted-and-pods-forbidden": {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")
@@ -166,5 +175,57 @@ func TestAllNodesAreShownOnRequest(t *testing.T) {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%s is not in it", want)
 		}
+	}
+}
+
+// TestAPromotionEndsWithItsCommand checks the command of this program, in place of that of the condition.
+func TestAPromotionEndsWithItsCommand(t *testing.T) {
+	const waits = "step canary is the last that spec.rollout.promoteTo allows; the next step, staging, waits for: "
+	awaiting := func(promoteTo, remedy string) *v1alpha1.NodeJob {
+		return job(func(j *v1alpha1.NodeJob) {
+			j.Spec.Rollout.PromoteTo = promoteTo
+			rollout(j, "canary", v1alpha1.StepStatus{Name: "canary"}, v1alpha1.StepStatus{Name: "staging"}, v1alpha1.StepStatus{Name: "all"})
+			stands(j, "", v1alpha1.ReasonAwaitingPromotion, waits+remedy)
+		})
+	}
+	patch := plan.PromotionRemedy(awaiting("", ""), "staging")
+	tests := map[string]struct {
+		job  *v1alpha1.NodeJob
+		want string
+	}{
+		"a promotion to the next step": {awaiting("canary", patch), waits + "kubectl everynode promote somaxconn -n node-setup"},
+		"the last step":                {awaiting("all", patch), waits + patch},
+		"a step that does not exist":   {awaiting("misspelled", patch), waits + patch},
+		"no step":                      {awaiting("", patch), waits + patch},
+		"another command":              {awaiting("canary", "a newer command"), waits + "a newer command"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, reason, got := Situation(tt.job); got != tt.want || reason != v1alpha1.ReasonAwaitingPromotion {
+				t.Errorf("%s: %q, want %q", reason, got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTheNodesOfAStepAddUp checks that each node of a step is in its counts once.
+func TestTheNodesOfAStepAddUp(t *testing.T) {
+	s := Status{Job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollout.Steps[0].Nodes = new(intstr.FromInt32(1)) })}
+	tests := map[string]struct {
+		step v1alpha1.StepStatus
+		want string
+	}{
+		"a canary":                            {v1alpha1.StepStatus{Name: "canary", Nodes: 1}, "0 of 1 done"},
+		"a canary that failed":                {v1alpha1.StepStatus{Name: "canary", Nodes: 1, Failed: 1}, "0 of 1 done, 1 failed"},
+		"another node in its place":           {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Done: 1, Failed: 1}, "1 of 1 done, 1 more failed"},
+		"no node is left":                     {v1alpha1.StepStatus{Name: "canary", Nodes: 2, Failed: 2}, "0 of 2 done, 2 failed"},
+		"a failed node of a step without one": {v1alpha1.StepStatus{Name: "all", Nodes: 5, Done: 3, Failed: 1}, "3 of 5 done, 1 failed"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := s.stepCounts(tt.step); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -62,14 +62,13 @@ func (s Status) stepBar(step v1alpha1.StepStatus, current bool) text.Line {
 		text.Part{Count: int(step.Failed), Mark: '!', Tone: text.Bad})
 }
 
-// stepCounts counts the nodes of a step. A step for a number of nodes takes another node for each that has failed; those
+// stepCounts counts the nodes of a step. A step for a number of nodes takes another node for each that has failed: those
 // that have failed are not among the nodes that must be done.
 func (s Status) stepCounts(step v1alpha1.StepStatus) string {
-	want := step.Nodes
-	if s.hasNumber(step.Name) && step.Failed > 0 {
-		want = max(step.Nodes-step.Failed, 1)
+	if s.hasNumber(step.Name) && step.Nodes > step.Failed && step.Failed > 0 {
+		return fmt.Sprintf("%d of %d done, %d more failed", step.Done, step.Nodes-step.Failed, step.Failed)
 	}
-	line := fmt.Sprintf("%d of %d done", step.Done, want)
+	line := fmt.Sprintf("%d of %d done", step.Done, step.Nodes)
 	if step.Failed > 0 {
 		line += fmt.Sprintf(", %d failed", step.Failed)
 	}

@@ -1,0 +1,112 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/convert"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+type convertOptions struct {
+	*cmdutil.Factory
+	files []string
+}
+
+func newConvertCommand(f *cmdutil.Factory) *cobra.Command {
+	o := &convertOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "convert -f FILE",
+		Short: "Write the NodeJob that replaces a DaemonSet, Job, Plan or BroadcastJob, to standard output",
+		Long: `Write the NodeJobs that replace other ways of running a task once on every node, to standard output: a DaemonSet that
+labels its node or waits after its work, a Job for each node, a Plan of the system-upgrade-controller, or a BroadcastJob of
+OpenKruise. No cluster is needed, and none is changed.
+
+The NodeJobs are suspended. Their comments say how to switch over, what is no longer needed, and as TODO what has no
+equivalent. A DaemonSet that runs permanently is refused.`,
+		Example: `  kubectl everynode convert -f node-setup-daemonset.yaml > nodejob.yaml
+
+  # what runs in the cluster
+  kubectl get daemonset sysctl -n kube-system -o yaml | kubectl everynode convert -f -`,
+		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(*cobra.Command, []string) error { return o.run() },
+	}
+	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "a file with the objects, with their RBAC objects and ConfigMaps; - for standard input; may be repeated")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return cmd
+}
+
+func (o *convertOptions) run() error {
+	if len(o.files) == 0 {
+		return cmdutil.Failf(cmdutil.ExitUsage, "which file? convert -f FILE, or convert -f - for standard input")
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range o.files {
+		content, err := o.readFile(file)
+		if err != nil {
+			return err
+		}
+		decoded, err := convert.Decode(content)
+		if err != nil {
+			return cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", file, err)
+		}
+		objects = append(objects, decoded...)
+	}
+	// The namespace of the kubeconfig is not that of the objects.
+	result := convert.Convert(objects, convert.Options{Namespace: *o.Config.Namespace})
+	if result.NodeJobs > 0 {
+		if err := o.WriteFormatted(cmdutil.OutputYAML, result.YAML); err != nil {
+			return err
+		}
+	}
+	for _, w := range result.Warnings {
+		o.Tell(text.Toned(text.Warn, "warning: ").With(w + ". See the comment in the output"))
+	}
+	return o.refused(result)
+}
+
+// refused returns the error for objects that could not be converted, and prints those before the last one.
+func (o *convertOptions) refused(result convert.Result) error {
+	switch n := len(result.Refused); {
+	case n > 0:
+		for _, err := range result.Refused[:n-1] {
+			o.Tell(text.Toned(text.Bad, "error: ").With(err.Error()))
+		}
+		return cmdutil.Failf(cmdutil.ExitUsage, "%w", result.Refused[n-1])
+	case result.NodeJobs == 0:
+		return cmdutil.Failf(cmdutil.ExitUsage, "there is nothing to convert in %s: it has no DaemonSet, no Job, no Plan of upgrade.cattle.io and no BroadcastJob of apps.kruise.io",
+			strings.Join(o.files, ", "))
+	}
+	return nil
+}
+
+// readFile reads a file, or standard input, up to the size that can be converted.
+func (o *convertOptions) readFile(name string) ([]byte, error) {
+	in := o.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, convert.MaxBytes+1))
+	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "%w", err)
+	}
+	if err != nil {
+		return nil, cmdutil.Failf(cmdutil.ExitUsage, "reading %s: %w", name, err)
+	}
+	return content, nil
+}

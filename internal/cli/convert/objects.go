@@ -1,0 +1,140 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// MaxBytes is the size that a file may have. Manifests of one pattern have a few KB.
+const MaxBytes = 8 << 20
+
+// Decode returns the Kubernetes objects in a file with YAML documents or JSON. The items of a List are objects of their
+// own.
+func Decode(content []byte) ([]*unstructured.Unstructured, error) {
+	if len(content) > MaxBytes {
+		return nil, fmt.Errorf("the file has more than %d MiB", MaxBytes>>20)
+	}
+	// A script with Windows line endings does not run in a shell.
+	content = bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n"))
+	var objects []*unstructured.Unstructured
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err == nil {
+			objects, err = appendObjects(objects, document)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// mergeKey matches a merge of an anchor. A field beside it may have the same name as one in the anchor.
+var mergeKey = regexp.MustCompile(`(?m)^[ \t-]*["']?<<["']?[ \t]*:`)
+
+// toJSON converts a document. It does not accept two fields with the same name, of which one would be lost.
+func toJSON(document []byte) ([]byte, error) {
+	if mergeKey.Match(document) {
+		return sigsyaml.YAMLToJSON(document)
+	}
+	return sigsyaml.YAMLToJSONStrict(document)
+}
+
+func appendObjects(objects []*unstructured.Unstructured, document []byte) ([]*unstructured.Unstructured, error) {
+	const not = "it is not a file of Kubernetes objects in YAML or JSON"
+	body, err := toJSON(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", not, err)
+	}
+	if string(body) == "null" {
+		return objects, nil
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", not, err)
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	if object.GetKind() == "" || object.GetAPIVersion() == "" {
+		return nil, fmt.Errorf("%s: a document has no apiVersion or no kind", not)
+	}
+	items, isList := fields["items"].([]any)
+	if !isList || !strings.HasSuffix(object.GetKind(), "List") {
+		return append(objects, object), nil
+	}
+	for _, item := range items {
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: an item of the %s is not an object", not, object.GetKind())
+		}
+		objects = append(objects, &unstructured.Unstructured{Object: fields})
+	}
+	return objects, nil
+}
+
+// generic returns a value as JSON decodes it, without empty fields.
+func generic(value any) any {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	var decoded any
+	if err := json.Unmarshal(body, &decoded); err != nil {
+		return nil
+	}
+	return pruned(decoded)
+}
+
+// pruned removes null and empty objects from objects. An empty object can have a meaning as a volume source.
+func pruned(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			field = pruned(field)
+			inner, isObject := field.(map[string]any)
+			if field == nil || isObject && len(inner) == 0 && key != "emptyDir" {
+				delete(value, key)
+				continue
+			}
+			value[key] = field
+		}
+	case []any:
+		for i := range value {
+			value[i] = pruned(value[i])
+		}
+	}
+	return value
+}
+
+// nameOf returns the kind, namespace and name of an object for a message.
+func nameOf(object *unstructured.Unstructured) string {
+	name := object.GetName()
+	if name == "" {
+		name = object.GetGenerateName() + "…"
+	}
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	return object.GetKind() + " " + name
+}
+
+// isKind reports whether an object is of a kind of an API group, in any version.
+func isKind(object *unstructured.Unstructured, group, kind string) bool {
+	gvk := object.GroupVersionKind()
+	return gvk.Group == group && gvk.Kind == kind
+}

@@ -1,0 +1,118 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/record"
+)
+
+const outputJUnit = "junit"
+
+// junitSuites is a report in the form of JUnit, as CI systems read it. There is no standard; these elements and
+// attributes are those that Jenkins and GitLab document.
+type junitSuites struct {
+	XMLName xml.Name   `xml:"testsuites"`
+	Suite   junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitProblem `xml:"failure,omitempty"`
+	Skipped *junitProblem `xml:"skipped,omitempty"`
+	Output  string        `xml:"system-out,omitempty"`
+}
+
+type junitProblem struct {
+	Type    string `xml:"type,attr,omitempty"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// junitReport returns a report with a test case for each record. XML has no form for control characters, so they appear
+// as escapes.
+func junitReport(job string, found view.Results) ([]byte, error) {
+	suite := junitSuite{Name: job}
+	var total time.Duration
+	for i := range found.Nodes {
+		n := &found.Nodes[i]
+		took := n.Duration()
+		total += took
+		c := junitCase{Class: job, Name: text.Safe(n.Node), Time: junitTime(took), Output: junitOutput(n.Results)}
+		switch {
+		case n.Revision != found.Revision:
+			c.Skipped = &junitProblem{Message: fmt.Sprintf("the current revision %s has not ended there; the record is of revision %s", found.Revision, text.Safe(n.Revision))}
+		case n.Outcome == string(record.Failed):
+			c.Failure = &junitProblem{Type: text.Safe(n.Reason), Message: text.Safe(junitMessage(n)), Text: outcome.Clean(n.Message, math.MaxInt)}
+			suite.Failures++
+		case n.Outcome == v1alpha1.ReasonAssumedDone:
+			c.Skipped = &junitProblem{Message: "AssumedDone: the task has not run, because the node matched spec.assumeDone"}
+		case n.Outcome != string(record.Succeeded):
+			c.Skipped = &junitProblem{Message: text.Safe(strings.TrimSuffix(n.Outcome+": "+n.Reason, ": "))}
+		}
+		if c.Skipped != nil {
+			suite.Skipped++
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Tests, suite.Time = len(suite.Cases), junitTime(total)
+	b, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the results: %w", err)
+	}
+	return append([]byte(xml.Header), append(b, '\n')...), nil
+}
+
+func junitMessage(n *view.NodeResult) string {
+	if n.ExitCode == nil {
+		return n.Reason
+	}
+	return fmt.Sprintf("%s: exit code %d", n.Reason, *n.ExitCode)
+}
+
+// junitTime returns a duration in seconds.
+func junitTime(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+func junitOutput(results map[string]string) string {
+	lines := make([]string, 0, len(results))
+	for key, value := range results {
+		lines = append(lines, text.Safe(key+"="+value)+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func (o *resultsOptions) printJUnit(found view.Results) error {
+	b, err := junitReport(o.namespace+"/"+o.name, found)
+	if err != nil {
+		return err
+	}
+	if _, err := o.Out.Write(b); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// written is an entry of the managed fields.
+func written(subresource string, ago time.Duration) metav1.ManagedFieldsEntry {
+	at := at(ago)
+	return metav1.ManagedFieldsEntry{Subresource: subresource, Time: &at}
+}
+
+func TestUnobserved(t *testing.T) {
+	fresh := func(j *v1alpha1.NodeJob) {
+		j.Generation, j.Status = 1, v1alpha1.NodeJobStatus{ObservedGeneration: -1}
+	}
+	const check = "; check that one is running: kubectl -n everynode-system get pods"
+	tests := map[string]struct {
+		change func(*v1alpha1.NodeJob)
+		want   string
+	}{
+		"observed": {func(*v1alpha1.NodeJob) {}, ""},
+		"new":      {func(j *v1alpha1.NodeJob) { fresh(j); j.CreationTimestamp = at(9 * time.Second) }, ""},
+		"not observed for a while": {
+			func(j *v1alpha1.NodeJob) { fresh(j); j.CreationTimestamp = at(25 * time.Second) },
+			"no manager has observed it for 25s" + check,
+		},
+		"never observed, and changed by the user since": {
+			func(j *v1alpha1.NodeJob) {
+				fresh(j)
+				j.Generation = 2
+				j.ManagedFields = []metav1.ManagedFieldsEntry{written("", time.Minute), {}}
+			},
+			"no manager has observed it for 60s" + check,
+		},
+		"changed a moment ago": {
+			func(j *v1alpha1.NodeJob) {
+				j.Generation++
+				j.ManagedFields = []metav1.ManagedFieldsEntry{written("", time.Hour), written("", 2*time.Second)}
+			}, "",
+		},
+		"changed a while ago, with a status that is newer": {
+			func(j *v1alpha1.NodeJob) {
+				j.Generation++
+				j.ManagedFields = []metav1.ManagedFieldsEntry{written("", 40*time.Second), written("status", time.Second)}
+			},
+			"no manager has observed the last change of its spec for 40s" + check + "; the following is older",
+		},
+		"deleted a while ago": {
+			func(j *v1alpha1.NodeJob) {
+				j.Generation++
+				deleted := at(30 * time.Second)
+				j.DeletionTimestamp = &deleted
+			},
+			"no manager has observed its deletion for 30s" + check,
+		},
+		"a time that is not known": {
+			func(j *v1alpha1.NodeJob) { fresh(j); j.CreationTimestamp = metav1.Time{} }, "",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := unobservedMessage(job(tt.change), now); got != tt.want {
+				t.Errorf("got  %q\nwant %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAListNamesNodeJobsThatNoManagerHasObserved(t *testing.T) {
+	named := func(name string, waited time.Duration) v1alpha1.NodeJob {
+		return *job(func(j *v1alpha1.NodeJob) {
+			j.Name, j.CreationTimestamp, j.Status = name, at(waited), v1alpha1.NodeJobStatus{}
+		})
+	}
+	observed := *job(func(*v1alpha1.NodeJob) {})
+	tests := map[string]struct {
+		jobs []v1alpha1.NodeJob
+		want string
+	}{
+		"none": {[]v1alpha1.NodeJob{observed, named("new", time.Second)}, ""},
+		"one": {
+			[]v1alpha1.NodeJob{observed, named("a", time.Minute)},
+			"warning: no manager has observed NodeJob node-setup/a for 60s; check that one is running: kubectl -n everynode-system get pods\n",
+		},
+		"several": {
+			[]v1alpha1.NodeJob{named("a", time.Minute), named("b", time.Hour), named("new", 0), named("c", time.Minute)},
+			"warning: no manager has observed NodeJob node-setup/a and 2 more for 60m; check that one is running: kubectl -n everynode-system get pods\n",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := text.Print(List{Jobs: tt.jobs, Now: now}.Unobserved(0), text.Options{}); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
