@@ -1,0 +1,40 @@
+{{/* Labels of the manager's pods. They are the selector of the Deployment, and the gate's policies find the pods by them. */}}
+{{- define "everynode.selectorLabels" -}}
+app.kubernetes.io/name: everynode
+app.kubernetes.io/component: manager
+{{- end }}
+
+{{/* Labels of objects that config/default does not have. */}}
+{{- define "everynode.labels" -}}
+app.kubernetes.io/name: everynode
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/*
+The reference of an image: that of the release, which Chart.yaml has, with the values instead of its parts.
+Argument: a list of the root, and the name of the image.
+*/}}
+{{- define "everynode.image" -}}
+{{- $root := index . 0 }}
+{{- $name := index . 1 }}
+{{- $values := index $root.Values.images $name }}
+{{- $released := "" }}
+{{- range index $root.Chart.Annotations "artifacthub.io/images" | fromYamlArray }}
+{{- if eq .name $name }}{{ $released = .image }}{{ end }}
+{{- end }}
+{{- $registry := $root.Values.images.registry | default (dir $released) | trimSuffix "/" }}
+{{- $version := regexFind "[:@][^/]*$" $released }}
+{{- if or $values.tag $values.digest }}
+{{- $version = printf "%s%s" (empty $values.tag | ternary "" (print ":" $values.tag)) (empty $values.digest | ternary "" (print "@" $values.digest)) }}
+{{- end }}
+{{- printf "%s/%s%s" $registry $values.repository $version }}
+{{- end }}
+
+{{/* Whether the gate's policies are installed. */}}
+{{- define "everynode.gate" -}}
+{{- if and .Values.gate.enabled (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}
+true
+{{- end -}}
+{{- end }}

@@ -1,0 +1,181 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	digest   = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	jobsCRD  = "CustomResourceDefinition nodejobs.everynode.dev"
+	budget   = "PodDisruptionBudget everynode-system/everynode-manager"
+	quota    = "ResourceQuota everynode-system/everynode-critical-pods"
+	gate     = "MutatingAdmissionPolicy everynode-gate"
+	viewer   = "ClusterRole everynode-nodejob-viewer"
+	editor   = "ClusterRole everynode-nodejob-editor"
+	service  = "Service everynode-system/everynode-metrics"
+	monitor  = "ServiceMonitor everynode-system/everynode"
+	network  = "NetworkPolicy everynode-system/everynode-manager"
+	teamA    = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
+	unwanted = "the object is not rendered"
+)
+
+func TestValues(t *testing.T) {
+	with := func(values string, apis ...string) release { return release{values: values, apis: apis} }
+	tests := map[string]struct {
+		release
+		object string
+		// has are texts that the object contains as YAML in one line, and hasNot those that it does not contain.
+		has, hasNot []string
+	}{
+		"the images of the release": {with(""), manager, []string{"image: ghcr.io/everynode/manager:v0.0.0-dev", "value: ghcr.io/everynode/runner:v0.0.0-dev"}, nil},
+		"images from a mirror": {
+			with(`images: {registry: "mirror.example:5000/a/"}`), manager,
+			[]string{"image: mirror.example:5000/a/manager:v0.0.0-dev", "value: mirror.example:5000/a/runner:v0.0.0-dev"}, nil,
+		},
+		"images by digest": {
+			with(`images: {manager: {digest: "` + digest + `"}, runner: {digest: "` + digest + `"}}`), manager,
+			[]string{"image: ghcr.io/everynode/manager@" + digest, "value: ghcr.io/everynode/runner@" + digest}, []string{"runner:", "manager:v"},
+		},
+		"images by tag": {
+			with(`images: {manager: {tag: a}, runner: {tag: b, repository: c/d}}`), manager,
+			[]string{"image: ghcr.io/everynode/manager:a ", "value: ghcr.io/everynode/c/d:b "}, nil,
+		},
+		"an image by tag and digest":    {with(`images: {manager: {tag: a, digest: "` + digest + `"}}`), manager, []string{"image: ghcr.io/everynode/manager:a@" + digest}, nil},
+		"how the manager is pulled":     {with(`images: {pullSecrets: [mirror], pullPolicy: Always}`), manager, []string{"imagePullSecrets: - name: mirror", "imagePullPolicy: Always"}, nil},
+		"the version of the Deployment": {with(""), manager, []string{versionLabel + ": v0.0.0-dev"}, nil},
+		"placement": {
+			with(`manager: {nodeSelector: {a: b}, tolerations: [{key: t, operator: Exists}], affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{maxSkew: 2}], replicas: 2}`), manager,
+			[]string{"nodeSelector: a: b", "tolerations: - key: t operator: Exists", "affinity: nodeAffinity: {}", "topologySpreadConstraints: - maxSkew: 2", "replicas: 2"}, nil,
+		},
+		"resources":                      {with(`manager: {goMemoryLimit: 640MiB, resources: {limits: {memory: 1Gi}}}`), manager, []string{"limits: memory: 1Gi", "value: 640MiB"}, nil},
+		"no resources":                   {with(`manager: {resources: null}`), manager, []string{"readOnlyRootFilesystem"}, []string{"resources"}},
+		"labels and annotations of pods": {with(`manager: {podLabels: {a: b}, podAnnotations: {c: d}}`), manager, []string{"annotations: c: d prometheus.io", "labels: a: b app.kubernetes.io"}, nil},
+		"without annotations":            {with(`metrics: {scrapeAnnotations: false}`), manager, []string{"metadata"}, []string{"annotations"}},
+		"options of the manager": {
+			with(`{tasks: {priorityClassName: "", scriptMemoryLimit: "0"}, manager: {logLevel: DEBUG}}`), manager,
+			[]string{"- --priority-class= ", `- --script-memory-limit=0 `, "- --log-level=DEBUG "}, nil,
+		},
+		"no priority class":                     {with(`manager: {priorityClassName: ""}`), manager, []string{"replicas"}, []string{"priorityClassName"}},
+		"no quota without a priority class":     {with(`manager: {priorityClassName: ""}`), quota, nil, []string{unwanted}},
+		"no quota for a class of the user":      {with(`manager: {priorityClassName: mine}`), quota, nil, []string{unwanted}},
+		"a quota for the other system class":    {with(`manager: {priorityClassName: system-node-critical}`), quota, []string{"- system-node-critical"}, []string{"cluster"}},
+		"no quota":                              {with(`criticalPodsQuota: {enabled: false}`), quota, nil, []string{unwanted}},
+		"a budget for two managers":             {with(`manager: {replicas: 2, podDisruptionBudget: {maxUnavailable: 50%}}`), budget, []string{"maxUnavailable: 50%", "component: manager"}, nil},
+		"no budget for one manager":             {with(""), budget, nil, []string{unwanted}},
+		"no budget":                             {with(`manager: {replicas: 2, podDisruptionBudget: {enabled: false}}`), budget, nil, []string{unwanted}},
+		"CRDs outlive the release":              {with(""), jobsCRD, []string{"helm.sh/resource-policy: keep", "controller-gen.kubebuilder.io/version"}, nil},
+		"no CRDs":                               {with(`crds: {enabled: false}`), jobsCRD, nil, []string{unwanted}},
+		"no policy before 1.36":                 {with("", oldPolicyAPI), gate, nil, []string{unwanted}},
+		"no binding before 1.36":                {with("", oldPolicyAPI), "MutatingAdmissionPolicyBinding everynode-gate-node-setup", nil, []string{unwanted}},
+		"no policy without gates":               {with(`gate: {enabled: false}`, policyAPI), gate, nil, []string{unwanted}},
+		"a gate that fails closed":              {with(`gate: {failurePolicy: Fail}`, policyAPI), gate, []string{"failurePolicy: Fail"}, nil},
+		"a manager is never refused":            {with(`gate: {failurePolicy: Fail}`, policyAPI), "MutatingAdmissionPolicy everynode-manager", []string{"failurePolicy: Ignore"}, nil},
+		"a binding for another namespace":       {with(teamA, policyAPI), "MutatingAdmissionPolicyBinding everynode-gate-team-a", []string{"namespace: team-a", "policyName: everynode-gate "}, nil},
+		"its binding for managers":              {with(teamA, policyAPI), "MutatingAdmissionPolicyBinding everynode-manager-team-a", []string{"namespace: team-a", "policyName: everynode-manager "}, nil},
+		"no binding for a namespace not listed": {with(teamA, policyAPI), "MutatingAdmissionPolicyBinding everynode-gate-node-setup", nil, []string{unwanted}},
+		"a namespace that exists":               {with(""), "Namespace node-setup", nil, []string{unwanted}},
+		"a namespace for NodeJobs": {
+			with(teamA), "Namespace team-a",
+			[]string{"pod-security.kubernetes.io/enforce: privileged", "helm.sh/resource-policy: keep", "team: a"}, nil,
+		},
+		"its quota":                        {with(teamA), "ResourceQuota team-a/everynode-critical-pods", []string{"- system-node-critical"}, nil},
+		"a quota of another class":         {with(teamA + "\ntasks: {priorityClassName: system-cluster-critical}"), "ResourceQuota team-a/everynode-critical-pods", []string{"- system-cluster-critical"}, nil},
+		"a namespace without a quota":      {with(`nodeJobNamespaces: [{name: team-a, create: true}]`), "ResourceQuota team-a/everynode-critical-pods", nil, []string{unwanted}},
+		"no roles for users":               {with(`userRoles: {enabled: false}`), "ClusterRole everynode-view", nil, []string{unwanted}},
+		"roles are not aggregated":         {with(""), viewer, []string{"nodejobs"}, []string{"aggregate"}},
+		"the roles of viewers":             {with(`userRoles: {aggregateToView: true}`), viewer, []string{`rbac.authorization.k8s.io/aggregate-to-view: "true"`, "nodejobs"}, nil},
+		"the role of editors never is":     {with(`userRoles: {aggregateToView: true}`), editor, []string{"nodejobs"}, []string{"aggregate"}},
+		"no Service for the metrics":       {with(""), service, nil, []string{unwanted}},
+		"a Service for the metrics":        {with(`metrics: {service: {enabled: true}}`), service, []string{"targetPort: metrics"}, nil},
+		"no ServiceMonitor":                {with(`metrics: {service: {enabled: true}}`), monitor, nil, []string{unwanted}},
+		"a ServiceMonitor":                 {with(`metrics: {serviceMonitor: {enabled: true, interval: 15s, labels: {team: a}}}`), monitor, []string{"team: a", "interval: 15s", "honorLabels: true"}, nil},
+		"a ServiceMonitor has its Service": {with(`metrics: {serviceMonitor: {enabled: true}}`), service, []string{"app.kubernetes.io/component: manager"}, nil},
+		"no NetworkPolicy":                 {with(""), network, nil, []string{unwanted}},
+		"a NetworkPolicy":                  {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
+		"a NetworkPolicy for everyone":     {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, tt.release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, rendered := objects[tt.object]
+			if wanted := !slices.Contains(tt.hasNot, unwanted); rendered != wanted {
+				t.Fatalf("%s is rendered: %v, want %v, among %v", tt.object, rendered, wanted, slices.Sorted(maps.Keys(objects)))
+			}
+			content, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := strings.ReplaceAll(strings.Join(strings.Fields(string(content)), " ")+" ", "'", "")
+			for _, text := range tt.has {
+				if !strings.Contains(line, text) {
+					t.Errorf("it lacks %q:\n%s", text, content)
+				}
+			}
+			for _, text := range tt.hasNot {
+				if strings.Contains(line, text) {
+					t.Errorf("it contains %q:\n%s", text, content)
+				}
+			}
+		})
+	}
+}
+
+// TestANamespaceOfTheChartIsThatOfTheSamples compares a namespace that the chart creates with that of config/samples.
+func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
+	samples := kustomization(t, "samples")
+	got, err := render(t, release{values: `nodeJobNamespaces: [{name: node-setup, create: true, criticalPodsQuota: true}]`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, sample := got["Namespace node-setup"], samples["Namespace node-setup"]
+	for key, value := range sample.GetLabels() {
+		if namespace.GetLabels()[key] != value {
+			t.Errorf("the label %s is %q, want %q", key, namespace.GetLabels()[key], value)
+		}
+	}
+	const key = "ResourceQuota node-setup/everynode-critical-pods"
+	if diff := cmp.Diff(samples[key].Object, got[key].Object); diff != "" || len(samples[key].Object) == 0 {
+		t.Errorf("the quota (-samples +helm):\n%s", diff)
+	}
+}
+
+func TestInvalidValuesAreRejected(t *testing.T) {
+	tests := map[string]struct {
+		release
+		want string
+	}{
+		"another namespace":            {release{namespace: "default"}, "the namespace of the release is default: install it with --namespace everynode-system"},
+		"an unknown value":             {release{values: `image: {tag: a}`}, "additional properties 'image' not allowed"},
+		"an unknown value inside":      {release{values: `manager: {replica: 2}`}, "at '/manager': additional properties 'replica' not allowed"},
+		"an unknown value in a list":   {release{values: `nodeJobNamespaces: [{name: a, quota: true}]`}, "at '/nodeJobNamespaces/0': additional properties 'quota' not allowed"},
+		"a wrong type":                 {release{values: `manager: {replicas: two}`}, "at '/manager/replicas': got string, want integer"},
+		"a tag as a digest":            {release{values: `images: {manager: {digest: v1}}`}, "at '/images/manager/digest'"},
+		"a digest in the tag":          {release{values: `images: {manager: {tag: "a@sha256:b"}}`}, "at '/images/manager/tag'"},
+		"a registry with a scheme":     {release{values: `images: {registry: "https://mirror.example"}`}, "at '/images/registry'"},
+		"an unknown level":             {release{values: `manager: {logLevel: debug}`}, "at '/manager/logLevel': value must be one of 'DEBUG', 'INFO', 'WARN', 'ERROR'"},
+		"an unknown failure policy":    {release{values: `gate: {failurePolicy: Deny}`}, "at '/gate/failurePolicy'"},
+		"a namespace without a name":   {release{values: `nodeJobNamespaces: [{create: true}]`}, "at '/nodeJobNamespaces/0': missing property 'name'"},
+		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},
+		"a budget that is not a share": {release{values: `manager: {podDisruptionBudget: {maxUnavailable: half}}`}, "at '/manager/podDisruptionBudget/maxUnavailable'"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, tt.release)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
