@@ -204,11 +204,12 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 		t.Error("the revision is not stable")
 	}
 
-	// A node with a rerun has the only slot.
+	// A node with a rerun has the only slot. The node that joins has no network plugin: if it became Ready before the
+	// manager sees it, it would wait for the slot as well.
 	w.sh("node-2", "touch "+w.markFile()+".hold")
 	w.unlabel("steps", "node-2")
 	held := w.runningPod("node-2")
-	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late"})
+	late := w.join(cluster.NodeOptions{Name: w.namespace + "-late", WithoutCNI: true})
 	w.done("steps", late)
 	if p, _ := log.find(held.UID); p.over {
 		t.Error("the node with the slot ended before the new node had run")
