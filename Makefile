@@ -13,10 +13,13 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . api local test tools
+MODULES        := . api charts local test release tools
 
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
+
+# Of the local cluster: the minor version of Kubernetes, such as 1.34; the default is 1.36.
+K8S ?=
 
 ##@ Use
 
@@ -25,8 +28,8 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show the main job on a local cluster of real nodes, and leave it running.
-	@go -C test run ./cmd/everynode-demo up
+demo: ## Show the main job on a local cluster of real nodes, and leave it running (K8S: another version of Kubernetes).
+	@go -C test run ./cmd/everynode-demo up $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster away again.
@@ -84,8 +87,10 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and 
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
 	$(GOLANGCI_LINT) run ./...
 	cd api && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd charts && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd test && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd release && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
 .PHONY: verify
 verify: ## Check that generated files, module files and formatting are as committed, and lint.
@@ -100,30 +105,65 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@$(MAKE) --no-print-directory lint
 
 .PHONY: test
-test: test-unit test-mutants test-api test-local test-e2e ## Run all tests: unit, API server, real nodes.
+test: test-unit test-mutants test-release test-api test-local test-e2e ## Run all tests: unit, release, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
 	go -C api test ./...
+	go -C charts test -count=1 ./...
 	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
-	go -C test test ./bench/... ./cmd/...
+	go -C test test ./bench/... ./cmd/... ./install
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
 	go test -v -timeout=40m ./internal/mutants
 
+.PHONY: test-release
+test-release: ## Make a release for this machine's platform twice, and test its files.
+	go -C release test -count=1 -timeout=30m ./...
+
 .PHONY: test-api
-test-api: ## Run the tests against a real API server.
-	assets="$$($(LOCAL) binaries etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api/...
+test-api: ## Run the tests against a real API server (K8S).
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api/...
 
 .PHONY: test-local
-test-local: ## Run the local cluster's own tests, on real nodes.
-	go -C local test -v ./...
+test-local: ## Run the local cluster's own tests, on real nodes (K8S).
+	go -C local test -v $$(go -C local list ./... | grep -v /cluster$$)
+	go -C local test -v ./cluster $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: test-e2e
-test-e2e: ## Run Everynode on real nodes.
-	go -C test test -v -count=1 -timeout=40m -parallel=6 ./e2e
+test-e2e: ## Run Everynode on real nodes (K8S; RUN: a regular expression that picks tests).
+	go -C test test -v -count=1 -timeout=40m -parallel=6 $(if $(RUN),-run='$(RUN)') ./e2e $(if $(K8S),-kubernetes=$(K8S))
+
+# Every version that docs/kubernetes-versions.md names, and those on which the tests of these requirements run on real nodes.
+MATRIX      := 1.34 1.35 1.36 1.37
+MATRIX_REAL := 1.34 1.37
+MATRIX_ROWS := ^TestR(01|04|13|18|19|23|25)_
+
+.PHONY: test-matrix
+test-matrix: ## Run the tests on all versions of Kubernetes: API server, and the main ones on real nodes.
+	@for version in $(MATRIX); do $(MAKE) --no-print-directory test-api K8S=$$version; done
+	@for version in $(MATRIX_REAL); do $(MAKE) --no-print-directory test-e2e K8S=$$version RUN='$(MATRIX_ROWS)'; done
+
+##@ Release
+
+# The prefix of the images; platforms, such as linux/amd64, if not all; and the version of Go, which determines the bytes.
+REGISTRY  ?= ghcr.io/everynode
+PLATFORMS ?=
+RELEASE    = GOTOOLCHAIN=$$(sed -n 's/^toolchain //p' release/go.mod) go -C release run ./cmd/everynode-release
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in the code that is used (asks vuln.go.dev).
+	GOTOOLCHAIN=$$(sed -n 's/^toolchain //p' release/go.mod) go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
+.PHONY: release
+release: ## Write a release of the commit to dist/ (VERSION, REGISTRY, PLATFORMS; docs/releasing.md).
+	@$(RELEASE) build -root '$(CURDIR)' -dir '$(CURDIR)/dist' -version '$(VERSION)' -registry '$(REGISTRY)' -platforms '$(PLATFORMS)'
+
+.PHONY: publish
+publish: ## Push the images and the chart of dist/ to a registry, to which its manifests refer afterwards (REGISTRY).
+	@$(RELEASE) publish -dir '$(CURDIR)/dist' -registry '$(REGISTRY)'
 
 $(TOOLS)/%:
 	@echo "building $* (once)"

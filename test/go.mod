@@ -9,10 +9,12 @@ require (
 	github.com/everynode/everynode v0.0.0
 	github.com/everynode/everynode/api v0.0.0
 	github.com/everynode/everynode/local v0.0.0
+	github.com/everynode/everynode/release v0.0.0
 	github.com/fluxcd/cli-utils v1.2.1
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
+	github.com/itchyny/gojq v0.12.20
 	github.com/prometheus/client_golang v1.25.0
 	golang.org/x/sync v0.23.0
 	k8s.io/api v0.37.2
@@ -52,6 +54,7 @@ require (
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/itchyny/timefmt-go v0.1.9 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
@@ -102,4 +105,5 @@ replace (
 	github.com/everynode/everynode => ../
 	github.com/everynode/everynode/api => ../api
 	github.com/everynode/everynode/local => ../local
+	github.com/everynode/everynode/release => ../release
 )

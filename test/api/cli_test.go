@@ -274,10 +274,18 @@ func TestAWatchOutlivesTheAPIServerAndEndsWithTheNodeJob(t *testing.T) {
 	}
 	<-gone.code
 
-	w.job("deleted", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	w.job("suspended", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
+	waits := w.watch(config, "suspended")
+	if code := <-waits.code; code != 9 || !strings.Contains(waits.String(), "Suspended") {
+		t.Errorf("exit code %d after\n%s", code, waits)
+	}
+
+	w.job("deleted", nil)
+	pod = w.podOn("watched-1")
 	end := w.watch(config, "deleted")
-	w.says(end, "Suspended")
+	w.says(end, "InProgress")
 	must(t, admin.Delete(w.ctx, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "deleted"}}))
+	must(t, tellEnd(w.ctx, admin, pod, 0, "")) // a patch: the manager changes the pod at the same time
 	if code := <-end.code; code != 12 || !strings.Contains(end.String(), "error: NodeJob "+w.namespace+"/deleted was deleted") {
 		t.Errorf("exit code %d after\n%s", code, end)
 	}

@@ -299,7 +299,7 @@ func (w *world) keepManager(c *cut) {
 	w.t.Helper()
 	options, err := w.cacheOptions()
 	must(w.t, err)
-	stop, err := runManager(options, c.funcs(), &events.FakeRecorder{}, time.Now)
+	stop, err := runManager(asManager, options, c.funcs(), &events.FakeRecorder{}, time.Now)
 	must(w.t, err)
 	ended := make(chan struct{})
 	var keeping sync.WaitGroup
@@ -310,7 +310,7 @@ func (w *world) keepManager(c *cut) {
 			err := stop()
 			c.revive()
 			var startErr error
-			if stop, startErr = runManager(options, c.funcs(), &events.FakeRecorder{}, time.Now); errors.Join(err, startErr) != nil {
+			if stop, startErr = runManager(asManager, options, c.funcs(), &events.FakeRecorder{}, time.Now); errors.Join(err, startErr) != nil {
 				w.t.Errorf("replacing the manager: %v", errors.Join(err, startErr))
 				return
 			}

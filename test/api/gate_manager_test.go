@@ -19,6 +19,7 @@ import (
 
 // TestOnlyTheManagersNamespaceGetsTolerationsOfGates : the labels of the manager's pod alone may be on any pod.
 func TestOnlyTheManagersNamespaceGetsTolerationsOfGates(t *testing.T) {
+	needsPolicies(t)
 	w := newWorld(t)
 	policy := shipped[admissionv1.MutatingAdmissionPolicy](t, "manager.yaml")
 	policy.Name = "everynode-manager-" + w.namespace

@@ -259,6 +259,7 @@ func TestANodeWhoseLabelsAWebhookSetsIsTaintedToo(t *testing.T) {
 // shipped, as docs/gate.md says for other namespaces. It waits until they are in effect.
 func installGate(t *testing.T, worlds ...*world) {
 	t.Helper()
+	needsPolicies(t)
 	worlds[0].makes(shipped[admissionv1.MutatingAdmissionPolicy](t, "policy.yaml"))
 	for _, w := range worlds {
 		binding := shipped[admissionv1.MutatingAdmissionPolicyBinding](t, "binding.yaml")

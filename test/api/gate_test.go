@@ -105,6 +105,27 @@ func TestWithoutAPolicyTheManagerClosesTheGateOfANodeThatJoins(t *testing.T) {
 	}
 }
 
+func TestWithoutAPolicyANodeRegistersWithTheTaint(t *testing.T) {
+	w := newWorld(t)
+	startManager(t, noFaults)
+	const key = "readiness.k8s.io/registered"
+	w.job("registered", func(s *v1alpha1.NodeJobSpec) {
+		whole(s)
+		s.Gate.Key = key
+	})
+	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoAdmissionPolicy)
+	w.gateIsSeen("registered")
+	node := w.comes("registered-1", nil, corev1.Taint{Key: key, Effect: corev1.TaintEffect(w.live("registered").Spec.Gate.Effect)})
+	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
+	if got := w.live("registered").Status.Gate.RegisteredAt; !got.Equal(&node.CreationTimestamp) {
+		t.Errorf("the status has %v, and the node was created at %v", got, node.CreationTimestamp)
+	}
+	w.end(w.podOn("registered-1"), 0, wholeResult)
+	w.done("registered", "registered-1")
+	w.has("registered-1")
+	w.condition("registered", v1alpha1.ConditionGateEnforced, metav1.ConditionTrue, v1alpha1.ReasonRegisteredTaint)
+}
+
 func TestAGateForAllNodesIsClosedOnExistingNodes(t *testing.T) {
 	w := newWorld(t)
 	w.comes("all-1", nil)

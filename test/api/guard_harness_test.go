@@ -343,6 +343,13 @@ func (c *counted) write(what string, do func() error) error {
 	return do()
 }
 
+// String returns how often each write was made. The manager may be writing.
+func (c *counted) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.writes)
+}
+
 func (c *counted) funcs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +33,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/test/install"
 )
 
 var (
@@ -39,9 +42,16 @@ var (
 	scheme = runtime.NewScheme()
 	// asManager is the configuration of a user who may do what config/rbac allows, and no more.
 	asManager *rest.Config
+	// kubernetes is the version of the API server, such as "v1.36.3". policiesServed says whether it serves the
+	// policies of config/gate.
+	kubernetes     string
+	policiesServed bool
 )
 
 func TestMain(m *testing.M) {
+	if program, ok := programs[filepath.Base(os.Args[0])]; ok {
+		os.Exit(program())
+	}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		fmt.Println("KUBEBUILDER_ASSETS is not set: it names the folder of etcd, kube-apiserver and kubectl. `make test` builds them and sets it")
 		os.Exit(1)
@@ -53,6 +63,20 @@ func run(m *testing.M) int {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		fmt.Println("registering kinds:", err)
+		return 1
+	}
+	// What kubectl remembers of an API server is for this one alone: another version may have had its address before.
+	remembered, err := os.MkdirTemp("", "everynode-kubectl-")
+	if err == nil {
+		err = os.Setenv("KUBECACHEDIR", remembered)
+		defer func() {
+			if err := os.RemoveAll(remembered); err != nil {
+				fmt.Println("removing the folder of kubectl:", err)
+			}
+		}()
+	}
+	if err != nil {
+		fmt.Println("making a folder for kubectl:", err)
 		return 1
 	}
 	env = &envtest.Environment{
@@ -75,16 +99,44 @@ func run(m *testing.M) int {
 		fmt.Println("making a client:", err)
 		return 1
 	}
+	if err := setVersion(cfg); err != nil {
+		fmt.Println("asking for the version:", err)
+		return 1
+	}
 	if asManager, err = managerConfig(); err != nil {
 		fmt.Println("making the manager's user:", err)
 		return 1
 	}
 	code := m.Run()
-	if unused := used.notUsed(); code == 0 && len(unused) > 0 && flag.Lookup("test.run").Value.String() == "" {
+	// Where tests are skipped for the API server's version, so are the uses of permissions.
+	if unused := used.notUsed(); code == 0 && policiesServed && len(unused) > 0 && flag.Lookup("test.run").Value.String() == "" {
 		fmt.Println("config/rbac/role.yaml allows what no test has the manager do:", unused)
 		return 1
 	}
 	return code
+}
+
+func setVersion(cfg *rest.Config) error {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	info, err := client.ServerVersion()
+	if err != nil {
+		return err
+	}
+	kubernetes = info.GitVersion
+	fmt.Println("the API server is Kubernetes", kubernetes)
+	policiesServed, err = install.ServesPolicies(kubernetes)
+	return err
+}
+
+// needsPolicies skips a test of the policies of config/gate where the API server does not serve them.
+func needsPolicies(t *testing.T) {
+	t.Helper()
+	if !policiesServed {
+		t.Skip(install.WhyNoPolicies(kubernetes))
+	}
 }
 
 // managerConfig makes a user with the role of config/rbac/role.yaml.

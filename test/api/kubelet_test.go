@@ -81,13 +81,17 @@ func (w *world) playKubelet(exits map[string]int32) *kubelet {
 // follow sends the existing objects, and each change once. The API server closes the watch of a slow client, as on a
 // busy machine. Then follow continues from the last change.
 func (w *world) follow(ctx context.Context, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
+	follow(ctx, w.t, admin, list, see, opts...)
+}
+
+func follow(ctx context.Context, t *testing.T, c client.WithWatch, list client.ObjectList, see func(watch.Event), opts ...client.ListOption) {
 	version := ""
 	for ctx.Err() == nil {
 		raw := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}
-		events, err := admin.Watch(ctx, list, append([]client.ListOption{raw}, opts...)...)
+		events, err := c.Watch(ctx, list, append([]client.ListOption{raw}, opts...)...)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.t.Errorf("watching %T: %v", list, err)
+				t.Errorf("watching %T: %v", list, err)
 			}
 			return
 		}
@@ -99,7 +103,7 @@ func (w *world) follow(ctx context.Context, list client.ObjectList, see func(wat
 				continue
 			}
 			if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				w.t.Errorf("watching %T: %v", list, err)
+				t.Errorf("watching %T: %v", list, err)
 				events.Stop()
 				return
 			}
@@ -261,7 +265,7 @@ func (k *kubelet) end(pod *corev1.Pod, attempt string) {
 	k.mu.Lock()
 	k.ended[attempt] = code // before any other goroutine can act on it
 	k.mu.Unlock()
-	told := tellEnd(k.w.ctx, pod, code, message)
+	told := tellEnd(k.w.ctx, admin, pod, code, message)
 	if pod.Labels[v1alpha1.PhaseLabel] == string(task.Reboot) {
 		told = client.IgnoreNotFound(told) // what counts is the boot
 	}
@@ -274,7 +278,7 @@ func (k *kubelet) end(pod *corev1.Pod, attempt string) {
 
 // tellEnd tells the API server how a pod has ended, by a patch, as kubelets do: a whole update of the status would bring
 // back a finalizer that is off by now.
-func tellEnd(ctx context.Context, pod *corev1.Pod, code int32, message string) error {
+func tellEnd(ctx context.Context, c client.Client, pod *corev1.Pod, code int32, message string) error {
 	live := pod.DeepCopy()
 	setEnd(live, code, message)
 	if code == unknownExit {
@@ -284,7 +288,7 @@ func tellEnd(ctx context.Context, pod *corev1.Pod, code int32, message string) e
 	if err != nil {
 		return err
 	}
-	return admin.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, status))
+	return c.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, status))
 }
 
 // remove deletes a pod that still exists a moment after its deletion timestamp was set, as kubelets do. The API server

@@ -30,7 +30,7 @@ func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 	t.Helper()
 	cacheOptions, err := controller.CacheOptions()
 	must(t, err)
-	end, err := runManager(cacheOptions, faults, nil, time.Now)
+	end, err := runManager(asManager, cacheOptions, faults, nil, time.Now)
 	must(t, err)
 	stop = func() {
 		if err := end(); err != nil {
@@ -43,9 +43,9 @@ func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 
 // runManager runs a manager until stop is called. Its events go to the API server, unless there is a
 // recorder for them. machine is the clock of the machine that it runs on.
-func runManager(cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time) (stop func() error, err error) {
+func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time) (stop func() error, err error) {
 	skip := true
-	server, cfg := clock.New(machine), rest.CopyConfig(asManager)
+	server, cfg := clock.New(machine), rest.CopyConfig(as)
 	cfg.Wrap(server.Wrap)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:     scheme,

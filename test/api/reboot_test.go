@@ -31,7 +31,7 @@ func envOf(pod *corev1.Pod, name string) string {
 // unknown.
 func (w *world) killed(pod *corev1.Pod) {
 	w.t.Helper()
-	must(w.t, client.IgnoreNotFound(tellEnd(w.ctx, pod, unknownExit, "")))
+	must(w.t, client.IgnoreNotFound(tellEnd(w.ctx, admin, pod, unknownExit, "")))
 }
 
 // outcome waits until the record of a node has an outcome.

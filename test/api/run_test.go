@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,6 +33,8 @@ func TestARunThatCannotBegin(t *testing.T) {
 	must(t, admin.Status().Update(w.ctx, lost))
 	script := filepath.Join(t.TempDir(), "script")
 	must(t, os.WriteFile(script, []byte("a\x00b"), 0o600))
+	saved := filepath.Join(t.TempDir(), "index.json")
+	must(t, os.WriteFile(saved, []byte(`{"nodes":[{"node":"begin-2","outcome":"Failed"}]}`), 0o600))
 	tests := map[string]struct {
 		args []string
 		code int
@@ -49,6 +52,10 @@ func TestARunThatCannotBegin(t *testing.T) {
 		"a script that is not UTF-8":    {[]string{"run", "begin-1", "-f", script}, cmdutil.ExitUsage, "is no text in UTF-8"},
 		"a missing script":              {[]string{"run", "begin-1", "-f", script + "x"}, cmdutil.ExitUsage, "no such file"},
 		"half a percent":                {[]string{"run", "begin-1", "--max-concurrent", "0.5%", "--", "true"}, cmdutil.ExitUsage, "--max-concurrent 0.5%: give a number from 1"},
+		"an empty limit":                {[]string{"run", "--all", "--limit", "", "--", "true"}, cmdutil.ExitUsage, "--limit is empty"},
+		"a limit of no node":            {[]string{"run", "begin-1", "--limit", "x*,@" + saved, "--", "true"}, cmdutil.ExitNotFound, "leaves no node; selected: begin-1"},
+		"an empty directory":            {[]string{"run", "begin-1", "--save", "", "--", "true"}, cmdutil.ExitUsage, "--save is empty"},
+		"serial and max-concurrent":     {[]string{"run", "begin-1", "--serial", "1", "--max-concurrent", "1", "--", "true"}, cmdutil.ExitUsage, "give only one of them"},
 		"a timeout of nothing":          {[]string{"run", "begin-1", "--timeout", "0s", "--", "true"}, cmdutil.ExitUsage, "--timeout 0s: give whole seconds, from 1s"},
 		"an invalid name":               {[]string{"run", "begin-1", "--name", "No", "--", "true"}, cmdutil.ExitError, "Invalid value"},
 	}
@@ -84,6 +91,45 @@ func TestARunWithoutLogs(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	wantText(t, got.err, "1 of 2 succeeded, 1 failed", "record-2: the log could not be read", "at most 1024 bytes")
+}
+
+// TestARunSavesItsOutput checks the files of --save. There is no kubelet, so the output comes from the records.
+func TestARunSavesItsOutput(t *testing.T) {
+	w := newWorld(t)
+	config := w.kubeconfigOf()
+	startManager(t, noFaults)
+	w.node("save-1")
+	w.node("save-2")
+	dir := filepath.Join(t.TempDir(), "saved")
+	args := []string{"run", "save-1", "save-2", "--yes", "--save", dir, "--max-concurrent", "100%", "--", "true"}
+	ended := make(chan told)
+	go func() { ended <- w.everynode(config, args...) }()
+	w.end(w.podOn("save-1"), 0, `{"exitCode":0,"message":"all of it"}`)
+	w.end(w.podOn("save-2"), 3, `{"exitCode":3,"reason":"TaskFailed","message":"…only the end"}`)
+	if got := <-ended; got.code != cmdutil.ExitNodesFailed || !strings.Contains(got.err, "The output is saved in "+dir) {
+		t.Errorf("%+v", got)
+	}
+	for file, want := range map[string]string{"save-1.txt": "all of it\n", "save-2.txt": "…only the end\n"} {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {
+			t.Errorf("%s has %q (%v), want %q", file, got, err, want)
+		}
+	}
+	var index struct {
+		Nodes []struct {
+			Node, Outcome, File string
+			ExitCode            *int
+			Truncated           bool
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
+	must(t, err)
+	must(t, json.Unmarshal(content, &index))
+	if n := index.Nodes; len(n) != 2 || n[0].Outcome != "Succeeded" || n[0].Truncated || n[1].Outcome != "Failed" || n[1].ExitCode == nil || *n[1].ExitCode != 3 || !n[1].Truncated {
+		t.Errorf("the index is %s", content)
+	}
+	if got := w.everynode(config, args...); got.code != cmdutil.ExitUsage || !strings.Contains(got.err, "is not empty: name a new one") {
+		t.Errorf("with the same directory: %+v", got)
+	}
 }
 
 // TestARunWithoutAManager checks the message that no manager processes the run, and that the command can be stopped.

@@ -69,6 +69,15 @@ func TestTheRecipesAreAccepted(t *testing.T) {
 	}
 }
 
+// TestTheConvertedNodeJobsAreAccepted covers the output of kubectl everynode convert.
+func TestTheConvertedNodeJobsAreAccepted(t *testing.T) {
+	w := newWorld(t)
+	// A document with only comments has no kind.
+	if files, jobs := w.accept("../../internal/cli/convert/testdata/*.golden.yaml", ""); len(jobs) < 20 {
+		t.Errorf("%d NodeJobs were found in %v", len(jobs), files)
+	}
+}
+
 // scripts of a NodeJob: what it does, checks and undoes.
 func scripts(job *v1alpha1.NodeJob) []string {
 	scripts := []string{job.Spec.Task.Script}
@@ -84,41 +93,65 @@ func scripts(job *v1alpha1.NodeJob) []string {
 // accept has the API server look at the NodeJobs in files, among which may be objects of other kinds.
 func (w *world) accept(pattern string, others ...string) (files []string, jobs []*v1alpha1.NodeJob) {
 	w.t.Helper()
+	files, documents := w.documents(pattern)
+	for _, document := range documents {
+		job := &v1alpha1.NodeJob{}
+		must(w.t, yaml.Unmarshal(document.content, job))
+		switch {
+		case job.Kind == "NodeJob":
+			must(w.t, yaml.UnmarshalStrict(document.content, job))
+			jobs = append(jobs, job)
+			job.Namespace = w.namespace
+			if err := admin.Create(w.ctx, job.DeepCopy(), client.DryRunAll); err != nil {
+				w.t.Errorf("%s: %v", document.file, err)
+			}
+		case !slices.Contains(others, job.Kind):
+			w.t.Errorf("%s has an object of the kind %q", document.file, job.Kind)
+		case job.Kind == "NodeGuard":
+			guard := &v1alpha1.NodeGuard{}
+			must(w.t, yaml.UnmarshalStrict(document.content, guard))
+			guard.Namespace = w.namespace
+			if err := admin.Create(w.ctx, guard, client.DryRunAll); err != nil {
+				w.t.Errorf("%s: %v", document.file, err)
+			}
+		case job.Kind == "ConfigMap":
+			must(w.t, yaml.UnmarshalStrict(document.content, &corev1.ConfigMap{}))
+		}
+	}
+	return files, jobs
+}
+
+// document is a document of a YAML file.
+type document struct {
+	file    string
+	content []byte
+}
+
+// documents reads all documents of files.
+func (w *world) documents(pattern string) (files []string, documents []document) {
+	w.t.Helper()
 	files, err := filepath.Glob(pattern)
 	must(w.t, err)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		must(w.t, err)
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-		for {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			must(w.t, err)
-			job := &v1alpha1.NodeJob{}
-			must(w.t, yaml.Unmarshal(document, job))
-			switch {
-			case job.Kind == "NodeJob":
-				must(w.t, yaml.UnmarshalStrict(document, job))
-				jobs = append(jobs, job)
-				job.Namespace = w.namespace
-				if err := admin.Create(w.ctx, job.DeepCopy(), client.DryRunAll); err != nil {
-					w.t.Errorf("%s: %v", file, err)
-				}
-			case !slices.Contains(others, job.Kind):
-				w.t.Errorf("%s has an object of the kind %q", file, job.Kind)
-			case job.Kind == "NodeGuard":
-				guard := &v1alpha1.NodeGuard{}
-				must(w.t, yaml.UnmarshalStrict(document, guard))
-				guard.Namespace = w.namespace
-				if err := admin.Create(w.ctx, guard, client.DryRunAll); err != nil {
-					w.t.Errorf("%s: %v", file, err)
-				}
-			case job.Kind == "ConfigMap":
-				must(w.t, yaml.UnmarshalStrict(document, &corev1.ConfigMap{}))
-			}
+		for _, part := range split(w.t, content) {
+			documents = append(documents, document{file, part})
 		}
 	}
-	return files, jobs
+	return files, documents
+}
+
+// split returns the documents in YAML.
+func split(t *testing.T, content []byte) (documents [][]byte) {
+	t.Helper()
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents
+		}
+		must(t, err)
+		documents = append(documents, document)
+	}
 }

@@ -83,7 +83,7 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 			w := newWorld(t)
 			cacheOptions, err := controller.CacheOptions()
 			must(t, err)
-			stop, err := runManager(cacheOptions, noFaults, nil, func() time.Time { return time.Now().Add(skew) })
+			stop, err := runManager(asManager, cacheOptions, noFaults, nil, func() time.Time { return time.Now().Add(skew) })
 			must(t, err)
 			t.Cleanup(func() { must(t, stop()) })
 			made := w.podsMade()

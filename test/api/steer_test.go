@@ -158,7 +158,7 @@ func TestNodesAreRetriedRerunAndSkipped(t *testing.T) {
 	})
 	onNodes := "With GitOps, commit nothing: the change is on the nodes.\n"
 	wantTold(t, "retry on nodes", told{0, "node steer-1: nothing to change: it is done there; to run it again, use rerun\n" +
-		"node steer-2: retry requested: annotation " + key + " removed with its seal\n" +
+		"node steer-2: retry requested; other nodes wait until the run there has ended (--with-others: they do not wait)\n" +
 		"node steer-3: nothing to change: no attempt has ended there\n", onNodes}, w.everynode(config, "retry", "steered", "steer-1", "steer-2", "steer-3"))
 	w.end(w.podOn("steer-2"), 3, `{"exitCode":3,"reason":"TaskFailed"}`)
 	w.eventually("it has failed again", func() error {

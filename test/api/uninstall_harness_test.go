@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
@@ -40,6 +42,19 @@ type removable struct {
 	*freshServer
 	config     *rest.Config
 	kubeconfig string
+}
+
+func newRemovable(t *testing.T) *removable {
+	t.Helper()
+	f := &removable{freshServer: startFresh(t)}
+	user, err := f.env.AddUser(envtest.User{Name: "uninstaller", Groups: []string{"system:masters"}}, nil)
+	must(t, err)
+	f.config = user.Config()
+	content, err := user.KubeConfig()
+	must(t, err)
+	f.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(f.kubeconfig, content, 0o600))
+	return f
 }
 
 func (f *removable) uninstall(kubeconfig string, args ...string) told {

@@ -121,11 +121,14 @@ func (w *world) workloads(node string) (web, agent corev1.Pod) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: named("one-at-least"),
 		Spec: policyv1.PodDisruptionBudgetSpec{Selector: selector("web"), MinAvailable: new(intstr.FromInt32(1))}}
 	lonely := &corev1.Pod{ObjectMeta: named("lonely"), Spec: template("lonely").Spec}
-	lonely.Labels, lonely.Spec.NodeName = map[string]string{"app": "lonely"}, node
-	for _, object := range []client.Object{deployment, daemons, budget, lonely} {
+	lonely.Labels = map[string]string{"app": "lonely"}
+	lonely.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": node}
+	// As soon as this pod runs, the scheduler has seen that the node is ready, and prefers it for the Deployment.
+	must(w.t, admin.Create(w.ctx, lonely))
+	w.runs("lonely", node)
+	for _, object := range []client.Object{deployment, daemons, budget} {
 		must(w.t, admin.Create(w.ctx, object))
 	}
-	w.runs("lonely", node)
 	web, agent = w.runs("web", node), w.runs("agent", node)
 	w.eventually("the budget counts the pod", func() error {
 		must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(budget), budget))

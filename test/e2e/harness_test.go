@@ -8,9 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,7 +30,8 @@ import (
 )
 
 var (
-	keep = flag.Bool("keep", false, "leave the cluster running after the tests, and use it when it is there")
+	keep       = flag.Bool("keep", false, "leave the cluster running after the tests, and use it when it is there")
+	kubernetes = flag.String("kubernetes", "", "the minor version of Kubernetes, such as 1.34, where no cluster was kept")
 
 	real   *cluster.Cluster
 	admin  client.Client
@@ -48,13 +47,15 @@ type world struct {
 	t         *testing.T
 	ctx       context.Context
 	namespace string
+	// late is what the test has waited for in vain.
+	late string
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel)
 	short := strings.Trim(notInName.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
 	w := &world{t: t, ctx: ctx, namespace: fmt.Sprintf("%.24s-%d", short, serial.Add(1))}
@@ -67,7 +68,7 @@ func newWorld(t *testing.T) *world {
 
 // cleanUp deletes the NodeJobs and waits for their end: a test after which something hangs has failed.
 func (w *world) cleanUp() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	w.ctx = ctx
 	if w.t.Failed() {
@@ -100,15 +101,12 @@ func (w *world) cleanUp() {
 	})
 }
 
-// tell prints the most useful objects for debugging.
+// longestLine is how many bytes of each line of the output of kubectl are printed when a test has failed.
+const longestLine = 300
+
+// tell prints what is useful for debugging, the most useful last: CI may keep only the end of a long output.
 func (w *world) tell() {
-	for _, args := range [][]string{
-		{"get", "nodes"}, {"-n", w.namespace, "get", "nodejobs,pods", "-o", "wide"}, {"-n", w.namespace, "get", "events"},
-		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=30"},
-	} {
-		out, err := install.Kubectl(w.ctx, real, "", args...)
-		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), out, err)
-	}
+	defer func() { w.t.Log(w.late) }()
 	var nodes corev1.NodeList
 	if err := admin.List(w.ctx, &nodes); err != nil {
 		w.t.Log(err)
@@ -120,6 +118,20 @@ func (w *world) tell() {
 		if !slices.ContainsFunc(node.Status.Conditions, ready) {
 			w.t.Log(real.NodeLogs(node.Name))
 		}
+	}
+	for _, args := range [][]string{
+		{"-n", install.Namespace, "logs", "deployment/" + install.Deployment, "--tail=30"},
+		{"get", "nodes"}, {"-n", w.namespace, "get", "events"}, {"-n", w.namespace, "get", "pods", "-o", "wide"},
+		{"-n", w.namespace, "get", "nodejobs", "-o", `jsonpath={range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}{"\n"}{end}{end}`},
+	} {
+		out, err := install.Kubectl(w.ctx, real, "", args...)
+		lines := strings.SplitAfter(out, "\n")
+		for i, line := range lines {
+			if len(line) > longestLine {
+				lines[i] = line[:longestLine] + "…\n"
+			}
+		}
+		w.t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), strings.Join(lines, ""), err)
 	}
 }
 
@@ -201,17 +213,19 @@ func (w *world) get(name string) v1alpha1.NodeJob {
 	return job
 }
 
-// eventually polls until check returns nil. The deadline is for a busy machine, not for luck.
+// eventually polls until check returns nil. The deadline is for a busy machine, not for luck. After an outage of the API
+// server, a component of the cluster may wait for a minute before it asks again, and another one may wait for it.
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(150 * time.Second)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) || w.ctx.Err() != nil {
-			w.t.Fatalf("waiting until %s: %v", what, err)
+			w.late = fmt.Sprintf("waiting until %s: %v", what, err)
+			w.t.Fatal(w.late)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -359,7 +373,7 @@ func (w *world) asTold(message, words string, replace ...string) {
 		}
 		command := strings.NewReplacer(replace...).Replace(part[at:])
 		cmd := exec.CommandContext(w.ctx, "/bin/sh", "-c", command)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+real.Kubeconfig(), "PATH="+filepath.Dir(real.Kubectl())+":"+os.Getenv("PATH"))
+		cmd.Env = real.Environ()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			w.t.Fatalf("%s: %v\n%s", command, err, out)
 		}

@@ -23,12 +23,14 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
 )
 
 // bindGate makes the API server taint nodes for the gated NodeJobs of the test's namespace, as an
 // administrator does once for a namespace, and waits until the job's status says that it does.
 func (w *world) bindGate(job string) {
 	w.t.Helper()
+	w.needsPolicies()
 	allow := admissionv1.AllowAction
 	for _, policy := range []string{"everynode-gate", "everynode-manager"} {
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{
@@ -53,6 +55,16 @@ func (w *world) bindGate(job string) {
 		}
 		return nil
 	})
+}
+
+// needsPolicies skips a test of the policies of config/gate where the API server does not serve them.
+func (w *world) needsPolicies() {
+	w.t.Helper()
+	served, err := install.ServesPolicies(real.KubernetesVersion())
+	must(w.t, err)
+	if !served {
+		w.t.Skip(install.WhyNoPolicies(real.KubernetesVersion()))
+	}
 }
 
 // probe is a node that would be selected if it were created.

@@ -84,7 +84,7 @@ func setUp(ctx context.Context, name string) error {
 	}
 	if real, err = cluster.Open(name); err != nil {
 		real, err = cluster.Up(ctx, cluster.Options{
-			Name: name, Nodes: 2, AuditPolicy: cluster.AuditMetadata, Progress: os.Stdout,
+			Name: name, KubernetesVersion: *kubernetes, Nodes: 2, AuditPolicy: cluster.AuditMetadata, Progress: os.Stdout,
 		})
 	}
 	if err != nil {

@@ -111,7 +111,7 @@ func (r recipe) asWritten(paragraph string) string {
 	var printed strings.Builder
 	for _, command := range commands {
 		cmd := exec.CommandContext(r.w.ctx, "/bin/sh", "-c", command)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+real.Kubeconfig(), "PATH="+filepath.Dir(real.Kubectl())+":"+os.Getenv("PATH"))
+		cmd.Env = real.Environ()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			r.w.t.Fatalf("%s: %v\n%s", command, err, out)

@@ -32,7 +32,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 	t.Cleanup(func() { w.sh("node-2", fmt.Sprintf("echo %d > %s; rm -f %s", was, proc, conf)) })
 
 	r := w.recipe("kernel-setting.yaml", onNode2, w.with("VALUE", strconv.Itoa(was+1)))
-	if rec := w.done(r.job, "node-2"); rec.Results["found"] != strconv.Itoa(was) {
+	if rec := w.done(r.job, "node-2"); rec.Results["found"] != strconv.Itoa(was) || rec.Results["was"] != strconv.Itoa(was) {
 		t.Errorf("the record is %+v", rec)
 	}
 	wantText(t, r.worked(), "condition met", `"found":"`+strconv.Itoa(was)+`"`)
@@ -46,7 +46,7 @@ func TestRecipeKernelSetting(t *testing.T) {
 		}
 	}
 	want(was + 1)
-	if rec := r.again("node-2"); rec.Results["found"] != strconv.Itoa(was+1) {
+	if rec := r.again("node-2"); rec.Results["found"] != strconv.Itoa(was+1) || rec.Results["was"] != strconv.Itoa(was) {
 		t.Errorf("the record is %+v", rec)
 	}
 	want(was + 1)

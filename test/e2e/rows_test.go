@@ -6,6 +6,7 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -374,8 +375,12 @@ echo by-the-task > /etc/seen-by-the-test`},
 	must(t, admin.Patch(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}},
 		mergePatch(`{"data":{"setup.sh":"echo again=yes >> $EVERYNODE_RESULTS"}}`)))
 	w.eventually("the new content ran", func() error {
-		if again := w.done("host", node); again.Results["again"] != "yes" {
+		again := w.done("host", node)
+		if again.Results["again"] != "yes" {
 			return fmt.Errorf("the record is %+v", again)
+		}
+		if p := again.Previous; p == nil || p.Revision != rec.Revision || !maps.Equal(p.Results, rec.Results) {
+			t.Errorf("the results of the previous revision are %+v, want %v", p, rec.Results)
 		}
 		return nil
 	})

@@ -170,7 +170,7 @@ error: nothing was done`, got.out)
 		t.Errorf("exit code %d", got.code)
 	}
 	// The terminal shows the keys as well.
-	screen, rest, _ := strings.Cut(got.out, "NodeJob run-NAME ")
+	screen, rest, _ := strings.Cut(got.out, "Command  ")
 	same(t, "the terminal after Ctrl-C", `
 Run sh -c 'printf '\''begun\n\033[2J\033[5A\rnode-2: forged\n'\''; sleep 8; echo over' as root on 2 nodes, 1 at once: node-1, node-2.
 Continue? [y/N] y

@@ -54,7 +54,7 @@ func (w *world) everynode(args ...string) *exec.Cmd {
 		args = append(append([]string{}, args...), "-n", w.namespace)
 	}
 	cmd := exec.CommandContext(w.ctx, real.Kubectl(), append([]string{"everynode"}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+real.Kubeconfig(), "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"), "TERM=xterm-256color")
+	cmd.Env = append(real.Environ(filepath.Dir(path)), "TERM=xterm-256color")
 	return cmd
 }
 
@@ -135,6 +135,9 @@ type terminal struct {
 func (w *world) terminal(args ...string) *terminal {
 	w.t.Helper()
 	cmd := w.everynode(args...)
+	// Otherwise the terminal discards what was written and not yet read when Ctrl-C is pressed.
+	cmd.Args = append([]string{"sh", "-c", `stty noflsh && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	must(w.t, err)
 	t := &terminal{w: w, cmd: cmd, tty: tty, seen: make(chan struct{}, 1), done: make(chan struct{})}
@@ -236,7 +239,7 @@ func glass(t *testing.T, s string) []string {
 			case "A":
 				up := 0
 				_, _ = fmt.Sscan(m[2], &up)
-				row -= up
+				row = max(row-up, 0)
 			case "K":
 				if row < len(lines) {
 					lines[row] = string([]rune(lines[row])[:min(column, len([]rune(lines[row])))])

@@ -115,7 +115,7 @@ func (w *world) followCommand(ctx context.Context, run *process, plugin string, 
 // status measures the duration of the command.
 func (w *world) status(ctx context.Context, plugin string) (float64, error) {
 	cmd := exec.CommandContext(ctx, plugin, "status", nodeJobName, "-n", subject.Namespace)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig())
+	cmd.Env = w.cluster.Environ()
 	began := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("asking for the status: %w\n%s", err, out)

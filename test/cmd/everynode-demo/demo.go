@@ -33,10 +33,11 @@ const (
 )
 
 type demo struct {
-	began   time.Time
-	root    string
-	cluster *cluster.Cluster
-	client  client.Client
+	began      time.Time
+	kubernetes string
+	root       string
+	cluster    *cluster.Cluster
+	client     client.Client
 	// tools is the folder of kubectl-everynode.
 	tools string
 }
@@ -84,7 +85,9 @@ func (d *demo) start(ctx context.Context) error {
 	var images install.Images
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		d.cluster, err = cluster.Up(groupCtx, cluster.Options{Name: clusterName, Nodes: 3, Progress: os.Stdout})
+		d.cluster, err = cluster.Up(groupCtx, cluster.Options{
+			Name: clusterName, KubernetesVersion: d.kubernetes, Nodes: 3, Progress: os.Stdout,
+		})
 		return err
 	})
 	group.Go(func() (err error) {
@@ -124,7 +127,7 @@ func (d *demo) everynode(ctx context.Context, args ...string) error {
 	}
 	fmt.Printf("\n$ kubectl everynode %s\n", strings.Join(shown, " "))
 	cmd := exec.CommandContext(ctx, d.cluster.Kubectl(), append([]string{"everynode"}, args...)...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig(), "PATH="+d.tools+":"+os.Getenv("PATH"))
+	cmd.Env = d.cluster.Environ(d.tools)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError

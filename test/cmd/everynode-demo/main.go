@@ -4,7 +4,8 @@
 // Command everynode-demo shows the main use case on a local cluster: a script runs once on every node, and
 // automatically on a node that joins later.
 //
-//	everynode-demo up      starts the cluster, shows the use case, and leaves the cluster running
+//	everynode-demo up [-kubernetes VERSION]
+//	                       starts the cluster, shows the use case, and leaves the cluster running
 //	everynode-demo down    removes everything
 //	everynode-demo record FILE.svg
 //	                       records a few commands on the running cluster
@@ -12,12 +13,15 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/everynode/everynode/local/binaries"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
 )
@@ -25,18 +29,16 @@ import (
 const clusterName = "everynode-demo"
 
 func main() {
-	if len(os.Args) < 2 || (len(os.Args) == 3) != (os.Args[1] == "record") || len(os.Args) > 3 {
-		usage()
-	}
+	command, args, kubernetes := parse(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	switch os.Args[1] {
-	case "up":
-		err = up(ctx)
-	case "down":
+	switch {
+	case command == "up" && len(args) == 0:
+		err = up(ctx, kubernetes)
+	case command == "down" && len(args) == 0:
 		err = down(ctx)
-	case "record":
-		err = record(ctx, os.Args[2])
+	case command == "record" && len(args) == 1:
+		err = record(ctx, args[0])
 	default:
 		usage()
 	}
@@ -47,8 +49,22 @@ func main() {
 	}
 }
 
+// parse returns the command, its arguments, and the version of Kubernetes that it is to use.
+func parse(words []string) (command string, args []string, kubernetes string) {
+	if len(words) == 0 {
+		usage()
+	}
+	flags := flag.NewFlagSet(words[0], flag.ExitOnError)
+	if words[0] == "up" {
+		flags.StringVar(&kubernetes, "kubernetes", binaries.DefaultKubernetes,
+			"minor version of Kubernetes: "+strings.Join(binaries.KubernetesVersions(), ", "))
+	}
+	_ = flags.Parse(words[1:]) // ends the program
+	return words[0], flags.Args(), kubernetes
+}
+
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: everynode-demo up | down | record FILE.svg")
+	fmt.Fprintln(os.Stderr, "usage: everynode-demo up [-kubernetes VERSION] | down | record FILE.svg")
 	os.Exit(2)
 }
 
@@ -83,7 +99,10 @@ func down(ctx context.Context) error {
 }
 
 // up runs the whole demo. If it fails, it leaves what it has started for inspection, and says how to remove it.
-func up(ctx context.Context) error {
+func up(ctx context.Context, kubernetes string) error {
+	if _, err := binaries.ResolveKubernetes(kubernetes); err != nil {
+		return err
+	}
 	earlier, err := running()
 	if err != nil {
 		return err
@@ -94,7 +113,7 @@ func up(ctx context.Context) error {
 			return err
 		}
 	}
-	d := &demo{began: time.Now()}
+	d := &demo{began: time.Now(), kubernetes: kubernetes}
 	if err := d.run(ctx); err != nil {
 		return fmt.Errorf("%w\nwhat was started is left for a look; `make demo-down` takes it away", err)
 	}

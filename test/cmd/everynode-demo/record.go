@@ -62,7 +62,7 @@ func output(ctx context.Context, c *cluster.Cluster, root, command string) (stri
 	args := strings.Fields(command)
 	cmd := exec.CommandContext(ctx, c.Kubectl(), args[1:]...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "NO_COLOR=1", "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = append(c.Environ(filepath.Join(root, "bin")), "NO_COLOR=1")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -1,0 +1,1 @@
+fails on node-2
