@@ -246,6 +246,18 @@ func TestConsecutiveNodeProblemsCountFromTheFirst(t *testing.T) {
 // A kubelet can remove the finalizer from its own pods, and delete them.
 func TestAPodThatVanishesUnrecordedIsANodeProblem(t *testing.T) {
 	job := liveJob()
+	reboots := func(from, to string) func(*fakeReconciler, *corev1.Pod) {
+		return func(r *fakeReconciler, pod *corev1.Pod) {
+			pod.Labels[v1alpha1.PhaseLabel] = string(task.Reboot)
+			node := nodeCalled("a")
+			node.Status.NodeInfo.BootID = to
+			record.SetOn(node, v1alpha1.RecordKey(job.Namespace, job.Name), record.Record{
+				Revision: "rev", Outcome: record.Rebooting, Attempts: 1, Reboot: &record.Reboot{FromBootID: from},
+			})
+			r.delete(nodeCalled("a"))
+			r.create(node)
+		}
+	}
 	for name, tt := range map[string]struct {
 		before func(r *fakeReconciler, pod *corev1.Pod)
 		want   bool
@@ -254,6 +266,8 @@ func TestAPodThatVanishesUnrecordedIsANodeProblem(t *testing.T) {
 		"the manager removed the finalizer":           {func(r *fakeReconciler, pod *corev1.Pod) { r.written.rememberReleased(pod.UID, noon) }, false},
 		"its node is deleted":                         {func(r *fakeReconciler, _ *corev1.Pod) { r.delete(nodeCalled("a")) }, false},
 		"this manager is not the leader":              {func(r *fakeReconciler, _ *corev1.Pod) { r.isWarm.Store(false) }, false},
+		"another manager removed the finalizer of a pod that was to reboot the node, which has rebooted": {reboots("boot-1", "boot-2"), false},
+		"the finalizer of a pod that was to reboot the node, which has not rebooted":                     {reboots("boot-1", "boot-1"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, job.DeepCopy(), nodeCalled("a"))

@@ -232,10 +232,21 @@ func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	on := r.records.read(node.Name, node.Labels, node.Annotations, v1alpha1.RecordKey(name.Namespace, name.Name))
-	if rec := on.Record; rec != nil && (rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)) {
-		return
+	if !isRecorded(on.Record, &view, node.Status.NodeInfo.BootID) {
+		r.podForceDeleted(name, view.NodeUID, pod.Name)
 	}
-	r.podForceDeleted(name, view.NodeUID, pod.Name)
+}
+
+// isRecorded reports whether the end of a pod is recorded, maybe by another manager. A pod that reboots its node has no
+// record of its own: the reboot is complete when the node is in another boot.
+func isRecorded(rec *record.Record, pod *plan.Pod, bootID string) bool {
+	switch {
+	case rec == nil:
+		return false
+	case pod.Runs == task.Reboot:
+		return rec.Reboot != nil && rec.Reboot.FromBootID != record.BoundID(bootID)
+	}
+	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
 }
 
 func (r *Reconciler) podForceDeleted(job client.ObjectKey, node types.UID, pod string) {
