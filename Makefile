@@ -77,11 +77,12 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRD and the manager's role.
+generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/uninstall output:rbac:dir=config/rbac
+	cd charts/everynode/files && for file in $$(find . -name '*.yaml'); do cp ../../../config/$$file $$file; done
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.

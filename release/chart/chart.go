@@ -41,8 +41,7 @@ func FileName(version string) string { return Name + "-" + Version(version) + ".
 // Version returns the version of the chart, which has no v.
 func Version(version string) string { return strings.TrimPrefix(version, "v") }
 
-// Package returns the archive of the chart in a checkout, with the versions and the images of a release. Manifests that
-// are links into config are files in the archive.
+// Package returns the archive of the chart in a checkout, with the versions and the images of a release.
 func Package(root string, r Release) ([]byte, error) {
 	files, err := read(filepath.Join(root, "charts", Name))
 	if err != nil {
@@ -60,7 +59,7 @@ func Package(root string, r Release) ([]byte, error) {
 	return nil, fmt.Errorf("the chart has no Chart.yaml among its %d files", len(files))
 }
 
-// read returns the files of a folder. It follows links to files.
+// read returns the files of a folder.
 func read(dir string) ([]archive.File, error) {
 	var files []archive.File
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
