@@ -27,7 +27,7 @@ func TestAListWithoutAManager(t *testing.T) {
 		want string
 	}{
 		"a new NodeJob":            {age: 5 * time.Second},
-		"one that is not observed": {age: 25 * time.Second, want: "warning: no manager has observed NodeJob ns/j for 25s; check that one is running: kubectl -n everynode-system get pods\n"},
+		"one that is not observed": {age: 25 * time.Second, want: "warning: no manager has observed NodeJob ns/j for 25s; check that one is running: kubectl everynode version\n"},
 		"for programs":             {age: 25 * time.Second, args: []string{"-o", "name"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,8 +34,9 @@ func newVersionCommand(f *cmdutil.Factory) *cobra.Command {
 	o := &versionOptions{Factory: f}
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of this program, and of the manager and the runner in the cluster",
-		Long: `Print the versions of this program, and of the manager and the runner in the cluster, and warn if they differ.
+		Short: "Print the versions of this program and of the installation, and check that a manager is available",
+		Long: `Print the versions of this program, and of the manager and the runner in the cluster. Warn if they differ, and if no
+manager is available: with the reason, such as an image that cannot be pulled, and what to do.
 
 The versions in the cluster are those of the images in the Deployment everynode-manager.`,
 		Example: `  kubectl everynode version
@@ -75,8 +76,12 @@ type component struct {
 func (o *versionOptions) run(ctx context.Context) error {
 	v := versions{Client: component{Version: version.String()}}
 	if !o.clientOnly {
-		v.Manager, v.Runner = o.installed(ctx)
+		var warning string
+		v.Manager, v.Runner, warning = o.installed(ctx)
 		v.Warnings = skew(v.Client.Version, v.Manager.Version, v.Runner.Version)
+		if warning != "" {
+			v.Warnings = append(v.Warnings, warning)
+		}
 	}
 	if o.output != cmdutil.OutputPeople {
 		return o.write(v)
@@ -128,16 +133,23 @@ func skew(ours, manager, runner string) []string {
 // managerName is the Deployment of config/manager.
 var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
 
-// installed reads the versions of the manager and the runner from the Deployment of the manager.
-func (o *versionOptions) installed(ctx context.Context) (manager, runner *component) {
+// installed reads the versions of the manager and the runner from the Deployment of the manager, and a warning if the manager
+// has a problem.
+func (o *versionOptions) installed(ctx context.Context) (manager, runner *component, warning string) {
 	c, err := o.Client()
-	if err != nil {
-		return unreadable(err)
-	}
 	var deployment appsv1.Deployment
-	if err := c.Get(ctx, managerName, &deployment); err != nil {
-		return unreadable(err)
+	if err == nil {
+		err = c.Get(ctx, managerName, &deployment)
 	}
+	if err != nil {
+		manager, runner = unreadable(err)
+		return manager, runner, ""
+	}
+	manager, runner = programsOf(&deployment)
+	return manager, runner, managerWarning(ctx, c, &deployment)
+}
+
+func programsOf(deployment *appsv1.Deployment) (manager, runner *component) {
 	containers := deployment.Spec.Template.Spec.Containers
 	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "manager" })
 	if at < 0 {

@@ -41,6 +41,7 @@ func managerOf(t *testing.T, manager, runner, label string, args ...string) *app
 		t.Fatal(err)
 	}
 	d.Labels["app.kubernetes.io/version"] = label
+	d.Status.AvailableReplicas = 1
 	container := &d.Spec.Template.Spec.Containers[0]
 	container.Image = manager
 	container.Args = append(container.Args, args...)
@@ -87,9 +88,9 @@ func TestInstalledVersions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { clitest.Respond(w, withKind(tt.deployment)) }))
-			manager, runner := (&versionOptions{Factory: f}).installed(t.Context())
-			if diff := cmp.Diff([]component{tt.manager, tt.runner}, []component{*manager, *runner}); diff != "" {
-				t.Errorf("-want +got\n%s", diff)
+			manager, runner, warning := (&versionOptions{Factory: f}).installed(t.Context())
+			if diff := cmp.Diff([]component{tt.manager, tt.runner}, []component{*manager, *runner}); diff != "" || warning != "" {
+				t.Errorf("-want +got\n%s\n%s", diff, warning)
 			}
 		})
 	}

@@ -98,7 +98,6 @@ var exitCodes = map[string]int{
 // printsNothing are the beginnings of the commands without output, and why.
 var printsNothing = map[string]string{
 	"source <(kubectl-everynode ":                     "defines functions of the shell",
-	"kubectl -n everynode-system get pods":            "there is no controller of Deployments",
 	"kubectl -n everynode-system describe replicaset": "there is no controller of Deployments",
 	"kubectl get nodes -o json | jq -r '.items[]\n  | [.metadata.name, .metadata.annotations[\"everynode.dev/cordoned-by\"": "the manager has removed the cordons",
 	"kubectl everynode run --all --yes -o jsonl":                                                        "no node fails",

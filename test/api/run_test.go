@@ -153,7 +153,7 @@ func TestARunWithoutAManager(t *testing.T) {
 	if got.code != cmdutil.ExitGone {
 		t.Errorf("exit code %d", got.code)
 	}
-	wantText(t, got.err, "the manager has not observed the NodeJob yet; check that it is running: kubectl -n everynode-system get pods", "the NodeJob was deleted")
+	wantText(t, got.err, "the manager has not observed the NodeJob yet; check that it is running: kubectl everynode version", "the NodeJob was deleted")
 	if err := admin.Get(w.ctx, client.ObjectKeyFromObject(job), job); !apierrors.IsNotFound(err) {
 		t.Errorf("it is there: %v", err)
 	}

@@ -21,7 +21,7 @@ func TestARunWithoutAManagerSaysSoOnce(t *testing.T) {
 			t.Errorf("it is said after %s", waited)
 		}
 	}
-	const want = "0 of 2 succeeded, 2 waiting; the manager has not observed the NodeJob yet; check that it is running: kubectl -n everynode-system get pods. " +
+	const want = "0 of 2 succeeded, 2 waiting; the manager has not observed the NodeJob yet; check that it is running: kubectl everynode version. " +
 		"When it runs again, the NodeJob starts, also if this command has ended; to prevent this: kubectl delete nodejob j -n ns\n"
 	if said := r.ErrOut.(*clitest.Buffer).String(); strings.Count(said, want) != 1 || strings.Count(said, "manager") != 1 {
 		t.Errorf("it says\n%s", said)

@@ -13,8 +13,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// CheckManager is the command that shows whether the manager is running.
-const CheckManager = "kubectl -n everynode-system get pods"
+// CheckManager is the command that shows whether a manager is available, and if not, why.
+const CheckManager = "kubectl everynode version"
 
 // observeTimeout is the time within which a manager observes a change.
 const observeTimeout = 10 * time.Second

@@ -23,7 +23,7 @@ func TestUnobserved(t *testing.T) {
 	fresh := func(j *v1alpha1.NodeJob) {
 		j.Generation, j.Status = 1, v1alpha1.NodeJobStatus{ObservedGeneration: -1}
 	}
-	const check = "; check that one is running: kubectl -n everynode-system get pods"
+	const check = "; check that one is running: kubectl everynode version"
 	tests := map[string]struct {
 		change func(*v1alpha1.NodeJob)
 		want   string
@@ -90,11 +90,11 @@ func TestAListNamesNodeJobsThatNoManagerHasObserved(t *testing.T) {
 		"none": {[]v1alpha1.NodeJob{observed, named("new", time.Second)}, ""},
 		"one": {
 			[]v1alpha1.NodeJob{observed, named("a", time.Minute)},
-			"warning: no manager has observed NodeJob node-setup/a for 60s; check that one is running: kubectl -n everynode-system get pods\n",
+			"warning: no manager has observed NodeJob node-setup/a for 60s; check that one is running: kubectl everynode version\n",
 		},
 		"several": {
 			[]v1alpha1.NodeJob{named("a", time.Minute), named("b", time.Hour), named("new", 0), named("c", time.Minute)},
-			"warning: no manager has observed NodeJob node-setup/a and 2 more for 60m; check that one is running: kubectl -n everynode-system get pods\n",
+			"warning: no manager has observed NodeJob node-setup/a and 2 more for 60m; check that one is running: kubectl everynode version\n",
 		},
 	}
 	for name, tt := range tests {

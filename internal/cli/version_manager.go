@@ -1,0 +1,81 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// managerWarning returns a warning if no manager is available, or if pods of the manager cannot run, as after an update to an
+// image that does not exist. It has the reason and a remedy, if the objects of the cluster show them. Otherwise it returns "".
+func managerWarning(ctx context.Context, c client.Reader, d *appsv1.Deployment) string {
+	problem := deploymentProblem(ctx, c, d)
+	switch {
+	case d.Status.AvailableReplicas == 0:
+		return "no manager is available, so nothing happens with NodeJobs and NodeGuards: " +
+			cmp.Or(problem, fmt.Sprintf("see kubectl -n %s get pods", d.Namespace))
+	case problem != "":
+		return "another pod of the manager is available, but " + problem
+	}
+	return ""
+}
+
+// deploymentProblem returns why not all pods of the manager run, with a remedy; "" if they do, or if it cannot be told.
+func deploymentProblem(ctx context.Context, c client.Reader, d *appsv1.Deployment) string {
+	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+		return fmt.Sprintf("the Deployment %[2]s has 0 replicas. Start it: kubectl -n %[1]s scale deployment %[2]s --replicas=1", d.Namespace, d.Name)
+	}
+	if i := slices.IndexFunc(d.Status.Conditions, isReplicaFailure); i >= 0 {
+		return fmt.Sprintf("its pods are rejected. Change what rejects them in namespace %s: %s", d.Namespace, d.Status.Conditions[i].Message)
+	}
+	if d.Status.UnavailableReplicas == 0 {
+		return ""
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+		return "" // the permissions may be missing
+	}
+	for i := range pods.Items {
+		if problem := podProblem(&pods.Items[i]); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func isReplicaFailure(c appsv1.DeploymentCondition) bool {
+	return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+}
+
+// podProblem returns why a pod of the manager does not run, with a remedy; "" if it cannot be told.
+func podProblem(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return fmt.Sprintf("no node can run pod %s. Change the nodes, or the placement of the manager: %s", pod.Name, c.Message)
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		waiting := c.State.Waiting
+		if waiting == nil {
+			continue
+		}
+		switch waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+			return fmt.Sprintf("pod %s cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager: %s",
+				pod.Name, waiting.Message)
+		case "CrashLoopBackOff":
+			return fmt.Sprintf("pod %[2]s fails. See why: kubectl -n %[1]s logs %[2]s --previous", pod.Namespace, pod.Name)
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return fmt.Sprintf("pod %s cannot start (%s): %s", pod.Name, waiting.Reason, waiting.Message)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,87 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
+	const none = "warning: no manager is available, so nothing happens with NodeJobs and NodeGuards: "
+	waiting := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}}
+	}
+	tests := map[string]struct {
+		replicas, available, unavailable int32
+		conditions                       []appsv1.DeploymentCondition
+		pod                              corev1.PodStatus
+		forbidden                        bool
+		want                             string
+	}{
+		"it runs":             {replicas: 1, available: 1},
+		"0 replicas":          {want: none + "the Deployment everynode-manager has 0 replicas. Start it: kubectl -n everynode-system scale deployment everynode-manager --replicas=1\n"},
+		"it starts":           {replicas: 1, unavailable: 1, want: none + "see kubectl -n everynode-system get pods\n"},
+		"a second one starts": {replicas: 2, available: 1, unavailable: 1},
+		"a quota or a policy rejects its pods": {
+			replicas: 1, unavailable: 1,
+			conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: compute"}},
+			want:       none + "its pods are rejected. Change what rejects them in namespace everynode-system: pods is forbidden: exceeded quota: compute\n",
+		},
+		"the registry has no such image": {
+			replicas: 1, unavailable: 1, pod: waiting("ImagePullBackOff", "manager@sha256:0a: not found\x1b[2J"),
+			want: none + `pod manager-0 cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager: manager@sha256:0a: not found\x1b[2J` + "\n",
+		},
+		"an update to such an image": {
+			replicas: 1, available: 1, unavailable: 1, pod: waiting("ErrImagePull", "not found"),
+			want: "warning: another pod of the manager is available, but pod manager-0 cannot get its image. " +
+				"Check the registry, the tag and digest, and the pull secrets of the manager: not found\n",
+		},
+		"it ends with an error": {
+			replicas: 1, unavailable: 1, pod: waiting("CrashLoopBackOff", "back-off"),
+			want: none + "pod manager-0 fails. See why: kubectl -n everynode-system logs manager-0 --previous\n",
+		},
+		"a Secret is missing": {
+			replicas: 1, unavailable: 1, pod: waiting("CreateContainerConfigError", `secret "x" not found`),
+			want: none + "pod manager-0 cannot start (CreateContainerConfigError): secret \"x\" not found\n",
+		},
+		"no node has room": {
+			replicas: 1, unavailable: 1,
+			pod:  corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}},
+			want: none + "no node can run pod manager-0. Change the nodes, or the placement of the manager: 0/3 nodes are available\n",
+		},
+		"without the permission to list pods": {replicas: 1, unavailable: 1, forbidden: true, want: none + "see kubectl -n everynode-system get pods\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", ""))
+			d.Spec.Replicas = &tt.replicas
+			d.Status = appsv1.DeploymentStatus{AvailableReplicas: tt.available, UnavailableReplicas: tt.unavailable, Conditions: tt.conditions}
+			f, _, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == managerPath:
+					clitest.Respond(w, d)
+				case tt.forbidden:
+					clitest.RespondError(w, 403, metav1.StatusReasonForbidden, "forbidden")
+				default:
+					clitest.Respond(w, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{
+						{ObjectMeta: metav1.ObjectMeta{Namespace: managerName.Namespace, Name: "manager-0"}, Status: tt.pod},
+					}})
+				}
+			}))
+			if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != tt.want {
+				t.Errorf("exit code %d, want\n%s, got\n%s", code, tt.want, errs)
+			}
+		})
+	}
+}
