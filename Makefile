@@ -106,7 +106,7 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@$(MAKE) --no-print-directory lint
 
 .PHONY: test
-test: test-unit test-mutants test-release test-api test-local test-e2e ## Run all tests: unit, release, API server, real nodes.
+test: test-unit test-mutants test-release test-api test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
@@ -133,6 +133,10 @@ test-local: ## Run the local cluster's own tests, on real nodes (K8S).
 	go -C local test -v $$(go -C local list ./... | grep -v /cluster$$)
 	go -C local test -v ./cluster $(if $(K8S),-kubernetes=$(K8S))
 
+.PHONY: test-released
+test-released: ## Install, upgrade and remove two releases on real nodes, which pull from a local registry (K8S).
+	go -C test test -v -count=1 -timeout=30m ./released $(if $(K8S),-kubernetes=$(K8S))
+
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes (K8S; RUN: a regular expression that picks tests).
 	go -C test test -v -count=1 -timeout=40m -parallel=6 $(if $(RUN),-run='$(RUN)') ./e2e $(if $(K8S),-kubernetes=$(K8S))
@@ -145,7 +149,7 @@ MATRIX_ROWS := ^TestR(01|04|13|18|19|23|25)_
 .PHONY: test-matrix
 test-matrix: ## Run the tests on all versions of Kubernetes: API server, and the main ones on real nodes.
 	@for version in $(MATRIX); do $(MAKE) --no-print-directory test-api K8S=$$version; done
-	@for version in $(MATRIX_REAL); do $(MAKE) --no-print-directory test-e2e K8S=$$version RUN='$(MATRIX_ROWS)'; done
+	@for version in $(MATRIX_REAL); do $(MAKE) --no-print-directory test-released test-e2e K8S=$$version RUN='$(MATRIX_ROWS)'; done
 
 ##@ Release
 

@@ -1,0 +1,75 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package released_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/test/install"
+)
+
+// TestAnInstallationThatCannotWorkSaysWhatToDo installs the chart in ways in which no manager can run. The command that
+// install.md names as a check says what to do.
+func TestAnInstallationThatCannotWorkSaysWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		values, namespace, want string
+	}{
+		"the registry does not have the image": {
+			values: "--set images.manager.digest=sha256:" + strings.Repeat("0", 64),
+			want:   "cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager",
+		},
+		"the registry does not answer": {
+			values: "--set images.registry=127.0.0.1:1/everynode",
+			want:   "cannot get its image. Check the registry, the tag and digest, and the pull secrets of the manager",
+		},
+		"a quota of the namespace": {
+			namespace: `
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: none, namespace: everynode-system}
+spec: {hard: {pods: 0}}`,
+			want: "its pods are rejected. Change what rejects them in namespace everynode-system",
+		},
+		"no node for the manager": {
+			values: "--set manager.nodeSelector.pool=none",
+			want:   "Change the nodes, or the placement of the manager",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			u := newUser(t)
+			u.kubectl("create namespace " + install.Namespace)
+			if tt.namespace != "" {
+				u.apply(tt.namespace)
+			}
+			u.helm("install everynode " + chart(site.old) + " " + tt.values)
+			u.eventually("version names the problem", func() error {
+				out := u.kubectl("everynode version")
+				if !strings.Contains(out, "warning: no manager is available") || !strings.Contains(out, tt.want) {
+					return fmt.Errorf("it prints\n%s", out)
+				}
+				return nil
+			})
+			u.uninstall()
+			u.helm("uninstall everynode")
+			u.kubectl("delete namespace " + install.Namespace + " --ignore-not-found --timeout=120s")
+		})
+	}
+}
+
+// TestTheChartNamesAWrongValue installs nothing.
+func TestTheChartNamesAWrongValue(t *testing.T) {
+	u := newUser(t)
+	for value, want := range map[string]string{
+		"manager.replicas=two": "at '/manager/replicas': got string, want integer",
+		"manager.replica=2":    "at '/manager': additional properties 'replica' not allowed",
+	} {
+		_, err := u.command("", site.helm, append([]string{"--namespace", install.Namespace, "install", "everynode", "--set", value}, strings.Fields(chart(site.old))...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s: %v, want %q", value, err, want)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package released_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/everynode/everynode/test/install"
+)
+
+// TestAReleaseIsInstalledUpgradedAndRemovedWithKubectl applies the manifests of two releases.
+func TestAReleaseIsInstalledUpgradedAndRemovedWithKubectl(t *testing.T) {
+	u := newUser(t)
+	apply := func(p published) {
+		u.kubectl("apply -f " + p.manifest())
+		u.installed(p)
+	}
+	apply(site.old)
+	u.begin()
+	before := u.state()
+	apply(site.new)
+	u.wantState(before)
+	apply(site.old)
+	u.wantState(before)
+	u.finish()
+	u.uninstall()
+	u.cleanUp()
+}
+
+// TestAReleaseIsInstalledUpgradedAndRemovedWithHelm takes the chart from the registry.
+func TestAReleaseIsInstalledUpgradedAndRemovedWithHelm(t *testing.T) {
+	u := newUser(t)
+	u.helm("install everynode " + chart(site.old) + " --create-namespace --wait")
+	u.kubectl("label namespace " + install.Namespace + " pod-security.kubernetes.io/enforce=restricted app.kubernetes.io/name=everynode")
+	u.installed(site.old)
+	u.begin()
+	before := u.state()
+	u.helm("upgrade everynode " + chart(site.new) + " --reset-then-reuse-values --wait")
+	u.installed(site.new)
+	u.wantState(before)
+	u.helm("rollback everynode --wait")
+	u.installed(site.old)
+	u.wantState(before)
+	u.finish()
+	u.uninstall() // with the namespace, and the record of the release in it
+	u.cleanUp()
+}
+
+// chart are the arguments for the chart of a release.
+func chart(p published) string {
+	return "oci://" + site.registry + "/everynode/charts/everynode --plain-http --version " + strings.TrimPrefix(p.version, "v")
+}

@@ -1,0 +1,288 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package released_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/local/cluster"
+	"github.com/everynode/everynode/test/install"
+)
+
+// user is somebody at a terminal, with the plugin of one release.
+type user struct {
+	t      *testing.T
+	ctx    context.Context
+	plugin published
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return &user{t: t, ctx: ctx, plugin: site.old}
+}
+
+func (u *user) command(stdin, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(u.ctx, name, args...)
+	cmd.Env = append(site.cluster.Environ(u.plugin.bin), "HELM_CACHE_HOME="+site.dir, "HELM_CONFIG_HOME="+site.dir, "HELM_DATA_HOME="+site.dir)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+// kubectl runs a command, whose arguments have no spaces, and fails the test if the command fails.
+func (u *user) kubectl(args string) string {
+	u.t.Helper()
+	return u.must(u.command("", site.cluster.Kubectl(), strings.Fields(args)...))
+}
+
+func (u *user) apply(manifest string) {
+	u.t.Helper()
+	u.must(u.command(manifest, site.cluster.Kubectl(), "apply", "-f", "-"))
+}
+
+func (u *user) helm(args string) string {
+	u.t.Helper()
+	return u.must(u.command("", site.helm, append([]string{"--namespace", install.Namespace}, strings.Fields(args)...)...))
+}
+
+func (u *user) must(out string, err error) string {
+	u.t.Helper()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return out
+}
+
+func (u *user) eventually(what string, check func() error) {
+	u.t.Helper()
+	deadline := time.Now().Add(150 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) || u.ctx.Err() != nil {
+			u.tell()
+			u.t.Fatalf("waiting until %s: %v", what, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// tell prints what is useful for debugging, the most useful last.
+func (u *user) tell() {
+	for _, args := range []string{
+		"-n " + install.Namespace + " logs deployment/" + install.Deployment + " --tail=20",
+		"-n " + install.Namespace + " get events", "-n node-setup get events", "get nodes", "get pods -A -o wide", "-n node-setup get nodejobs -o wide",
+	} {
+		out, err := u.command("", site.cluster.Kubectl(), strings.Fields(args)...)
+		u.t.Logf("kubectl %s\n%s%v", args, out, err)
+	}
+}
+
+// sh runs a script on a node.
+func (u *user) sh(node, script string) string {
+	u.t.Helper()
+	stdout, _, err := site.cluster.Exec(u.ctx, node, "/bin/sh", "-c", script)
+	return strings.TrimSpace(u.must(stdout, err))
+}
+
+// installed waits until the manager of a release leads, and checks that the command finds no other version.
+func (u *user) installed(p published) {
+	u.t.Helper()
+	u.kubectl("-n " + install.Namespace + " rollout status deployment " + install.Deployment + " --timeout=150s")
+	u.plugin = p
+	u.eventually("all versions are "+p.version, func() error {
+		out, err := u.command("", site.cluster.Kubectl(), "everynode", "version")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if err == nil && (len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != p.version })) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// states are NodeJobs that stay in a state until the file everynode-go is on the nodes.
+var states = []struct {
+	name string
+	// reason is that of the condition Complete, and file a file that its script has written on a node.
+	reason, node, file string
+	spec               string
+}{
+	{"is-done", "AllNodesDone", "node-2", "is-done", `
+  rollout: {maxConcurrent: 100%, steps: [{name: all}]}
+  task: {script: "echo ran >> /var/tmp/is-done"}`},
+	{"reboots", "InProgress", "node-2", "reboots-verifies", `
+  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}
+  task: {script: "echo ran >> /var/tmp/reboots; echo reboot=true >> $EVERYNODE_RESULTS"}
+  verify: {script: "echo ran >> /var/tmp/reboots-verifies; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}
+  maintenance: {reboot: IfRequested}`},
+	{"runs", "InProgress", "node-1", "runs", `
+  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
+  task: {script: "echo ran >> /var/tmp/runs; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
+	{"soaks", "Soaking", "node-1", "soaks", `
+  rollout: {steps: [{name: canary, nodes: 1, soakSeconds: 3600}, {name: all}]}
+  task: {script: "echo ran >> /var/tmp/soaks"}`},
+	{"waits", "AwaitingPromotion", "node-1", "waits", `
+  rollout: {promoteTo: canary, steps: [{name: canary, nodes: 1}, {name: all}]}
+  task: {script: "echo ran >> /var/tmp/waits"}`},
+	{"has-failed", "MaxFailuresExceeded", "node-1", "has-failed", `
+  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
+  retry: {limit: 0}
+  task: {script: "echo ran >> /var/tmp/has-failed; exit 3"}`},
+	{"gated", "InProgress", "node-3", "gated", `
+  nodeSelector: {matchLabels: {kubernetes.io/hostname: node-3}}
+  gate: {key: example.com/not-set-up}
+  task: {script: "echo ran >> /var/tmp/gated; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
+}
+
+// begin brings a NodeJob into each state. node-3 joins with the taint of a gate.
+func (u *user) begin() {
+	u.t.Helper()
+	u.kubectl("create namespace node-setup")
+	u.kubectl("label namespace node-setup pod-security.kubernetes.io/enforce=privileged")
+	for _, s := range states {
+		u.apply("apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + s.name + ", namespace: node-setup}\nspec:" + s.spec)
+		if s.name == "gated" {
+			u.must("", site.cluster.JoinReady(u.ctx, cluster.NodeOptions{
+				Name: "node-3", Taints: []corev1.Taint{{Key: "example.com/not-set-up", Effect: corev1.TaintEffectNoSchedule}},
+			}))
+			u.must("", trustRegistry(u.ctx, "node-3"))
+		}
+		u.eventually(s.name+" is in its state", func() error {
+			if out, _, err := site.cluster.Exec(u.ctx, s.node, "cat", "/var/tmp/"+s.file); err != nil || out == "" {
+				return fmt.Errorf("its script has not run on %s: %w", s.node, err)
+			}
+			got, err := u.command("", site.cluster.Kubectl(), "-n", "node-setup", "get", "nodejob", s.name, "-o",
+				`jsonpath={.status.conditions[?(@.type=="Complete")].reason}`)
+			if err == nil && got != s.reason {
+				err = fmt.Errorf("the reason is %s, want %s", got, s.reason)
+			}
+			return err
+		})
+	}
+	u.settle()
+}
+
+// settle waits until is-done is done on node-3 as well, and only the pods of running tasks are left.
+func (u *user) settle() {
+	u.t.Helper()
+	u.kubectl("-n node-setup wait --for=jsonpath={.status.nodes.done}=3 --timeout=120s nodejob/is-done")
+	u.eventually("only the pods of running tasks are left", func() error {
+		if pods := u.kubectl("-n node-setup get pods -o name"); strings.Count(pods, "\n") != 3 {
+			return errors.New(pods)
+		}
+		return nil
+	})
+}
+
+// state is what an upgrade must not change: of each node what the NodeJobs have written there, of each pod of a task its
+// UID, and of each NodeJob its status.
+func (u *user) state() map[string]string {
+	u.t.Helper()
+	var nodes corev1.NodeList
+	var pods corev1.PodList
+	var jobs v1alpha1.NodeJobList
+	for list, args := range map[any]string{&nodes: "get nodes -o json", &pods: "-n node-setup get pods -o json", &jobs: "-n node-setup get nodejobs -o json"} {
+		u.must("", json.Unmarshal([]byte(u.kubectl(args)), list))
+	}
+	state := map[string]string{}
+	for _, node := range nodes.Items {
+		for _, written := range []map[string]string{node.Labels, node.Annotations} {
+			for key, value := range written {
+				if strings.Contains(key, "node-setup.everynode.dev") {
+					state[node.Name+" "+key] = value
+				}
+			}
+		}
+		state[node.Name+" taints"] = fmt.Sprint(node.Spec.Taints)
+	}
+	for _, pod := range pods.Items {
+		state["pod "+pod.Name] = string(pod.UID)
+	}
+	for _, job := range jobs.Items {
+		for i := range job.Status.Conditions {
+			job.Status.Conditions[i].Message = "" // it may say how long something takes
+		}
+		content, err := json.Marshal(job.Status)
+		state["nodejob "+job.Name] = u.must(string(content), err)
+	}
+	return state
+}
+
+// wantState waits until a new manager works, and checks that nothing has changed.
+func (u *user) wantState(before map[string]string) {
+	u.t.Helper()
+	u.eventually("the manager that has just started observes NodeJobs", func() error {
+		_, err := u.command("", site.cluster.Kubectl(), "everynode", "run", "node-1", "--yes", "--", "true")
+		return err
+	})
+	if diff := cmp.Diff(before, u.state()); diff != "" {
+		u.t.Errorf("the other version has changed (-before +after):\n%s", diff)
+	}
+}
+
+// finish lets all tasks end, and checks that each has run once.
+func (u *user) finish() {
+	u.t.Helper()
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		u.sh(node, "touch /var/tmp/everynode-go")
+	}
+	for _, name := range []string{"is-done", "reboots", "runs", "gated"} {
+		u.kubectl("-n node-setup wait --for=condition=Complete --timeout=120s nodejob/" + name)
+	}
+	for _, s := range states {
+		if got := u.sh(s.node, "cat /var/tmp/"+s.file); got != "ran" {
+			u.t.Errorf("the script of %s has run on %s: %q", s.name, s.node, got)
+		}
+	}
+	if taints := u.kubectl("get node node-3 -o jsonpath={.spec.taints}"); taints != "" {
+		u.t.Errorf("the gate of node-3 is closed: %s", taints)
+	}
+}
+
+// uninstall removes Everynode with the command, and checks that nothing is left.
+func (u *user) uninstall() {
+	u.t.Helper()
+	u.t.Log(u.kubectl("everynode uninstall --yes"))
+	if left := u.kubectl("get nodes -o yaml"); strings.Contains(left, "everynode.dev") {
+		u.t.Errorf("left on nodes is\n%s", left)
+	}
+	kinds := "crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+	if site.policies {
+		kinds += ",mutatingadmissionpolicies,mutatingadmissionpolicybindings"
+	}
+	if left := u.kubectl("get " + kinds + " -o name"); strings.Contains(left, "everynode") {
+		u.t.Errorf("left is\n%s", left)
+	}
+}
+
+// cleanUp removes what the NodeJobs have written on the nodes of all tests.
+func (u *user) cleanUp() {
+	u.kubectl("delete namespace node-setup --wait=false")
+	for _, node := range []string{"node-1", "node-2"} {
+		u.sh(node, "rm -f /var/tmp/*")
+	}
+	if err := site.cluster.Remove(u.ctx, "node-3"); err != nil {
+		u.t.Errorf("removing node-3: %v", err)
+	}
+	u.kubectl("wait --for=delete --timeout=120s namespace/node-setup")
+}
