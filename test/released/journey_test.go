@@ -250,9 +250,12 @@ func (u *user) finish() {
 		u.kubectl("-n node-setup wait --for=condition=Complete --timeout=120s nodejob/" + name)
 	}
 	for _, s := range states {
-		if got := u.sh(s.node, "cat /var/tmp/"+s.file); got != "ran" {
+		if got := u.sh(s.node, "cat /var/tmp/"+s.name); got != "ran" {
 			u.t.Errorf("the script of %s has run on %s: %q", s.name, s.node, got)
 		}
+	}
+	if got := u.sh("node-2", "cat /var/tmp/reboots-verifies"); got != "ran" {
+		u.t.Errorf("the check after the reboot has run: %q", got)
 	}
 	if taints := u.kubectl("get node node-3 -o jsonpath={.spec.taints}"); taints != "" {
 		u.t.Errorf("the gate of node-3 is closed: %s", taints)
