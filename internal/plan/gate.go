@@ -83,7 +83,12 @@ func (g *gate) gateKeys(node *Node) []string {
 // untolerated is the first taint that prevents a task with these tolerations from running on the node; nil if there is
 // none.
 func (j *job) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
-	return task.Untolerated(slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return j.isGate(&t) }), tolerations)
+	for i := range node.Taints {
+		if t := &node.Taints[i]; !j.isGate(t) && !task.Tolerated(t, tolerations) {
+			return t
+		}
+	}
+	return nil
 }
 
 // holds reports whether a taint is the gate, regardless of who set it. With the default key, a taint with another

@@ -50,11 +50,10 @@ func (sb *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
 func (j *job) hindrance(node *Node) *NodeProblem {
-	t, ok := j.in.NodeProblems[node.UID]
-	if !ok || !j.in.Now.Before(t.RetryAt) {
-		return nil
+	if t, ok := j.in.NodeProblems[node.UID]; ok && j.in.Now.Before(t.RetryAt) {
+		return new(t)
 	}
-	return &t
+	return nil
 }
 
 // stillTroubled counts the nodes that a problem blocks and that do not count as failed yet.

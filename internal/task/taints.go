@@ -45,16 +45,19 @@ func tolerating(keys []string) []corev1.Toleration {
 // PreferNoSchedule taint excludes no pod.
 func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
 	for i := range taints {
-		taint := &taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		// The operators Lt and Gt, which are behind a feature gate, tolerate nothing here, which is the safe
-		// interpretation.
-		tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, false) }
-		if !slices.ContainsFunc(tolerations, tolerates) {
-			return taint
+		if !Tolerated(&taints[i], tolerations) {
+			return &taints[i]
 		}
 	}
 	return nil
+}
+
+// Tolerated reports whether a taint does not prevent a task with these tolerations from running on the node.
+func Tolerated(taint *corev1.Taint, tolerations []corev1.Toleration) bool {
+	if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+		return true
+	}
+	// The operators Lt and Gt, which are behind a feature gate, tolerate nothing here, which is the safe interpretation.
+	tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, false) }
+	return slices.ContainsFunc(tolerations, tolerates)
 }
