@@ -84,7 +84,7 @@ func (sb *statusBuilder) taskSummary(n v1alpha1.NodeCounts) summary {
 	case n.Matched == 0:
 		return summary{"", v1alpha1.ReasonNoMatchingNodes, sb.noMatchMessage()}
 	case n.Done == n.Matched:
-		return sb.complete(n)
+		return sb.complete()
 	case moving == sb.countReruns(Running)+sb.countReruns(Waiting):
 		return sb.blockedSummary(n, moving)
 	}
@@ -98,7 +98,7 @@ func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 	case sb.suspendedReason() != "":
 		return sb.suspended(n)
 	case moving > 0 && len(sb.troubled) > 0 && sb.stillTroubled() == int(moving):
-		return summary{v1alpha1.ConditionStalled, sb.troubleReason, progress(n, sb.nodes) + "; " + named(sb.troubled)}
+		return summary{v1alpha1.ConditionStalled, sb.troubleReason, sb.progress + "; " + named(sb.troubled)}
 	case moving > 0 && len(sb.disrupted) == int(moving):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonDisrupted, sb.disruptedMessage()}
 	}
@@ -106,11 +106,11 @@ func (sb *statusBuilder) goingOn(n v1alpha1.NodeCounts, moving int32) summary {
 }
 
 // complete is the summary of a rollout in which every node is done.
-func (sb *statusBuilder) complete(n v1alpha1.NodeCounts) summary {
+func (sb *statusBuilder) complete() summary {
 	if len(sb.unpublished) > 0 {
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, sb.unpublishedMessage()}
 	}
-	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, progress(n, sb.nodes)}
+	return summary{v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, sb.progress}
 }
 
 // blockedSummary is the summary of a rollout in which no node continues automatically, except the nodes that rerun the
@@ -120,7 +120,7 @@ func (sb *statusBuilder) blockedSummary(n v1alpha1.NodeCounts, moving int32) sum
 	case sb.waitsFor(causeEmptyStep):
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonStepWithoutNodes, sb.emptyStepMessage()}
 	case sb.waitsFor(causePromotion):
-		return summary{"", v1alpha1.ReasonAwaitingPromotion, sb.promotionMessage(n)}
+		return summary{"", v1alpha1.ReasonAwaitingPromotion, sb.promotionMessage()}
 	case n.Failed > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonNodesFailed, sb.failedMessage(n)}
 	case sb.waitsFor(causeMaxUnavailable) && len(sb.quarantinedNodes()) > 0:
@@ -150,7 +150,7 @@ func (sb *statusBuilder) quarantineMessage() string {
 
 // progressSummary is the summary of a rollout that continues automatically.
 func (sb *statusBuilder) progressSummary(n v1alpha1.NodeCounts) summary {
-	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, progress(n, sb.nodes)}
+	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonInProgress, sb.progress}
 	switch {
 	case !sb.rollout.status.SoakingSince.IsZero() && n.Running == 0:
 		current := &sb.rollout.steps[sb.rollout.current]
@@ -187,7 +187,7 @@ func (sb *statusBuilder) suspended(n v1alpha1.NodeCounts) summary {
 	if !sb.in.Job.Spec.Suspend {
 		why = "the end of spec.startingDeadlineSeconds"
 	}
-	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + progress(n, sb.nodes)}
+	is := summary{"", v1alpha1.ReasonSuspended, why + " keeps new attempts from starting; " + sb.progress}
 	if n.Running > 0 {
 		is.holds = v1alpha1.ConditionReconciling
 	}
@@ -367,10 +367,10 @@ func FailureRemedy(job *v1alpha1.NodeJob, revision string) (all, oneNode string)
 }
 
 // promotionMessage says that the rollout is paused at the step in promoteTo, and what to do.
-func (sb *statusBuilder) promotionMessage(n v1alpha1.NodeCounts) string {
+func (sb *statusBuilder) promotionMessage() string {
 	next := sb.rollout.steps[min(sb.rollout.ceiling+1, len(sb.rollout.steps)-1)].name
 	return fmt.Sprintf("step %s is the last that spec.rollout.promoteTo allows; %s; the next step, %s, waits for: %s",
-		sb.rollout.steps[sb.rollout.ceiling].name, progress(n, sb.nodes), next, PromotionRemedy(sb.in.Job, next))
+		sb.rollout.steps[sb.rollout.ceiling].name, sb.progress, next, PromotionRemedy(sb.in.Job, next))
 }
 
 // PromotionRemedy is the command that promotes the rollout to the next step, at the end of the condition.

@@ -33,6 +33,8 @@ type statusBuilder struct {
 	capacity *capacity
 	nodes    []nodePlan
 	counts   v1alpha1.NodeCounts
+	// progress describes the progress, and what the remaining nodes wait for.
+	progress string
 	// failures are status.failures, and drains status.drains, before they are bounded.
 	failures []v1alpha1.NodeFailure
 	drains   []v1alpha1.NodeDrain
@@ -113,7 +115,8 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())
 	}
-	sb.setConditions(&status, sb.summarize(status.Nodes), progress(status.Nodes, sb.nodes))
+	sb.progress = progress(status.Nodes, sb.nodes)
+	sb.setConditions(&status, sb.summarize(status.Nodes), sb.progress)
 	if sb.in.Revision != "" {
 		sb.rollout.noteRisks()
 		sb.rollout.status.Steps = sb.rollout.stepCounts()
