@@ -100,7 +100,7 @@ var mutants = map[string]mutant{
 		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)", "return onRecord(pod, node)",
 	},
 	"a retained pod blocks the next one": {
-		"retainpods.go", "if w.start == nil || len(w.retained) == 0 {", "if true {",
+		"retainpods.go", "if !w.start.ready() || len(w.retained) == 0 {", "if true {",
 	},
 	"a pod is retained forever": {
 		"retainpods.go", "onRecord(pod, w.node) && as.in.Now.Before(until)", "onRecord(pod, w.node) && !until.IsZero()",

@@ -37,6 +37,8 @@ type capacity struct {
 	unavailableNames string
 	// busy counts the nodes with an attempt that runs or starts, and starts the attempts that this pass starts.
 	busy, starts int32
+	// mayStart counts the nodes on which an attempt may start.
+	mayStart int
 	// taskStarts and runnerStarts count the starts of this pass, grouped by what the API server refuses together
 	// (startsLike).
 	taskStarts, runnerStarts int32
@@ -62,7 +64,7 @@ func (p *planner) startWithinLimit() {
 // nodes.
 func (c *capacity) startBlock(w *nodePlan) block {
 	free := c.taken < c.slots || c.rollout.joinedAfterStable(w.node)
-	if c.obstacleFor(w.start.Phase) != nil && c.startsLike(w.start.Phase) > 0 {
+	if c.obstacleFor(w.start.phase) != nil && c.startsLike(w.start.phase) > 0 {
 		free = false // one start shows whether the obstacle still exists
 	}
 	if !free {
@@ -124,12 +126,16 @@ func (c *capacity) isRunner(phase task.Phase) bool {
 	return phase != task.Task && c.in.Job.Spec.Task.Template != nil
 }
 
-// countSlots counts the slots that are in use, and returns the number of nodes of the rollout.
+// countSlots counts the slots that are in use and the nodes on which an attempt may start, and returns the number of
+// nodes of the rollout.
 func (c *capacity) countSlots() (matched int) {
 	for i := range c.nodes {
 		w := &c.nodes[i]
 		if w.State != Excluded || w.slot {
 			matched++
+		}
+		if w.start.ready() {
+			c.mayStart++
 		}
 		if !w.slot {
 			continue
@@ -150,9 +156,9 @@ type candidate struct {
 
 // candidates are the nodes on which an attempt may start, in start order.
 func (c *capacity) candidates() []candidate {
-	var candidates []candidate
+	candidates := make([]candidate, 0, c.mayStart)
 	for i := range c.nodes {
-		if c.nodes[i].start != nil {
+		if c.nodes[i].start.ready() {
 			candidates = append(candidates, candidate{c.lastTurn(i), c.rank(i), i})
 		}
 	}
@@ -178,14 +184,26 @@ func (c *capacity) lastTurn(i int) time.Time {
 	return rec.EndedAt()
 }
 
+// attemptOn is the attempt that may start on a node.
+func (p *planner) attemptOn(w *nodePlan) task.Attempt {
+	if w.start.phase == task.Task {
+		return p.attempt(w.node, w.start, p.in.Revision)
+	}
+	rec := w.node.On.Record
+	a := p.attempt(w.node, w.start, rec.Revision)
+	a.Undoes, a.Deleting = rec, !p.in.Job.DeletionTimestamp.IsZero()
+	return a
+}
+
 // begin starts the attempt of a node.
 func (p *planner) begin(w *nodePlan) {
-	p.capacity.countStart(w.start.Phase)
+	p.capacity.countStart(w.start.phase)
 	p.capacity.busy++
 	w.slot = true
-	w.start.Gates = p.gate.gateKeys(w.node)
-	p.do(Start{Attempt: *w.start})
-	if w.start.Phase == task.Rollback {
+	a := p.attemptOn(w)
+	a.Gates = p.gate.gateKeys(w.node)
+	p.do(Start{Attempt: a})
+	if w.start.phase == task.Rollback {
 		w.fail(v1alpha1.ReasonRollingBack, "", w.Until)
 		return
 	}
@@ -198,7 +216,7 @@ func (p *planner) begin(w *nodePlan) {
 func (c *capacity) rank(i int) int {
 	w := &c.nodes[i]
 	switch {
-	case w.start.Phase == task.Rollback:
+	case w.start.phase == task.Rollback:
 		return 0
 	case c.inPreparation(w), c.isRetriedFirst(w.node):
 		return 1

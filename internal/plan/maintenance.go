@@ -30,7 +30,7 @@ func (j *job) disrupts() bool {
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.
 func (c *capacity) inPreparation(w *nodePlan) bool {
-	if w.start == nil || w.start.Phase != task.Task || !c.prepares() {
+	if w.start.phase != task.Task || !c.prepares() {
 		return false
 	}
 	_, drains := c.drainingSince(w.node)
@@ -59,7 +59,7 @@ func (j *job) drainingSince(node *Node) (time.Time, bool) {
 // w.slot.
 func (p *planner) startOrPrepare(w *nodePlan) {
 	switch {
-	case w.start.Phase != task.Task || !p.prepares():
+	case w.start.phase != task.Task || !p.prepares():
 		p.begin(w)
 	case p.mustCordon(w.node):
 		p.cordonBefore(w)
@@ -78,7 +78,7 @@ func (p *planner) mustCordon(node *Node) bool {
 // cordonBefore cordons a node before the task.
 func (p *planner) cordonBefore(w *nodePlan) {
 	mark := p.cordons.markOf(w.node, v1alpha1.ReasonPreparing, "it is cordoned before the task")
-	mark.Cordon, mark.Before = p.cordons.cordon(w.node), w.start
+	mark.Cordon, mark.Before = p.cordons.cordon(w.node), new(p.attemptOn(w))
 	p.mark(w, mark)
 	if p.in.Job.Spec.Maintenance.Drain != nil {
 		p.capacity.toDrain++
@@ -123,7 +123,7 @@ func (p *planner) drainBefore(w *nodePlan) {
 func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string) record.Record {
 	prev := w.node.On.Record
 	r := record.Record{
-		Revision: a.in.Revision, Digest: a.in.Digest, Outcome: record.Failed, Attempts: w.start.Number, StartedAt: since, FinishedAt: a.in.Now,
+		Revision: a.in.Revision, Digest: a.in.Digest, Outcome: record.Failed, Attempts: w.start.number, StartedAt: since, FinishedAt: a.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: a.retry,
 		NeverStarted: true, FirstStartedAt: a.firstStart(w.node, a.in.Revision),
 	}
@@ -200,7 +200,7 @@ func (c *capacity) mustNotDisrupt(w *nodePlan) block {
 	if !c.disrupts() {
 		return block{}
 	}
-	if w.start.Phase != task.Task {
+	if w.start.phase != task.Task {
 		return c.mustNotRollBack(w)
 	}
 	other := c.unavailableControlPlane(w.node)
@@ -237,7 +237,7 @@ func (c *capacity) comesLast(own *nodePlan) bool {
 	}
 	for i := range c.nodes {
 		w := &c.nodes[i]
-		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start != nil) {
+		if _, troubled := c.in.NodeProblems[w.node.UID]; w != own && !w.rerun && !w.progressDeadlineExceeded && !troubled && (w.slot || w.start.ready()) {
 			return true
 		}
 	}

@@ -75,7 +75,7 @@ func (ro *rollout) failInSoak(w *nodePlan, reason string) {
 }
 
 func (ro *rollout) failUnrecorded(w *nodePlan, reason string) {
-	w.failed, w.succeeded, w.rerun, w.start = true, false, false, nil
+	w.failed, w.succeeded, w.rerun, w.start = true, false, false, start{}
 	w.fail(reason, ro.noteUnrecordedFailure(w, reason), w.Until)
 }
 

@@ -46,8 +46,8 @@ type nodePlan struct {
 	written bool
 	// step is the step that the node belongs to; noStep if it belongs to none.
 	step int
-	// start is the attempt that may start now; nil if none may.
-	start *task.Attempt
+	// start is the attempt that may start now, if any.
+	start start
 	// gated is true if the node is not done and has the taint of the gate.
 	gated bool
 	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
@@ -73,6 +73,18 @@ type findings struct {
 }
 
 const noStep = -1
+
+// start is an attempt that may start on a node. Most of them wait, so the rest of the attempt is only determined when it
+// starts: see planner.attemptOn.
+type start struct {
+	// phase is "" if none may start.
+	phase task.Phase
+	// number of the attempt, from 1.
+	number int32
+}
+
+// ready reports whether an attempt may start.
+func (s start) ready() bool { return s.phase != "" }
 
 // cause is what a node waits for.
 type cause int
@@ -156,12 +168,12 @@ func (w *nodePlan) exclude(reason, message string) {
 
 // postpone makes a node that is ready to start wait for other nodes. A rollback retains the state of its node.
 func (w *nodePlan) postpone(b block) {
-	if w.start.Phase == task.Task {
+	if w.start.phase == task.Task {
 		w.waitFor(b)
 	} else {
 		w.explain(b.reason, b.message)
 	}
-	w.start = nil
+	w.start = start{}
 }
 
 // explain replaces the reason and the message, for example of a rollback that is pending.

@@ -221,14 +221,14 @@ func (as *assessor) assessIdleNode(terminating bool, known recordState, w *nodeP
 		return
 	}
 	w.waitFor(block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: known.rerunReason})
-	w.start = as.attempt(node, task.Task, as.in.Revision, known.failures+1)
+	w.start = start{task.Task, known.failures + 1}
 }
 
-func (j *job) attempt(node *Node, phase task.Phase, revision string, number int32) *task.Attempt {
-	return &task.Attempt{
-		Phase:     phase,
+func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
+	return task.Attempt{
+		Phase:     s.phase,
 		Revision:  revision,
-		Number:    number,
+		Number:    s.number,
 		NodeName:  node.Name,
 		NodeUID:   node.UID,
 		MachineID: node.MachineID,

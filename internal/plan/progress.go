@@ -95,7 +95,7 @@ func (as *assessor) failProgress(w *nodePlan, why string) {
 		f.Attempts, f.FinishedAt = rec.Attempts, metav1.NewTime(rec.FinishedAt)
 	}
 	w.addFailure(f)
-	if w.start == nil && w.State == Waiting {
+	if !w.start.ready() && w.State == Waiting {
 		w.fail(v1alpha1.ReasonProgressDeadlineExceeded, message, w.Until)
 	}
 }

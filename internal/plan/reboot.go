@@ -277,7 +277,7 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 		w.run(w.Reason, firstOf(b.message, w.Message), w.Until)
 		return false
 	}
-	a := as.attempt(w.node, r.phase, rec.Revision, rec.Attempts)
+	a := as.attempt(w.node, start{r.phase, rec.Attempts}, rec.Revision)
 	a.Gates = as.gate.gateKeys(w.node)
 	if r.phase == task.Reboot {
 		a.BootID = rec.Reboot.FromBootID
@@ -285,7 +285,7 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 		a.Checks = rec
 	}
 	as.capacity.countStart(r.phase)
-	as.do(Start{Attempt: *a})
+	as.do(Start{Attempt: a})
 	return true
 }
 

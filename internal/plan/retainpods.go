@@ -49,14 +49,14 @@ func (as *assessor) retain(pod *Pod, w *nodePlan, until time.Time) {
 // removeRetainedPods releases the retained pods on a node that runs again. Pod names are derived, and the next attempt
 // may need the name of one of them.
 func (as *assessor) removeRetainedPods(w *nodePlan) {
-	if w.start == nil || len(w.retained) == 0 {
+	if !w.start.ready() || len(w.retained) == 0 {
 		return
 	}
 	for _, pod := range w.retained {
 		as.do(FinalizePod{Pod: *pod})
 	}
 	b := podIsTerminating(as.job, startRequest{terminating: true})
-	w.start = nil
+	w.start = start{}
 	if w.State == Waiting {
 		w.waitFor(b)
 	} else {

@@ -76,8 +76,7 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 	}
 	w.rollbackPending = true
 	as.rollbackPending(w, "the rollback waits for a slot", time.Time{})
-	w.start = as.attempt(w.node, task.Rollback, rec.Revision, is.failures+1)
-	w.start.Undoes, w.start.Deleting = rec, !as.in.Job.DeletionTimestamp.IsZero()
+	w.start = start{task.Rollback, is.failures + 1}
 }
 
 // rollbackPending gives a node the state of a node whose rollback does not run yet. A failed node remains failed. At

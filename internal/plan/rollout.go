@@ -231,7 +231,7 @@ func (ro *rollout) blockStarts() {
 	ro.alone = ro.firstAlone()
 	for i := range ro.nodes {
 		w := &ro.nodes[i]
-		if w.start == nil || w.State != Waiting {
+		if !w.start.ready() || w.State != Waiting {
 			continue
 		}
 		if b := ro.startBlock(w); b.blocks() {
