@@ -23,7 +23,7 @@ import (
 func (p *planner) planDeletion() {
 	if p.rollsBackOnDeletion() {
 		p.rollBackAll()
-		p.plan.Nodes = p.states()
+		p.plan.Nodes = p.states
 		return
 	}
 	p.cleanUp()

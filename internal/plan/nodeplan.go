@@ -12,7 +12,7 @@ import (
 
 // nodePlan is the state of a node, and what else a pass finds out about it. Only its methods change the state.
 type nodePlan struct {
-	NodeState
+	*NodeState
 	node *Node
 	// cause is what a Waiting node waits for. Decisions read it, because reasons are for display.
 	cause cause

@@ -349,7 +349,7 @@ func Next(in Input) Plan {
 	// 5. The status, which is a fold over the nodes, and what depends on it.
 	s.plan.Status = s.newStatus().status()
 	s.expire()
-	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states()
+	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states
 	return *s.plan
 }
 

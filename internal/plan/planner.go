@@ -22,9 +22,10 @@ type pass struct {
 	recorder  *recorder
 	rollout   *rollout
 	capacity  *capacity
-	// nodes has an entry for each of Input.Nodes.
-	nodes []nodePlan
-	plan  *Plan
+	// nodes has an entry for each of Input.Nodes, and states is where they have their states.
+	nodes  []nodePlan
+	states []NodeState
+	plan   *Plan
 }
 
 // planner plans a pass: see Next.
@@ -35,13 +36,19 @@ type planner struct {
 }
 
 // assessor assesses a single node: what its pods and its record mean, and whether it could start.
-type assessor struct{ *pass }
+type assessor struct {
+	*pass
+	// podsOnNodes counts the pods on the nodes that are assessed.
+	podsOnNodes int
+}
 
 func newPlanner(in Input) *planner {
 	j := readJob(in)
-	p := &pass{job: j, nodes: make([]nodePlan, len(in.Nodes)), plan: &Plan{}}
+	p := &pass{job: j, nodes: make([]nodePlan, len(in.Nodes)), states: make([]NodeState, len(in.Nodes)), plan: &Plan{}}
 	for i := range in.Nodes {
-		p.nodes[i] = nodePlan{NodeState: NodeState{Name: in.Nodes[i].Name}, node: &in.Nodes[i], step: noStep}
+		w := &p.nodes[i]
+		w.NodeState, w.node, w.step = &p.states[i], &in.Nodes[i], noStep
+		w.Name = w.node.Name
 	}
 	p.gate, p.records, p.publisher, p.cordons = readGate(j), &recordReader{j}, &publisher{j}, &cordons{j}
 	p.attempts = &attemptReader{j, p.publisher}
@@ -52,20 +59,11 @@ func newPlanner(in Input) *planner {
 		p.rollout.readSteps()
 		p.rollout.carryOver()
 	}
-	return &planner{p, &assessor{p}, &quarantiner{p}}
+	return &planner{p, &assessor{pass: p}, &quarantiner{p}}
 }
 
 // do adds an action to the plan.
 func (p *pass) do(a Action) { p.plan.Actions = append(p.plan.Actions, a) }
-
-// states are the states of the nodes, in their order.
-func (p *planner) states() []NodeState {
-	states := make([]NodeState, 0, len(p.nodes))
-	for i := range p.nodes {
-		states = append(states, p.nodes[i].NodeState)
-	}
-	return states
-}
 
 // assessNode sets the state of the node and plans what its pods need.
 func (as *assessor) assessNode(w *nodePlan) {
@@ -93,7 +91,9 @@ func (as *assessor) assessNode(w *nodePlan) {
 // assessPods plans for each pod on the node. While the outcome of an attempt is not on record, the attempt occupies its
 // node and its slot.
 func (as *assessor) assessPods(w *nodePlan) {
-	for _, pod := range as.podsOn[w.node.Name] {
+	pods := as.podsOn[w.Name]
+	as.podsOnNodes += len(pods)
+	for _, pod := range pods {
 		v := as.attempts.assessPod(pod, w.node)
 		as.plan.wake(v.until)
 		as.plan.wake(v.checkAt)
@@ -238,9 +238,9 @@ func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
 }
 
 // removeOrphanedPods removes the finalizers of pods whose Node no longer exists, since there is no Node to record the
-// outcome on.
+// outcome on. All nodes are assessed before.
 func (as *assessor) removeOrphanedPods() {
-	if len(as.in.Pods) == 0 {
+	if as.podsOnNodes == len(as.in.Pods) {
 		return
 	}
 	known := make(map[string]bool, len(as.in.Nodes))
