@@ -68,11 +68,11 @@ func ofEverynode(t *corev1.Taint) bool {
 // gateKeys are the gates that a task on the node must tolerate.
 func (g *gate) gateKeys(node *Node) []string {
 	keys := slices.Clone(g.in.GateKeys)
-	if g.spec != nil {
+	if g.spec != nil && !slices.Contains(keys, g.Key) {
 		keys = append(keys, g.Key)
 	}
 	for i := range node.Taints {
-		if t := &node.Taints[i]; g.isGate(t) {
+		if t := &node.Taints[i]; g.isGate(t) && !slices.Contains(keys, t.Key) {
 			keys = append(keys, t.Key)
 		}
 	}

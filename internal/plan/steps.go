@@ -73,7 +73,7 @@ func (ro *rollout) indexOf(name string) int {
 
 // assignSteps assigns each node to the first step that accepts it.
 func (ro *rollout) assignSteps() {
-	var pool []int
+	pool := make([]int, 0, len(ro.nodes))
 	for i := range ro.nodes {
 		if ro.nodes[i].State != Excluded {
 			pool = append(pool, i)
