@@ -57,7 +57,7 @@ const (
 type podAssessment struct {
 	disposition podDisposition
 	// record is set for podEnded.
-	record  record.Record
+	record  *record.Record
 	message string
 	// until is when the attempt ends at the latest; zero if that is not known.
 	until time.Time
@@ -251,7 +251,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 			r = a.rebooting(pod, node, r)
 		}
 	}
-	return podAssessment{disposition: podEnded, record: r, message: e.message}
+	return podAssessment{disposition: podEnded, record: &r, message: e.message}
 }
 
 // recordOf returns what is recorded of an attempt.

@@ -142,7 +142,7 @@ func (as *assessor) writeEnd(w *nodePlan, pod *Pod, v *podAssessment) {
 			return
 		}
 	}
-	as.do(as.recorder.recordAction(w.node, pod, v.record))
+	as.do(as.recorder.recordAction(w.node, pod, *v.record))
 	w.written = true
 }
 

@@ -95,7 +95,8 @@ func (p *publisher) isPublished(node *Node, r *record.Record) bool {
 			return false
 		}
 	}
-	return reported == p.owned(node) && !r.Truncated
+	published := len(node.Published.Labels) + len(node.Published.Annotations) // by any NodeJob
+	return (reported == published || reported == p.owned(node)) && !r.Truncated
 }
 
 // publishKind adds the changes of the labels, or of the annotations, to owners and change.

@@ -80,11 +80,11 @@ func (a *attemptReader) assessRebootPod(pod *Pod, node *Node) podAssessment {
 	deadline := a.rebootDeadline(node.On.Record)
 	switch {
 	case pod.ended():
-		return podAssessment{disposition: podEnded, record: a.rebootEnded(pod, node)}
+		return podAssessment{disposition: podEnded, record: new(a.rebootEnded(pod, node))}
 	case !a.in.Now.Before(deadline):
 		r := a.givenUp(node.On.Record)
 		r.PodUID = pod.UID
-		return podAssessment{disposition: podEnded, record: r}
+		return podAssessment{disposition: podEnded, record: &r}
 	}
 	message, checkAt := a.notStarting(pod)
 	return podAssessment{disposition: podRuns, until: deadline, checkAt: checkAt, message: message}

@@ -28,7 +28,7 @@ func (j *job) isRetriedFirst(node *Node) bool {
 // runsAlone reports whether other nodes wait for the run of a node. They do not wait for a node that can only continue
 // after something else: that may be one of them. And they do not wait once the revision is stable.
 func (ro *rollout) runsAlone(w *nodePlan) bool {
-	if !ro.isRetriedFirst(w.node) || !ro.stableAt.IsZero() || w.progressDeadlineExceeded {
+	if !ro.stableAt.IsZero() || w.progressDeadlineExceeded || !ro.isRetriedFirst(w.node) {
 		return false
 	}
 	switch {
