@@ -6,7 +6,9 @@ package plan
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -43,6 +45,41 @@ func TestRollbackPendingCountsWhatContinues(t *testing.T) {
 			got := Next(see(newJob(tt.job...), []Node{tt.node}, tt.pods...)).Status.Nodes
 			if got.RollbackPending != tt.want {
 				t.Errorf("rollbackPending is %d, want %d; %+v", got.RollbackPending, tt.want, got)
+			}
+		})
+	}
+}
+
+// The script of a rollback gets what the task has reported, so its attempt needs the record.
+func TestTheAttemptThatStarts(t *testing.T) {
+	failed := newNode("n", recorded(record.Failed, attempts(2)))
+	done := newNode("n", recorded(record.Succeeded, func(r *record.Record) { r.Revision = "old" }))
+	deleted := func(j *v1alpha1.NodeJob) {
+		withRollback(j)
+		j.DeletionTimestamp, j.Spec.DeletionPolicy = &metav1.Time{Time: ago(1)}, v1alpha1.DeletionRollBack
+	}
+	tests := map[string]struct {
+		job  func(*v1alpha1.NodeJob)
+		node Node
+		want task.Attempt
+	}{
+		"the task":                       {func(*v1alpha1.NodeJob) {}, newNode("n"), task.Attempt{Phase: task.Task, Revision: rev, Number: 1}},
+		"a retry":                        {func(*v1alpha1.NodeJob) {}, newNode("n", recorded(record.Failed, attempts(1))), task.Attempt{Phase: task.Task, Revision: rev, Number: 2}},
+		"a rollback":                     {withRollback, failed, task.Attempt{Phase: task.Rollback, Revision: rev, Number: 1, Undoes: failed.On.Record}},
+		"a rollback before the deletion": {deleted, done, task.Attempt{Phase: task.Rollback, Revision: "old", Number: 1, Undoes: done.On.Record, Deleting: true}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := tt.want
+			want.NodeName, want.NodeUID, want.MachineID, want.BootID = tt.node.Name, tt.node.UID, tt.node.MachineID, tt.node.BootID
+			var got []task.Attempt
+			for _, a := range Next(see(newJob(tt.job), []Node{tt.node})).Actions {
+				if s, starts := a.(Start); starts {
+					got = append(got, s.Attempt)
+				}
+			}
+			if diff := cmp.Diff([]task.Attempt{want}, got); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
 			}
 		})
 	}
