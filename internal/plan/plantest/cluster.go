@@ -55,6 +55,8 @@ type Result struct {
 	Output string
 	// Reason is what the runner reports about a failure; TaskFailed if it is empty.
 	Reason string
+	// Results are what the script writes.
+	Results map[string]string
 	// After is how long the script runs; 20 seconds if it is zero.
 	After time.Duration
 }
@@ -260,7 +262,7 @@ func (c *Cluster) start(a task.Attempt) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return "" // it was stopped
 		}
-		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output}.WithExitCode(r.Code)
+		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results}.WithExitCode(r.Code)
 		c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
 		if r.Code == 0 {
 			return fmt.Sprintf("The %s succeeds on %s.", scriptNames[a.Phase], a.NodeName)
@@ -286,10 +288,15 @@ func (c *Cluster) stop(pod *corev1.Pod) {
 	pod.DeletionGracePeriodSeconds = &grace
 	pod.DeletionTimestamp = new(metav1.NewTime(c.Now.Add(time.Duration(grace) * time.Second)))
 	c.later(time.Second, func() string {
-		o := outcome.Outcome{ExitCode: 143, Reason: outcome.ReasonDisrupted}
-		c.end(pod, o.ExitCode, "Error", string(o.Encode()))
+		c.Interrupt(pod)
 		return "The pod on " + pod.Spec.NodeName + " ends after its signal."
 	})
+}
+
+// Interrupt ends a pod that was told to stop, as after an eviction.
+func (c *Cluster) Interrupt(pod *corev1.Pod) {
+	o := outcome.Outcome{ExitCode: 143, Reason: outcome.ReasonDisrupted}
+	c.end(pod, o.ExitCode, "Error", string(o.Encode()))
 }
 
 func (c *Cluster) goDown(node string) string {
