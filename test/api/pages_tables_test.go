@@ -84,6 +84,8 @@ var states = []state{
 	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.failures}'", "mix node-3"},
 	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.conditions", "mix node-3"},
 	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.drains}'", "mix node-3"},
+	{"docs/upgrade.md", "kubectl everynode list -A", "kubectl apply -f max-map-count.yaml"},
+	{"docs/upgrade.md", "kubectl apply -f dist/install.yaml", "mkdir dist; kubectl kustomize config/local > dist/install.yaml"},
 }
 
 // exitCodes are those that are not 0.
@@ -98,6 +100,7 @@ var exitCodes = map[string]int{
 // printsNothing are the beginnings of the commands without output, and why.
 var printsNothing = map[string]string{
 	"source <(kubectl-everynode ":                     "defines functions of the shell",
+	"kubectl get nodeguards --all-namespaces":         "there is no NodeGuard",
 	"kubectl -n everynode-system describe replicaset": "there is no controller of Deployments",
 	"kubectl get nodes -o json | jq -r '.items[]\n  | [.metadata.name, .metadata.annotations[\"everynode.dev/cordoned-by\"": "the manager has removed the cordons",
 	"kubectl everynode run --all --yes -o jsonl":                                                        "no node fails",
