@@ -113,7 +113,7 @@ func TestProgramsAreSelectedInBuildingOrder(t *testing.T) {
 	if _, err := selectRecipes([]string{"docker"}); err == nil || !strings.Contains(err.Error(), "docker") {
 		t.Errorf("an unknown program: %v", err)
 	}
-	all := append(ControlPlane(), RealNode()...)
+	all := slices.Concat(ControlPlane(), SimulatedNode(), RealNode())
 	for _, name := range All() {
 		if !slices.Contains(all, name) {
 			t.Errorf("%s is built but used by no node and no control plane", name)

@@ -92,10 +92,13 @@ var recipes = []recipe{
 // EnvTest are the programs controller-runtime's envtest looks for in KUBEBUILDER_ASSETS.
 func EnvTest() []string { return []string{"etcd", "kube-apiserver", "kubectl"} }
 
-// ControlPlane are the programs of a cluster whose nodes are all simulated.
+// ControlPlane are the programs that each cluster needs.
 func ControlPlane() []string {
-	return []string{"etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
+	return []string{"etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
+
+// SimulatedNode are the programs for simulated nodes, in addition to those of the control plane.
+func SimulatedNode() []string { return []string{"kwok"} }
 
 // RealNode are the programs that run on a real node, in addition to those of the control plane.
 func RealNode() []string {

@@ -233,6 +233,9 @@ func (s *state) choosePlace() error {
 // ensurePrograms checks the machine and builds, before anything is started.
 func ensurePrograms(ctx context.Context, options Options, realNodes bool) (dir string, err error) {
 	names := binaries.ControlPlane()
+	if options.Simulated > 0 || !realNodes {
+		names = append(names, binaries.SimulatedNode()...)
+	}
 	if realNodes {
 		names = append(names, binaries.RealNode()...)
 		if err := prereq.Ensure(ctx, options.Progress, Prerequisites(ctx)); err != nil {

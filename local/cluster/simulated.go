@@ -8,11 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/local/binaries"
 )
 
 // joinWorkers bounds the requests in flight when many simulated nodes join.
@@ -69,10 +73,15 @@ func (c *Cluster) joinOneSimulated(ctx context.Context, options NodeOptions) err
 	return nil
 }
 
-// startSimulator starts kwok with the first simulated node, not before: it costs memory.
+// startSimulator starts kwok with the first simulated node, not before: it costs memory, and a minute to build.
 func (c *Cluster) startSimulator(ctx context.Context) error {
 	c.simulator.Lock()
 	defer c.simulator.Unlock()
+	if _, err := os.Stat(filepath.Join(c.state.Programs, kwokName)); err != nil {
+		if _, err := binaries.Ensure(ctx, c.progressWriter(), c.state.Kubernetes, binaries.SimulatedNode()...); err != nil {
+			return err
+		}
+	}
 	return c.startComponent(ctx, kwokName)
 }
 
