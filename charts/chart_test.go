@@ -139,8 +139,8 @@ images: {registry: everynode.invalid, manager: {tag: none}, runner: {tag: none}}
 crds: {keep: false}
 `
 
-// deployment returns the Deployment without what only the chart has: tags of images, and the version.
-func deployment(t *testing.T, o unstructured.Unstructured) map[string]any {
+// unreleased returns a Deployment or a CRD without what only the chart has: tags of images, and the version.
+func unreleased(t *testing.T, o unstructured.Unstructured) map[string]any {
 	t.Helper()
 	content, err := yaml.Marshal(o.Object)
 	if err != nil {
@@ -151,8 +151,14 @@ func deployment(t *testing.T, o unstructured.Unstructured) map[string]any {
 		t.Fatal(err)
 	}
 	labels := copied.GetLabels()
-	delete(labels, versionLabel)
-	copied.SetLabels(labels)
+	if labels[versionLabel] == "" {
+		t.Errorf("%s %s has no label %s", o.GetKind(), o.GetName(), versionLabel)
+	}
+	if delete(labels, versionLabel); len(labels) > 0 {
+		copied.SetLabels(labels)
+	} else {
+		unstructured.RemoveNestedField(copied.Object, "metadata", "labels")
+	}
 	return copied.Object
 }
 
@@ -172,8 +178,8 @@ func TestTheChartHasTheObjectsOfConfigDefault(t *testing.T) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		object := got[key].Object
-		if key == manager {
-			object = deployment(t, got[key])
+		if key == manager || strings.HasPrefix(key, "CustomResourceDefinition ") {
+			object = unreleased(t, got[key])
 		}
 		if diff := cmp.Diff(want[key].Object, object, expressions); diff != "" {
 			t.Errorf("%s (-kustomize +helm):\n%s", key, diff)

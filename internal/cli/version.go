@@ -76,12 +76,9 @@ type component struct {
 func (o *versionOptions) run(ctx context.Context) error {
 	v := versions{Client: component{Version: version.String()}}
 	if !o.clientOnly {
-		var warning string
-		v.Manager, v.Runner, warning = o.installed(ctx)
-		v.Warnings = skew(v.Client.Version, v.Manager.Version, v.Runner.Version)
-		if warning != "" {
-			v.Warnings = append(v.Warnings, warning)
-		}
+		var warnings []string
+		v.Manager, v.Runner, warnings = o.installed(ctx)
+		v.Warnings = append(skew(v.Client.Version, v.Manager.Version, v.Runner.Version), warnings...)
 	}
 	if o.output != cmdutil.OutputPeople {
 		return o.write(v)
@@ -133,9 +130,9 @@ func skew(ours, manager, runner string) []string {
 // managerName is the Deployment of config/manager.
 var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
 
-// installed reads the versions of the manager and the runner from the Deployment of the manager, and a warning if the manager
-// has a problem.
-func (o *versionOptions) installed(ctx context.Context) (manager, runner *component, warning string) {
+// installed reads the versions of the manager and the runner from the Deployment of the manager, and returns warnings if the
+// CRDs are older, or the manager does not run.
+func (o *versionOptions) installed(ctx context.Context) (manager, runner *component, warnings []string) {
 	c, err := o.Client()
 	var deployment appsv1.Deployment
 	if err == nil {
@@ -143,10 +140,11 @@ func (o *versionOptions) installed(ctx context.Context) (manager, runner *compon
 	}
 	if err != nil {
 		manager, runner = unreadable(err)
-		return manager, runner, ""
+		return manager, runner, nil
 	}
 	manager, runner = programsOf(&deployment)
-	return manager, runner, managerWarning(ctx, c, &deployment)
+	warnings = []string{crdWarning(ctx, c, manager.Version), managerWarning(ctx, c, &deployment)}
+	return manager, runner, slices.DeleteFunc(warnings, func(warning string) bool { return warning == "" })
 }
 
 func programsOf(deployment *appsv1.Deployment) (manager, runner *component) {

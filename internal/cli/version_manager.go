@@ -11,8 +11,36 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/uninstall"
 )
+
+// crdWarning returns a warning if the CRDs are of an earlier version than the manager; otherwise, or if that is not known, "".
+// Later ones do no harm.
+func crdWarning(ctx context.Context, c client.Reader, manager string) string {
+	crd := uninstall.CRD("nodejobs")
+	if manager == "" || c.Get(ctx, client.ObjectKeyFromObject(crd), crd) != nil {
+		return "" // the permission may be missing
+	}
+	installed := crd.GetLabels()["app.kubernetes.io/version"]
+	if !isBefore(installed, manager) {
+		return ""
+	}
+	return fmt.Sprintf("the CustomResourceDefinitions are %s, and the manager is %s: the API server does not store fields that they do not have. Apply those of %s",
+		installed, manager, manager)
+}
+
+// isBefore reports whether a semantic version is before another one. Other versions are not known to be.
+func isBefore(a, b string) bool {
+	version, err := utilversion.ParseSemantic(a)
+	if err != nil {
+		return false
+	}
+	order, err := version.Compare(b)
+	return err == nil && order < 0
+}
 
 // managerWarning returns a warning if no manager is available, or if pods of the manager cannot run, as after an update to an
 // image that does not exist. It has the reason and a remedy, if the objects of the cluster show them. Otherwise it returns "".

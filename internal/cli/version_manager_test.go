@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"net/http"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,21 +66,35 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 			d := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", ""))
 			d.Spec.Replicas = &tt.replicas
 			d.Status = appsv1.DeploymentStatus{AvailableReplicas: tt.available, UnavailableReplicas: tt.unavailable, Conditions: tt.conditions}
-			f, _, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case r.URL.Path == managerPath:
-					clitest.Respond(w, d)
-				case tt.forbidden:
-					clitest.RespondError(w, 403, metav1.StatusReasonForbidden, "forbidden")
-				default:
-					clitest.Respond(w, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{
-						{ObjectMeta: metav1.ObjectMeta{Namespace: managerName.Namespace, Name: "manager-0"}, Status: tt.pod},
-					}})
+			others := map[string]any{}
+			if !tt.forbidden {
+				others["/api/v1/namespaces/everynode-system/pods"] = &corev1.PodList{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+					Items:    []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: managerName.Namespace, Name: "manager-0"}, Status: tt.pod}},
 				}
-			}))
+			}
+			f, _, errs := clitest.NewFactory(t, installation(d, others))
 			if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != tt.want {
 				t.Errorf("exit code %d, want\n%s, got\n%s", code, tt.want, errs)
 			}
 		})
+	}
+}
+
+func TestVersionWarnsOfOlderCRDs(t *testing.T) {
+	for crds, want := range map[string]string{
+		"v0.1.0-rc.1": "warning: the CustomResourceDefinitions are v0.1.0-rc.1, and the manager is v0.1.0: the API server does not store fields that they do not have. " +
+			"Apply those of v0.1.0\n",
+		"v0.1.0": "", "v0.2.0": "", "": "", "dev": "",
+	} {
+		crd := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+			ObjectMeta: metav1.ObjectMeta{Name: "nodejobs.everynode.dev", Labels: map[string]string{"app.kubernetes.io/version": crds}},
+		}
+		f, _, errs := clitest.NewFactory(t, installation(withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", "")),
+			map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodejobs.everynode.dev": crd}))
+		if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != want {
+			t.Errorf("CRDs of %q: exit code %d, want\n%s, got\n%s", crds, code, want, errs)
+		}
 	}
 }

@@ -87,13 +87,27 @@ func TestInstalledVersions(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { clitest.Respond(w, withKind(tt.deployment)) }))
-			manager, runner, warning := (&versionOptions{Factory: f}).installed(t.Context())
-			if diff := cmp.Diff([]component{tt.manager, tt.runner}, []component{*manager, *runner}); diff != "" || warning != "" {
-				t.Errorf("-want +got\n%s\n%s", diff, warning)
+			f, _, _ := clitest.NewFactory(t, installation(withKind(tt.deployment), nil))
+			manager, runner, warnings := (&versionOptions{Factory: f}).installed(t.Context())
+			if diff := cmp.Diff([]component{tt.manager, tt.runner}, []component{*manager, *runner}); diff != "" || len(warnings) > 0 {
+				t.Errorf("-want +got\n%s\n%s", diff, warnings)
 			}
 		})
 	}
+}
+
+// installation is an API server with the Deployment of the manager, and other objects by their paths.
+func installation(d *appsv1.Deployment, others map[string]any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch object, found := others[r.URL.Path]; {
+		case r.URL.Path == managerPath:
+			clitest.Respond(w, d)
+		case found:
+			clitest.Respond(w, object)
+		default:
+			clitest.RespondError(w, 403, metav1.StatusReasonForbidden, "forbidden")
+		}
+	})
 }
 
 func withKind(d *appsv1.Deployment) *appsv1.Deployment {
@@ -149,7 +163,7 @@ func TestVersionForPrograms(t *testing.T) {
 	deployment := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.2.0", ""))
 	for _, format := range versionFormats {
 		t.Run(format, func(t *testing.T) {
-			f, out, errs := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { clitest.Respond(w, deployment) }))
+			f, out, errs := clitest.NewFactory(t, installation(deployment, nil))
 			if code := command(t, f, "version", "--output", format); code != cmdutil.ExitOK {
 				t.Errorf("exit code %d", code)
 			}

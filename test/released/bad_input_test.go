@@ -46,18 +46,41 @@ spec: {hard: {pods: 0}}`,
 				u.apply(tt.namespace)
 			}
 			u.helm("install everynode " + chart(site.old) + " " + tt.values)
-			u.eventually("version names the problem", func() error {
-				out := u.kubectl("everynode version")
-				if !strings.Contains(out, "warning: no manager is available") || !strings.Contains(out, tt.want) {
-					return fmt.Errorf("it prints\n%s", out)
-				}
-				return nil
-			})
-			u.uninstall()
-			u.helm("uninstall everynode")
-			u.kubectl("delete namespace " + install.Namespace + " --ignore-not-found --timeout=120s")
+			u.warns("warning: no manager is available", tt.want)
+			u.removeChart()
 		})
 	}
+}
+
+// TestOlderCRDsAreReported upgrades the chart without its CRDs.
+func TestOlderCRDsAreReported(t *testing.T) {
+	u := newUser(t)
+	u.kubectl("create namespace " + install.Namespace)
+	u.helm("install everynode " + chart(site.old) + " --wait")
+	u.helm("upgrade everynode " + chart(site.new) + " --set crds.enabled=false --wait")
+	u.warns("warning: the CustomResourceDefinitions are v0.1.0, and the manager is v0.2.0: ", "Apply those of v0.2.0")
+	u.removeChart()
+}
+
+// warns waits until the command that checks an installation prints these texts.
+func (u *user) warns(texts ...string) {
+	u.t.Helper()
+	u.eventually("version names the problem", func() error {
+		out := u.kubectl("everynode version")
+		for _, text := range texts {
+			if !strings.Contains(out, text) {
+				return fmt.Errorf("it prints\n%s", out)
+			}
+		}
+		return nil
+	})
+}
+
+func (u *user) removeChart() {
+	u.t.Helper()
+	u.uninstall()
+	u.helm("uninstall everynode")
+	u.kubectl("delete namespace " + install.Namespace + " --ignore-not-found --timeout=120s")
 }
 
 // TestTheChartNamesAWrongValue installs nothing.

@@ -113,7 +113,7 @@ func setUp(ctx context.Context) error {
 	if err := serveRegistry(ctx); err != nil {
 		return fmt.Errorf("starting the registry: %w", err)
 	}
-	for version, p := range map[string]*published{"v0.1.0-old": &site.old, "v0.1.0-new": &site.new} {
+	for version, p := range map[string]*published{"v0.1.0": &site.old, "v0.2.0": &site.new} {
 		fmt.Printf("making release %s …\n", version)
 		if *p, err = publish(ctx, version); err != nil {
 			return fmt.Errorf("making release %s: %w", version, err)

@@ -28,16 +28,17 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core := schema.GroupVersion{Version: "v1"}
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
-		v1alpha1.GroupVersion.WithKind("NodeJob"):                     meta.RESTScopeNamespace,
-		v1alpha1.GroupVersion.WithKind("NodeGuard"):                   meta.RESTScopeNamespace,
-		core.WithKind("Node"):                                         meta.RESTScopeRoot,
-		core.WithKind("Pod"):                                          meta.RESTScopeNamespace,
-		core.WithKind("ConfigMap"):                                    meta.RESTScopeNamespace,
-		core.WithKind("Secret"):                                       meta.RESTScopeNamespace,
-		core.WithKind("Namespace"):                                    meta.RESTScopeRoot,
-		core.WithKind("Event"):                                        meta.RESTScopeNamespace,
-		{Group: "apps", Version: "v1", Kind: "Deployment"}:            meta.RESTScopeNamespace,
-		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}: meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("NodeJob"):          meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("NodeGuard"):        meta.RESTScopeNamespace,
+		core.WithKind("Node"):                              meta.RESTScopeRoot,
+		core.WithKind("Pod"):                               meta.RESTScopeNamespace,
+		core.WithKind("ConfigMap"):                         meta.RESTScopeNamespace,
+		core.WithKind("Secret"):                            meta.RESTScopeNamespace,
+		core.WithKind("Namespace"):                         meta.RESTScopeRoot,
+		core.WithKind("Event"):                             meta.RESTScopeNamespace,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}: meta.RESTScopeRoot,
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}:                    meta.RESTScopeNamespace,
 	} {
 		m.Add(kind, scope)
 	}
