@@ -33,7 +33,13 @@ func newUser(t *testing.T) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	return &user{t: t, ctx: ctx, plugin: site.old}
+	u := &user{t: t, ctx: ctx, plugin: site.old}
+	t.Cleanup(func() {
+		if t.Failed() {
+			u.tell()
+		}
+	})
+	return u
 }
 
 func (u *user) command(stdin, name string, args ...string) (string, error) {
@@ -60,7 +66,7 @@ func (u *user) apply(manifest string) {
 
 func (u *user) helm(args string) string {
 	u.t.Helper()
-	return u.must(u.command("", site.helm, append([]string{"--namespace", install.Namespace}, strings.Fields(args)...)...))
+	return u.must(u.command("", *helm, append([]string{"--namespace", install.Namespace}, strings.Fields(args)...)...))
 }
 
 func (u *user) must(out string, err error) string {
@@ -80,7 +86,6 @@ func (u *user) eventually(what string, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) || u.ctx.Err() != nil {
-			u.tell()
 			u.t.Fatalf("waiting until %s: %v", what, err)
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -33,7 +33,10 @@ import (
 	"github.com/everynode/everynode/test/install"
 )
 
-var kubernetes = flag.String("kubernetes", "", "the minor version of Kubernetes, such as 1.34")
+var (
+	kubernetes = flag.String("kubernetes", "", "the minor version of Kubernetes, such as 1.34")
+	helm       = flag.String("helm", "", "the path of another helm than that of the tests of the chart")
+)
 
 // site is what all tests share.
 var site struct {
@@ -45,8 +48,6 @@ var site struct {
 	old, new published
 	// policies says whether the API server serves the policies of the gate.
 	policies bool
-	// helm is the path of helm.
-	helm string
 }
 
 // published is a release in a registry.
@@ -119,9 +120,14 @@ func setUp(ctx context.Context) error {
 			return fmt.Errorf("making release %s: %w", version, err)
 		}
 	}
-	program, err := exec.CommandContext(ctx, "go", "-C", "../../charts", "tool", "-n", "helm").Output()
-	site.helm = strings.TrimSpace(string(program))
-	return err
+	if *helm == "" {
+		program, err := exec.CommandContext(ctx, "go", "-C", "../../charts", "tool", "-n", "helm").Output()
+		if err != nil {
+			return fmt.Errorf("building helm: %w", err)
+		}
+		*helm = strings.TrimSpace(string(program))
+	}
+	return nil
 }
 
 // serveRegistry starts a registry that only the nodes of the cluster can reach: at the address of its API server. It has no
