@@ -246,17 +246,20 @@ func TestConsecutiveNodeProblemsCountFromTheFirst(t *testing.T) {
 // A kubelet can remove the finalizer from its own pods, and delete them.
 func TestAPodThatVanishesUnrecordedIsANodeProblem(t *testing.T) {
 	job := liveJob()
-	reboots := func(from, to string) func(*fakeReconciler, *corev1.Pod) {
+	recorded := func(phase task.Phase, rec record.Record) func(*fakeReconciler, *corev1.Pod) {
 		return func(r *fakeReconciler, pod *corev1.Pod) {
-			pod.Labels[v1alpha1.PhaseLabel] = string(task.Reboot)
+			pod.Labels[v1alpha1.PhaseLabel] = string(phase)
 			node := nodeCalled("a")
-			node.Status.NodeInfo.BootID = to
-			record.SetOn(node, v1alpha1.RecordKey(job.Namespace, job.Name), record.Record{
-				Revision: "rev", Outcome: record.Rebooting, Attempts: 1, Reboot: &record.Reboot{FromBootID: from},
-			})
+			node.Status.NodeInfo.BootID = "new"
+			rec.Revision, rec.Attempts = "rev", 1
+			record.SetOn(node, v1alpha1.RecordKey(job.Namespace, job.Name), rec)
 			r.delete(nodeCalled("a"))
 			r.create(node)
 		}
+	}
+	const own, other = "a-pod", "another-pod" // UIDs
+	rebootFrom := func(boot string) record.Record {
+		return record.Record{Outcome: record.Rebooting, PodUID: other, Reboot: &record.Reboot{FromBootID: boot}}
 	}
 	for name, tt := range map[string]struct {
 		before func(r *fakeReconciler, pod *corev1.Pod)
@@ -266,8 +269,17 @@ func TestAPodThatVanishesUnrecordedIsANodeProblem(t *testing.T) {
 		"the manager removed the finalizer":           {func(r *fakeReconciler, pod *corev1.Pod) { r.written.rememberReleased(pod.UID, noon) }, false},
 		"its node is deleted":                         {func(r *fakeReconciler, _ *corev1.Pod) { r.delete(nodeCalled("a")) }, false},
 		"this manager is not the leader":              {func(r *fakeReconciler, _ *corev1.Pod) { r.isWarm.Store(false) }, false},
-		"another manager removed the finalizer of a pod that was to reboot the node, which has rebooted": {reboots("boot-1", "boot-2"), false},
-		"the finalizer of a pod that was to reboot the node, which has not rebooted":                     {reboots("boot-1", "boot-1"), true},
+		"another manager recorded the task":           {recorded(task.Task, record.Record{Outcome: record.Succeeded, PodUID: own}), false},
+		"the record is of an earlier pod":             {recorded(task.Task, record.Record{Outcome: record.Failed, PodUID: other}), true},
+		"another manager recorded the rollback": {
+			recorded(task.Rollback, record.Record{Outcome: record.Failed, PodUID: other, Rollback: &record.Rollback{Outcome: record.Succeeded, PodUID: own}}), false,
+		},
+		"the node of a pod that reboots it has rebooted":     {recorded(task.Reboot, rebootFrom("old")), false},
+		"the node of a pod that reboots it has not rebooted": {recorded(task.Reboot, rebootFrom("new")), true},
+		"another manager recorded that the reboot failed":    {recorded(task.Reboot, record.Record{Outcome: record.Failed, PodUID: own}), false},
+		"another manager recorded that the pod of the reboot was disrupted": {
+			recorded(task.Reboot, record.Record{Outcome: record.Rebooting, PodUID: own, Reboot: &record.Reboot{FromBootID: "new"}}), false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, job.DeepCopy(), nodeCalled("a"))
