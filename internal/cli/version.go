@@ -140,7 +140,10 @@ func (o *versionOptions) installed(ctx context.Context) (manager, runner *compon
 	}
 	if err != nil {
 		manager, runner = unreadable(err)
-		return manager, runner, nil
+		if apierrors.IsNotFound(err) {
+			warnings = append(warnings, fmt.Sprintf("no manager is installed in this cluster: the Deployment %s does not exist", managerName))
+		}
+		return manager, runner, warnings
 	}
 	manager, runner = programsOf(&deployment)
 	warnings = []string{crdWarning(ctx, c, manager.Version), managerWarning(ctx, c, &deployment)}

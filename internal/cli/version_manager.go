@@ -17,19 +17,22 @@ import (
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
-// crdWarning returns a warning if the CRDs are of an earlier version than the manager; otherwise, or if that is not known, "".
+// crdWarning returns a warning if a CRD is of an earlier version than the manager; otherwise, or if that is not known, "".
 // Later ones do no harm.
 func crdWarning(ctx context.Context, c client.Reader, manager string) string {
-	crd := uninstall.CRD("nodejobs")
-	if manager == "" || c.Get(ctx, client.ObjectKeyFromObject(crd), crd) != nil {
-		return "" // the permission may be missing
-	}
-	installed := crd.GetLabels()["app.kubernetes.io/version"]
-	if !isBefore(installed, manager) {
+	if manager == "" {
 		return ""
 	}
-	return fmt.Sprintf("the CustomResourceDefinitions are %s, and the manager is %s: the API server does not store fields that they do not have. Apply those of %s",
-		installed, manager, manager)
+	for _, crd := range uninstall.CRDs() {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			continue // the permission may be missing
+		}
+		if installed := crd.GetLabels()["app.kubernetes.io/version"]; isBefore(installed, manager) {
+			return fmt.Sprintf("the CustomResourceDefinition %s is %s, and the manager is %s: the API server does not store fields that it does not have. "+
+				"Apply the CustomResourceDefinitions of %s", crd.GetName(), installed, manager, manager)
+		}
+	}
+	return ""
 }
 
 // isBefore reports whether a semantic version is before another one. Other versions are not known to be.
@@ -42,29 +45,44 @@ func isBefore(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// managerWarning returns a warning if no manager is available, or if pods of the manager cannot run, as after an update to an
-// image that does not exist. It has the reason and a remedy, if the objects of the cluster show them. Otherwise it returns "".
+// managerWarning returns a warning if no manager is available, or if not all pods of the manager run, as during an update, or
+// after one to an image that does not exist. It has the reason and a remedy, if the objects of the cluster show them. Otherwise
+// it returns "".
 func managerWarning(ctx context.Context, c client.Reader, d *appsv1.Deployment) string {
+	const none, some = "no manager is available, so nothing happens with NodeJobs and NodeGuards: ", "a pod of the manager is available, but "
+	if replicasOf(d) == 0 {
+		return none + fmt.Sprintf("the Deployment %[2]s has 0 replicas. Start it: kubectl -n %[1]s scale deployment %[2]s --replicas=1", d.Namespace, d.Name)
+	}
 	problem := deploymentProblem(ctx, c, d)
 	switch {
 	case d.Status.AvailableReplicas == 0:
-		return "no manager is available, so nothing happens with NodeJobs and NodeGuards: " +
-			cmp.Or(problem, fmt.Sprintf("see kubectl -n %s get pods", d.Namespace))
+		return none + cmp.Or(problem, fmt.Sprintf("see kubectl -n %s get pods", d.Namespace))
 	case problem != "":
-		return "another pod of the manager is available, but " + problem
+		return some + problem
+	case !isComplete(d):
+		return some + fmt.Sprintf("an update is not complete: kubectl -n %s rollout status deployment %s", d.Namespace, d.Name)
 	}
 	return ""
 }
 
+func replicasOf(d *appsv1.Deployment) int32 {
+	if d.Spec.Replicas == nil {
+		return 1 // the default
+	}
+	return *d.Spec.Replicas
+}
+
+// isComplete reports whether all pods of a Deployment are available and up to date.
+func isComplete(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= replicasOf(d) && d.Status.UnavailableReplicas == 0
+}
+
 // deploymentProblem returns why not all pods of the manager run, with a remedy; "" if they do, or if it cannot be told.
 func deploymentProblem(ctx context.Context, c client.Reader, d *appsv1.Deployment) string {
-	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
-		return fmt.Sprintf("the Deployment %[2]s has 0 replicas. Start it: kubectl -n %[1]s scale deployment %[2]s --replicas=1", d.Namespace, d.Name)
-	}
 	if i := slices.IndexFunc(d.Status.Conditions, isReplicaFailure); i >= 0 {
-		return fmt.Sprintf("its pods are rejected. Change what rejects them in namespace %s: %s", d.Namespace, d.Status.Conditions[i].Message)
+		return fmt.Sprintf("new pods are rejected. Change what rejects them in namespace %s: %s", d.Namespace, d.Status.Conditions[i].Message)
 	}
-	if d.Status.UnavailableReplicas == 0 {
+	if isComplete(d) {
 		return ""
 	}
 	var pods corev1.PodList

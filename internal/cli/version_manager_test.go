@@ -16,26 +16,33 @@ import (
 
 func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 	const none = "warning: no manager is available, so nothing happens with NodeJobs and NodeGuards: "
+	const some = "warning: a pod of the manager is available, but "
+	const zero = "the Deployment everynode-manager has 0 replicas. Start it: kubectl -n everynode-system scale deployment everynode-manager --replicas=1\n"
+	const incomplete = "an update is not complete: kubectl -n everynode-system rollout status deployment everynode-manager\n"
 	waiting := func(reason, message string) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		}}}
 	}
 	tests := map[string]struct {
-		replicas, available, unavailable int32
-		conditions                       []appsv1.DeploymentCondition
-		pod                              corev1.PodStatus
-		forbidden                        bool
-		want                             string
+		replicas, available, updated, unavailable int32
+		outdated                                  bool
+		conditions                                []appsv1.DeploymentCondition
+		pod                                       corev1.PodStatus
+		forbidden                                 bool
+		want                                      string
 	}{
-		"it runs":             {replicas: 1, available: 1},
-		"0 replicas":          {want: none + "the Deployment everynode-manager has 0 replicas. Start it: kubectl -n everynode-system scale deployment everynode-manager --replicas=1\n"},
-		"it starts":           {replicas: 1, unavailable: 1, want: none + "see kubectl -n everynode-system get pods\n"},
-		"a second one starts": {replicas: 2, available: 1, unavailable: 1},
+		"it runs":                             {replicas: 1, available: 1, updated: 1},
+		"0 replicas":                          {want: none + zero},
+		"it starts":                           {replicas: 1, unavailable: 1, want: none + "see kubectl -n everynode-system get pods\n"},
+		"a second one starts":                 {replicas: 2, available: 1, updated: 2, unavailable: 1, want: some + incomplete},
+		"an update begins":                    {replicas: 1, available: 1, updated: 1, outdated: true, want: some + incomplete},
+		"an update starts its pod":            {replicas: 1, available: 1, updated: 1, unavailable: 1, want: some + incomplete},
+		"0 replicas, while the last pod ends": {available: 1, want: none + zero},
 		"a quota or a policy rejects its pods": {
 			replicas: 1, unavailable: 1,
 			conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: compute"}},
-			want:       none + "its pods are rejected. Change what rejects them in namespace everynode-system: pods is forbidden: exceeded quota: compute\n",
+			want:       none + "new pods are rejected. Change what rejects them in namespace everynode-system: pods is forbidden: exceeded quota: compute\n",
 		},
 		"the registry has no such image": {
 			replicas: 1, unavailable: 1, pod: waiting("ImagePullBackOff", "manager@sha256:0a: not found\x1b[2J"),
@@ -43,7 +50,7 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 		},
 		"an update to such an image": {
 			replicas: 1, available: 1, unavailable: 1, pod: waiting("ErrImagePull", "not found"),
-			want: "warning: another pod of the manager is available, but pod manager-0 cannot get its image. " +
+			want: some + "pod manager-0 cannot get its image. " +
 				"Check the registry, the tag and digest, and the pull secrets of the manager: not found\n",
 		},
 		"it ends with an error": {
@@ -65,7 +72,10 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", ""))
 			d.Spec.Replicas = &tt.replicas
-			d.Status = appsv1.DeploymentStatus{AvailableReplicas: tt.available, UnavailableReplicas: tt.unavailable, Conditions: tt.conditions}
+			d.Status = appsv1.DeploymentStatus{AvailableReplicas: tt.available, UpdatedReplicas: tt.updated, UnavailableReplicas: tt.unavailable, Conditions: tt.conditions}
+			if tt.outdated {
+				d.Generation = 2
+			}
 			others := map[string]any{}
 			if !tt.forbidden {
 				others["/api/v1/namespaces/everynode-system/pods"] = &corev1.PodList{
@@ -83,16 +93,16 @@ func TestVersionWarnsOfAManagerThatDoesNotRun(t *testing.T) {
 
 func TestVersionWarnsOfOlderCRDs(t *testing.T) {
 	for crds, want := range map[string]string{
-		"v0.1.0-rc.1": "warning: the CustomResourceDefinitions are v0.1.0-rc.1, and the manager is v0.1.0: the API server does not store fields that they do not have. " +
-			"Apply those of v0.1.0\n",
+		"v0.1.0-rc.1": "warning: the CustomResourceDefinition nodeguards.everynode.dev is v0.1.0-rc.1, and the manager is v0.1.0: the API server does not store fields " +
+			"that it does not have. Apply the CustomResourceDefinitions of v0.1.0\n",
 		"v0.1.0": "", "v0.2.0": "", "": "", "dev": "",
 	} {
 		crd := &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-			ObjectMeta: metav1.ObjectMeta{Name: "nodejobs.everynode.dev", Labels: map[string]string{"app.kubernetes.io/version": crds}},
+			ObjectMeta: metav1.ObjectMeta{Name: "nodeguards.everynode.dev", Labels: map[string]string{"app.kubernetes.io/version": crds}},
 		}
 		f, _, errs := clitest.NewFactory(t, installation(withKind(managerOf(t, "example.com/manager:v0.1.0", "example.com/runner:v0.1.0", "")),
-			map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodejobs.everynode.dev": crd}))
+			map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeguards.everynode.dev": crd}))
 		if code := command(t, f, "version"); code != cmdutil.ExitOK || errs.String() != want {
 			t.Errorf("CRDs of %q: exit code %d, want\n%s, got\n%s", crds, code, want, errs)
 		}

@@ -41,7 +41,7 @@ func managerOf(t *testing.T, manager, runner, label string, args ...string) *app
 		t.Fatal(err)
 	}
 	d.Labels["app.kubernetes.io/version"] = label
-	d.Status.AvailableReplicas = 1
+	d.Status.AvailableReplicas, d.Status.UpdatedReplicas = 1, 1
 	container := &d.Spec.Template.Spec.Containers[0]
 	container.Image = manager
 	container.Args = append(container.Args, args...)
@@ -120,20 +120,21 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	noContainer.Spec.Template.Spec.Containers = []corev1.Container{{Name: "other", Image: "example.com/other:v1.0.0"}}
 	const forbidden = `deployments.apps "everynode-manager" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" in the namespace "everynode-system"`
 	tests := map[string]struct {
-		respond func(http.ResponseWriter)
-		want    string
+		respond       func(http.ResponseWriter)
+		want, warning string
 	}{
 		"without the permission": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 403, metav1.StatusReasonForbidden, forbidden) },
-			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view allows it)",
+			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view allows it)", "",
 		},
 		"without an installation": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 404, metav1.StatusReasonNotFound, "not found") },
 			"(not known: the Deployment everynode-system/everynode-manager does not exist)",
+			"warning: no manager is installed in this cluster: the Deployment everynode-system/everynode-manager does not exist\n",
 		},
 		"with another Deployment of that name": {
 			func(w http.ResponseWriter) { clitest.Respond(w, noContainer) },
-			"(not known: the Deployment everynode-system/everynode-manager has no container manager)",
+			"(not known: the Deployment everynode-system/everynode-manager has no container manager)", "",
 		},
 	}
 	for name, tt := range tests {
@@ -152,8 +153,8 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 					t.Errorf("output without %q:\n%s", row+tt.want, out)
 				}
 			}
-			if errs.String() != "" {
-				t.Errorf("an unknown version is no reason for a warning: %s", errs)
+			if errs.String() != tt.warning {
+				t.Errorf("warning %q, want %q", errs, tt.warning)
 			}
 		})
 	}
