@@ -78,8 +78,12 @@ func (c *Cluster) startSimulator(ctx context.Context) error {
 	c.simulator.Lock()
 	defer c.simulator.Unlock()
 	if _, err := os.Stat(filepath.Join(c.state.Programs, kwokName)); err != nil {
-		if _, err := binaries.Ensure(ctx, c.progressWriter(), c.state.Kubernetes, binaries.SimulatedNode()...); err != nil {
+		programs, err := binaries.Ensure(ctx, c.progressWriter(), c.state.Kubernetes, binaries.SimulatedNode()...)
+		if err != nil {
 			return err
+		}
+		if programs != c.state.Programs {
+			return fmt.Errorf("cluster %s was started with other programs, without %s: start it again to add simulated nodes", c.state.Name, kwokName)
 		}
 	}
 	return c.startComponent(ctx, kwokName)

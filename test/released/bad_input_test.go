@@ -31,7 +31,7 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: none, namespace: everynode-system}
 spec: {hard: {pods: 0}}`,
-			want: "its pods are rejected. Change what rejects them in namespace everynode-system",
+			want: "new pods are rejected. Change what rejects them in namespace everynode-system",
 		},
 		"no node for the manager": {
 			values: "--set manager.nodeSelector.pool=none",
@@ -47,7 +47,7 @@ spec: {hard: {pods: 0}}`,
 			}
 			u.helm("install everynode " + chart(site.old) + " " + tt.values)
 			u.warns("warning: no manager is available", tt.want)
-			u.removeChart()
+			u.uninstall()
 		})
 	}
 }
@@ -58,8 +58,8 @@ func TestOlderCRDsAreReported(t *testing.T) {
 	u.kubectl("create namespace " + install.Namespace)
 	u.helm("install everynode " + chart(site.old) + " --wait")
 	u.helm("upgrade everynode " + chart(site.new) + " --set crds.enabled=false --wait")
-	u.warns("warning: the CustomResourceDefinitions are v0.1.0, and the manager is v0.2.0: ", "Apply those of v0.2.0")
-	u.removeChart()
+	u.warns("everynode.dev is v0.1.0, and the manager is v0.2.0: ", "Apply the CustomResourceDefinitions of v0.2.0")
+	u.uninstall()
 }
 
 // warns waits until the command that checks an installation prints these texts.
@@ -74,13 +74,6 @@ func (u *user) warns(texts ...string) {
 		}
 		return nil
 	})
-}
-
-func (u *user) removeChart() {
-	u.t.Helper()
-	u.uninstall()
-	u.helm("uninstall everynode")
-	u.kubectl("delete namespace " + install.Namespace + " --ignore-not-found --timeout=120s")
 }
 
 // TestTheChartNamesAWrongValue installs nothing.

@@ -25,8 +25,7 @@ func TestAReleaseIsInstalledUpgradedAndRemovedWithKubectl(t *testing.T) {
 	apply(site.old)
 	u.wantState(before)
 	u.finish()
-	u.uninstall()
-	u.cleanUp()
+	u.uninstallWithNamespace()
 }
 
 // TestAReleaseIsInstalledUpgradedAndRemovedWithHelm takes the chart from the registry.
@@ -44,8 +43,7 @@ func TestAReleaseIsInstalledUpgradedAndRemovedWithHelm(t *testing.T) {
 	u.installed(site.old)
 	u.wantState(before)
 	u.finish()
-	u.uninstall() // with the namespace, and the record of the release in it
-	u.cleanUp()
+	u.uninstallWithNamespace() // which has the record of the release
 }
 
 // chart are the arguments for the chart of a release.

@@ -34,12 +34,27 @@ func newUser(t *testing.T) *user {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	u := &user{t: t, ctx: ctx, plugin: site.old}
-	t.Cleanup(func() {
-		if t.Failed() {
-			u.tell()
-		}
-	})
+	t.Cleanup(u.reset)
 	return u
+}
+
+// reset prints what is useful for debugging if the test has failed, and removes everything that the test may have left.
+func (u *user) reset() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	u.ctx = ctx
+	if u.t.Failed() {
+		u.tell()
+	}
+	u.kubectl("everynode uninstall --yes")
+	u.helm("uninstall everynode --ignore-not-found")
+	u.kubectl("delete namespace node-setup " + install.Namespace + " --ignore-not-found --timeout=120s")
+	for _, node := range []string{"node-1", "node-2"} {
+		u.sh(node, "rm -f /var/tmp/*")
+	}
+	if strings.Contains(u.kubectl("get nodes -o name"), "node/node-3") {
+		u.must("", site.cluster.Remove(u.ctx, "node-3"))
+	}
 }
 
 func (u *user) command(stdin, name string, args ...string) (string, error) {
@@ -114,6 +129,14 @@ func (u *user) sh(node, script string) string {
 func (u *user) installed(p published) {
 	u.t.Helper()
 	u.kubectl("-n " + install.Namespace + " rollout status deployment " + install.Deployment + " --timeout=150s")
+	u.eventually("the manager of "+p.version+" leads", func() error {
+		holder := u.kubectl("-n " + install.Namespace + " get lease " + install.Deployment + " --ignore-not-found -o jsonpath={.spec.holderIdentity}")
+		image := u.kubectl("-n " + install.Namespace + " get pods --ignore-not-found --field-selector=metadata.name=" + holder + " -o jsonpath={.items[*].spec.containers[0].image}")
+		if holder == "" || !strings.Contains(image, ":"+p.version+"@") {
+			return fmt.Errorf("%q leads, with the image %q", holder, image)
+		}
+		return nil
+	})
 	u.plugin = p
 	u.eventually("all versions are "+p.version, func() error {
 		out, err := u.command("", site.cluster.Kubectl(), "everynode", "version")
@@ -233,10 +256,10 @@ func (u *user) state() map[string]string {
 	return state
 }
 
-// wantState waits until a new manager works, and checks that nothing has changed.
+// wantState waits until the manager that leads has run a task, and checks that nothing else has changed.
 func (u *user) wantState(before map[string]string) {
 	u.t.Helper()
-	u.eventually("the manager that has just started observes NodeJobs", func() error {
+	u.eventually("the manager that has just started runs a task", func() error {
 		_, err := u.command("", site.cluster.Kubectl(), "everynode", "run", "node-1", "--yes", "--", "true")
 		return err
 	})
@@ -254,20 +277,24 @@ func (u *user) finish() {
 	for _, name := range []string{"is-done", "reboots", "runs", "gated"} {
 		u.kubectl("-n node-setup wait --for=condition=Complete --timeout=120s nodejob/" + name)
 	}
-	for _, s := range states {
-		if got := u.sh(s.node, "cat /var/tmp/"+s.name); got != "ran" {
-			u.t.Errorf("the script of %s has run on %s: %q", s.name, s.node, got)
+	once := func(node, file string) {
+		if got := u.sh(node, "cat /var/tmp/"+file); got != "ran" {
+			u.t.Errorf("%s has run on %s: %q", file, node, got)
 		}
 	}
-	if got := u.sh("node-2", "cat /var/tmp/reboots-verifies"); got != "ran" {
-		u.t.Errorf("the check after the reboot has run: %q", got)
+	for _, s := range states {
+		once(s.node, s.name)
 	}
+	once("node-1", "is-done")
+	once("node-3", "is-done")
+	once("node-2", "reboots-verifies")
 	if taints := u.kubectl("get node node-3 -o jsonpath={.spec.taints}"); taints != "" {
 		u.t.Errorf("the gate of node-3 is closed: %s", taints)
 	}
 }
 
-// uninstall removes Everynode with the command, and checks that nothing is left.
+// uninstall removes Everynode with the command, and checks that nothing is left on nodes, or in the cluster outside of
+// namespaces.
 func (u *user) uninstall() {
 	u.t.Helper()
 	u.t.Log(u.kubectl("everynode uninstall --yes"))
@@ -283,14 +310,11 @@ func (u *user) uninstall() {
 	}
 }
 
-// cleanUp removes what the NodeJobs have written on the nodes of all tests.
-func (u *user) cleanUp() {
-	u.kubectl("delete namespace node-setup --wait=false")
-	for _, node := range []string{"node-1", "node-2"} {
-		u.sh(node, "rm -f /var/tmp/*")
+// uninstallWithNamespace also checks that the namespace is removed, which has the label of config/default.
+func (u *user) uninstallWithNamespace() {
+	u.t.Helper()
+	u.uninstall()
+	if left := u.kubectl("get namespace " + install.Namespace + " --ignore-not-found -o name"); left != "" {
+		u.t.Errorf("left is %s", left)
 	}
-	if err := site.cluster.Remove(u.ctx, "node-3"); err != nil {
-		u.t.Errorf("removing node-3: %v", err)
-	}
-	u.kubectl("wait --for=delete --timeout=120s namespace/node-setup")
 }
