@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/release/archive"
 	"github.com/everynode/everynode/release/chart"
+	"github.com/everynode/everynode/test/install"
 )
 
 // helmed is an API server on which helm installs Everynode.
@@ -26,12 +27,11 @@ type helmed struct {
 	dir, program string
 }
 
-// newHelmed builds the version of helm that the tests of the chart use, unless the cache of Go has it.
 func newHelmed(t *testing.T) *helmed {
 	t.Helper()
-	program, err := exec.CommandContext(t.Context(), "go", "-C", "../../charts", "tool", "-n", "helm").Output()
+	program, err := install.Helm(t.Context(), "../..")
 	must(t, err)
-	return &helmed{newRemovable(t), t.TempDir(), strings.TrimSpace(string(program))}
+	return &helmed{newRemovable(t), t.TempDir(), program}
 }
 
 // TestTheChartIsInstalledUpgradedRolledBackAndUninstalled uses the charts of two releases, of which the later one has

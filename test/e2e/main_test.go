@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,45 +30,18 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
-	os.Exit(run(m))
+	os.Exit(install.RunOnRealNodes(m.Run, setUp, tearDown))
 }
 
-func run(m *testing.M) int {
-	if os.Geteuid() != 0 {
-		fmt.Println("SKIPPED: the end-to-end tests need real nodes, and real nodes need root")
-		if os.Getenv("CI") != "" {
-			return 1
-		}
-		return 0
-	}
-	// An interrupt also removes the cluster, even during a test.
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupts
-		cancel()
-		tearDown()
-		os.Exit(130)
-	}()
+func setUp(ctx context.Context) error {
 	name := clusterName
 	if !*keep {
 		name = fmt.Sprintf("%s-%d", clusterName, os.Getpid())
 	}
-	defer tearDown()
 	var err error
-	if pluginDir, err = os.MkdirTemp("", "everynode-plugin-"); err == nil {
-		err = setUp(ctx, name)
+	if pluginDir, err = os.MkdirTemp("", "everynode-plugin-"); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Println("setting up:", err)
-		return 1
-	}
-	return m.Run()
-}
-
-func setUp(ctx context.Context, name string) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Program builds a program of the checkout, such as everynode, into a file. env is added to the environment of
@@ -30,4 +31,13 @@ func Program(ctx context.Context, root, name, file string, env []string, flags .
 func Plugin(ctx context.Context, root, dir string) (string, error) {
 	path := filepath.Join(dir, "kubectl-everynode")
 	return path, Program(ctx, root, "kubectl-everynode", path, nil)
+}
+
+// Helm returns the path of the version of helm that the tests of the chart use. It is built unless the cache of Go has it.
+func Helm(ctx context.Context, root string) (string, error) {
+	path, err := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "charts"), "tool", "-n", "helm").Output()
+	if err != nil {
+		return "", fmt.Errorf("building helm: %w", err)
+	}
+	return strings.TrimSpace(string(path)), nil
 }

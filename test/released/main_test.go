@@ -16,12 +16,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,38 +64,14 @@ func (p published) manifest() string {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if os.Geteuid() != 0 {
-		fmt.Println("SKIPPED: the tests of a release need real nodes, and real nodes need root")
-		if os.Getenv("CI") != "" {
-			return 1
-		}
-		return 0
-	}
-	// An interrupt also removes the cluster, even during a test.
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	interrupts := make(chan os.Signal, 1)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupts
-		cancel()
-		tearDown()
-		os.Exit(130)
-	}()
-	defer tearDown()
-	if err := setUp(ctx); err != nil {
-		fmt.Println("setting up:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(install.RunOnRealNodes(m.Run, setUp, tearDown))
 }
 
 func setUp(ctx context.Context) error {
-	var err error
+	root, err := install.Root()
+	if err != nil {
+		return err
+	}
 	if site.dir, err = os.MkdirTemp("", "everynode-released-"); err != nil {
 		return err
 	}
@@ -116,18 +89,14 @@ func setUp(ctx context.Context) error {
 	}
 	for version, p := range map[string]*published{"v0.1.0": &site.old, "v0.2.0": &site.new} {
 		fmt.Printf("making release %s …\n", version)
-		if *p, err = publish(ctx, version); err != nil {
+		if *p, err = publish(ctx, root, version); err != nil {
 			return fmt.Errorf("making release %s: %w", version, err)
 		}
 	}
 	if *helm == "" {
-		program, err := exec.CommandContext(ctx, "go", "-C", "../../charts", "tool", "-n", "helm").Output()
-		if err != nil {
-			return fmt.Errorf("building helm: %w", err)
-		}
-		*helm = strings.TrimSpace(string(program))
+		*helm, err = install.Helm(ctx, root)
 	}
-	return nil
+	return err
 }
 
 // serveRegistry starts a registry that only the nodes of the cluster can reach: at the address of its API server. It has no
@@ -164,14 +133,10 @@ func trustRegistry(ctx context.Context, node string) error {
 }
 
 // publish makes a release for the platform of this machine, and pushes it.
-func publish(ctx context.Context, version string) (published, error) {
+func publish(ctx context.Context, root, version string) (published, error) {
 	p := published{version: version, dir: filepath.Join(site.dir, version), bin: filepath.Join(site.dir, version+"-bin")}
-	root, err := install.Root()
-	if err != nil {
-		return p, err
-	}
 	platform := []release.Platform{{OS: "linux", Arch: runtime.GOARCH}}
-	err = release.Build(ctx, release.Options{
+	err := release.Build(ctx, release.Options{
 		Root: root, Dir: p.dir, Version: version, Revision: strings.Repeat("0", 40), Created: time.Unix(1, 0),
 		ImagePlatforms: platform, PluginPlatforms: platform,
 	})
