@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -128,7 +129,10 @@ func skew(ours, manager, runner string) []string {
 }
 
 // managerName is the Deployment of config/manager.
-var managerName = client.ObjectKey{Namespace: "everynode-system", Name: "everynode-manager"}
+var managerName = client.ObjectKeyFromObject(uninstall.Deployment())
+
+// versionLabel has the version of the release in its Deployment and its CRDs.
+const versionLabel = "app.kubernetes.io/version"
 
 // installed reads the versions of the manager and the runner from the Deployment of the manager, and returns warnings if the
 // CRDs are older, or the manager does not run.
@@ -157,7 +161,7 @@ func programsOf(deployment *appsv1.Deployment) (manager, runner *component) {
 		problem := fmt.Sprintf("the Deployment %s has no container manager", managerName)
 		return &component{Problem: problem}, &component{Problem: problem}
 	}
-	label := deployment.Labels["app.kubernetes.io/version"]
+	label := deployment.Labels[versionLabel]
 	return ofImage(containers[at].Image, label), ofImage(runnerImage(&containers[at]), label)
 }
 

@@ -240,13 +240,8 @@ func (r *Reconciler) podGone(ctx context.Context, pod *corev1.Pod) {
 // isRecorded reports whether the end of a pod is recorded, maybe by another manager. The success of a pod that reboots its
 // node is not recorded: then the node is in another boot.
 func isRecorded(rec *record.Record, pod *plan.Pod, bootID string) bool {
-	switch {
-	case rec == nil:
-		return false
-	case rec.PodUID == pod.UID, rec.Rollback != nil && rec.Rollback.PodUID == pod.UID:
-		return true
-	}
-	return pod.Runs == task.Reboot && rec.Reboot != nil && rec.Reboot.FromBootID != record.BoundID(bootID)
+	rebooted := rec != nil && rec.Reboot != nil && rec.Reboot.FromBootID != record.BoundID(bootID)
+	return rec.HasEndOf(pod.UID) || (pod.Runs == task.Reboot && rebooted)
 }
 
 func (r *Reconciler) podForceDeleted(job client.ObjectKey, node types.UID, pod string) {

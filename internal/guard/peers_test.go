@@ -253,8 +253,7 @@ func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 }
 
 // A node that another NodeGuard has released counts here, also before this NodeGuard has released it.
-// Without this, n1 and n2 would wait for each other: another NodeGuard released n2 in spite of n1, which was released here
-// before.
+// Without this, n1 and n2 would wait for each other: another NodeGuard released n2, although n1 was already released here.
 func TestBreakGlassReleaseOfAnotherNodeGuardIsCompleted(t *testing.T) {
 	by := func(entry v1alpha1.ReleasedNode) Input {
 		return scene(cordoned(0, 1), going(0, false), func(in *Input) {

@@ -91,13 +91,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 }
 
 // onRecord reports whether the outcome of the pod is recorded on its node.
-func onRecord(pod *Pod, node *Node) bool {
-	rec := node.On.Record
-	if rec == nil {
-		return false
-	}
-	return rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID)
-}
+func onRecord(pod *Pod, node *Node) bool { return node.On.Record.HasEndOf(pod.UID) }
 
 // isRecorded reports whether the outcome of the pod is or was recorded on its node. A pod that is retained for its logs
 // says so itself.

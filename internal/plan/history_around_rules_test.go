@@ -135,7 +135,7 @@ func (h *history) checkAdopted(before, after *Node) {
 		return
 	}
 	if !h.mayAdopt(before, after.Labels[sizeKey]) {
-		h.break_("rule 9", "%s=%s of %s belongs to nobody, and is adopted", sizeKey, value, before.Name)
+		h.break_("rule 9", "%s=%s of %s is owned by no NodeJob, and is adopted", sizeKey, value, before.Name)
 	}
 	if h.facts[before.UID] == nil {
 		h.facts[before.UID] = map[string]bool{}

@@ -148,6 +148,11 @@ type Rollback struct {
 // IsAssumed reports whether the node counts as done without a run.
 func (r *Record) IsAssumed() bool { return r.Assumed && r.Outcome == Succeeded }
 
+// HasEndOf reports whether the record, which may be nil, says how a pod ended: that of the last attempt, or of its rollback.
+func (r *Record) HasEndOf(pod types.UID) bool {
+	return r != nil && (r.PodUID == pod || (r.Rollback != nil && r.Rollback.PodUID == pod))
+}
+
 // EndedAt returns when the last attempt ended, for decisions: by the API server's clock if known.
 func (r *Record) EndedAt() time.Time { return firstTime(r.RecordedAt, r.FinishedAt) }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/test/install"
 )
 
-// user is somebody at a terminal, with the plugin of one release.
+// user runs commands in a terminal, with the plugin of one release.
 type user struct {
 	t      *testing.T
 	ctx    context.Context

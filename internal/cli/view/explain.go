@@ -338,16 +338,11 @@ func (e Explain) pods(rec *record.Record) [][]text.Line {
 	var told [][]text.Line
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		if !recordedAs(rec, pod) {
+		if !rec.HasEndOf(pod.UID) {
 			told = append(told, e.attempt("Pod", e.podSentence(pod), saidBy(pod)))
 		}
 	}
 	return told
-}
-
-// recordedAs reports whether the record says how the pod ended.
-func recordedAs(rec *record.Record, pod *plan.Pod) bool {
-	return rec != nil && (rec.PodUID == pod.UID || (rec.Rollback != nil && rec.Rollback.PodUID == pod.UID))
 }
 
 func (e Explain) podSentence(pod *plan.Pod) string {

@@ -53,7 +53,7 @@ func (e Explain) earlier(rec *record.Record) []record.Attempt {
 	earlier := slices.Clone(rec.Earlier)
 	for i := range e.Pods {
 		pod := &e.Pods[i]
-		if pod.Exit == nil || recordedAs(rec, pod) {
+		if pod.Exit == nil || rec.HasEndOf(pod.UID) {
 			continue
 		}
 		for k, a := range slices.Backward(earlier) {

@@ -5,13 +5,9 @@ package view
 
 import (
 	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/everynode/everynode/internal/cli/text"
 )
@@ -35,19 +31,7 @@ func drawn(t *testing.T, name string, draw func(width int) []text.Line) {
 				t.Errorf("%s at %s: %d columns: %s", name, suffix, width, line)
 			}
 		}
-		path := filepath.Join("testdata", name+"."+suffix+".txt")
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (if it is right: go test ./internal/cli/view -update): -want +got\n%s", path, diff)
-		}
+		golden(t, name+"."+suffix, got)
 	}
 }
 
