@@ -14,9 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/everynode/everynode/local/internal/filelock"
+	"golang.org/x/sync/errgroup"
 )
 
 // buildFlags are the same for every program: no local paths in them, and no version control stamp,
@@ -42,6 +41,7 @@ type job struct {
 	pkg           string
 	tags, ldflags string
 	cgo           bool
+	from          string // the address that the program is downloaded from; "" if it is built
 }
 
 // Ensure builds those of the named programs (all, without a name) that the cache lacks, for a minor version of
@@ -132,34 +132,40 @@ func plan(ctx context.Context, kubernetes string, names []string) (key string, j
 	if err != nil {
 		return "", nil, err
 	}
+	from := os.Getenv(DownloadVariable)
+	if folder := kubernetesModule + "-" + kubernetes; from != "" {
+		keys[folder] = downloadedKey(keys[folder])
+	}
 	for _, r := range selected {
 		dir := filepath.Join(source, "binaries", r.folder(kubernetes))
 		version, err := pinnedVersion(filepath.Join(dir, "go.mod"), r.versionOf)
 		if err != nil {
 			return "", nil, err
 		}
-		jobs = append(jobs, job{
+		j := job{
 			name: r.name, version: version, dir: dir, key: keys[r.folder(kubernetes)],
 			pkg: r.pkg, tags: r.tags, cgo: r.cgo, ldflags: r.linkFlags(version),
-		})
+		}
+		if r.module == kubernetesModule {
+			j.from = from
+		}
+		jobs = append(jobs, j)
 	}
 	return clusterKey(kubernetes, keys), jobs, nil
 }
 
+// buildAll builds the programs that the cache lacks: those of a module with one go build, so that their packages are compiled
+// once and their links overlap, and two modules at a time.
 func buildAll(ctx context.Context, progress io.Writer, cache string, jobs []job) error {
-	var todo []job
-	for _, j := range jobs {
-		if !exists(j.path(cache)) {
-			todo = append(todo, j)
-		}
+	batches := batchesOf(slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return exists(j.path(cache)) }))
+	lines := &lineWriter{to: progress}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(modulesAtOnce)
+	for i := range batches {
+		batches[i].part = fmt.Sprintf("%d/%d", i+1, len(batches))
+		group.Go(func() error { return batches[i].ensure(ctx, lines, cache) })
 	}
-	for i, j := range todo {
-		label := fmt.Sprintf("%s (%d/%d)", strings.TrimSpace(j.name+" "+j.version), i+1, len(todo))
-		if err := j.ensure(ctx, progress, cache, label); err != nil {
-			return err
-		}
-	}
-	return nil
+	return group.Wait()
 }
 
 // gather links programs into one folder: an API server for tests and a node expect their programs beside each other.
@@ -178,60 +184,6 @@ func gather(cache, dir string, jobs []job) error {
 
 // path is where the program is kept.
 func (j job) path(cache string) string { return filepath.Join(cache, j.key, j.name) }
-
-// ensure builds the program, unless another process does so first.
-func (j job) ensure(ctx context.Context, progress io.Writer, cache, label string) error {
-	dir := filepath.Join(cache, j.key)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("creating the cache of programs: %w", err)
-	}
-	unlock, err := filelock.Lock(ctx, dir+".lock")
-	if err != nil {
-		return fmt.Errorf("waiting for another build: %w", err)
-	}
-	defer unlock()
-	if exists(j.path(cache)) {
-		return nil
-	}
-	start := time.Now()
-	fmt.Fprintf(progress, "building %s …\n", label)
-	if err := j.build(ctx, dir); err != nil {
-		return err
-	}
-	fmt.Fprintf(progress, "built %s in %ds\n", label, int(time.Since(start).Seconds()+0.5))
-	return nil
-}
-
-// build compiles to a name of its own and renames: a program in the cache is always whole.
-func (j job) build(ctx context.Context, dir string) error {
-	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d", j.name, os.Getpid()))
-	defer os.Remove(temp)
-	args := append([]string{"build"}, strings.Fields(buildFlags)...)
-	if j.tags != "" {
-		args = append(args, "-tags", j.tags)
-	}
-	args = append(args, "-ldflags", j.ldflags, "-o", temp, j.pkg)
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = j.dir
-	cgo := "CGO_ENABLED=0"
-	if j.cgo {
-		cgo = "CGO_ENABLED=1"
-	}
-	// A workspace or module flags of the caller would replace the pinned versions.
-	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=")
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return fmt.Errorf("building %s: %w", j.name, ctx.Err())
-	}
-	if err != nil {
-		return fmt.Errorf("building %s: %w\n%s", j.name, err, tail(string(out), 30))
-	}
-	if err := os.Rename(temp, filepath.Join(dir, j.name)); err != nil {
-		return fmt.Errorf("building %s: %w", j.name, err)
-	}
-	return nil
-}
 
 func toolchain(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOVERSION").Output()
