@@ -5,6 +5,11 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# The same flags everywhere: what the demo, the tests, the linters and the programs of a local cluster have in common is then
+# compiled once.
+export CGO_ENABLED ?= 0
+export GOFLAGS     := $(strip $(GOFLAGS) -trimpath)
+
 # Built programs and tools are kept outside the work tree, keyed by their versions.
 CACHE := $(or $(EVERYNODE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode)
 TOOLS := $(CACHE)/tools/$(shell cat tools/go.mod tools/go.sum 2>/dev/null | sha256sum | cut -c1-16)
@@ -18,6 +23,13 @@ MODULES        := . api charts local test release tools
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
 
+# Where to download released Kubernetes programs, such as https://dl.k8s.io/release, instead of building them.
+DOWNLOAD ?= $(EVERYNODE_KUBERNETES_DOWNLOAD)
+export EVERYNODE_KUBERNETES_DOWNLOAD := $(DOWNLOAD)
+
+# The number of API servers among which the tests that need one are divided.
+SHARDS ?= 4
+
 # Of the local cluster: the minor version of Kubernetes, such as 1.34; the default is 1.36.
 K8S ?=
 
@@ -28,7 +40,8 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Show the main job on a local cluster of real nodes, and leave it running (K8S: another version of Kubernetes).
+demo: ## Show the main job on a local cluster of real nodes, and leave it running (K8S: another version; DOWNLOAD).
+	@echo "building the demo (the first time, this takes a minute) …"
 	@go -C test run ./cmd/everynode-demo up $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: demo-down
@@ -126,7 +139,7 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server (K8S).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api/...
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).

@@ -61,8 +61,8 @@ func TestValues(t *testing.T) {
 		"labels and annotations of pods": {with(`manager: {podLabels: {a: b}, podAnnotations: {c: d}}`), manager, []string{"annotations: c: d prometheus.io", "labels: a: b app.kubernetes.io"}, nil},
 		"without annotations":            {with(`metrics: {scrapeAnnotations: false}`), manager, []string{"metadata"}, []string{"annotations"}},
 		"options of the manager": {
-			with(`{tasks: {priorityClassName: "", scriptMemoryLimit: "0"}, manager: {logLevel: DEBUG}}`), manager,
-			[]string{"- --priority-class= ", `- --script-memory-limit=0 `, "- --log-level=DEBUG "}, nil,
+			with(`{tasks: {pullSecrets: [mirror, other], priorityClassName: "", scriptMemoryLimit: "0"}, manager: {logLevel: DEBUG}}`), manager,
+			[]string{"- --runner-pull-secrets=mirror,other ", "- --priority-class= ", `- --script-memory-limit=0 `, "- --log-level=DEBUG "}, nil,
 		},
 		"no priority class":                     {with(`manager: {priorityClassName: ""}`), manager, []string{"replicas"}, []string{"priorityClassName"}},
 		"no quota without a priority class":     {with(`manager: {priorityClassName: ""}`), quota, nil, []string{unwanted}},

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -40,6 +41,7 @@ import (
 
 type flags struct {
 	runnerImage   string
+	pullSecrets   []string
 	priorityClass string
 	memoryLimit   resource.Quantity
 	metricsAddr   string
@@ -54,6 +56,12 @@ func parse(args []string) (flags, error) {
 	set := flag.NewFlagSet("everynode", flag.ContinueOnError)
 	set.StringVar(&f.runnerImage, "runner-image", os.Getenv("EVERYNODE_RUNNER_IMAGE"),
 		"image of everynode-runner, for tasks that are scripts (environment: EVERYNODE_RUNNER_IMAGE)")
+	set.Func("runner-pull-secrets", "comma-separated names of Secrets in the namespaces of NodeJobs and NodeGuards, for pulling the image of the runner; "+
+		"without them, those of the service account \"default\" are used",
+		func(value string) (err error) {
+			f.pullSecrets, err = secretNames(value)
+			return err
+		})
 	set.StringVar(&f.priorityClass, "priority-class", "system-node-critical",
 		"priority class of tasks that name none themselves; empty for the cluster's default")
 	set.Func("script-memory-limit", "memory limit of scripts whose NodeJob sets none (task.resources.limits.memory); 0 for no limit (default 512Mi)",
@@ -90,6 +98,20 @@ func memoryLimit(value string) (resource.Quantity, error) {
 		return limit, fmt.Errorf("give at least %s, such as 512Mi, or 0 for no limit", &leastMemoryLimit)
 	}
 	return limit, nil
+}
+
+// secretNames reads a comma-separated list of the names of Secrets; an empty list has none.
+func secretNames(value string) ([]string, error) {
+	if value == "" {
+		return nil, nil
+	}
+	names := strings.Split(value, ",")
+	for _, name := range names {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%q is not the name of a Secret: %s", name, problems[0])
+		}
+	}
+	return names, nil
 }
 
 func main() {
@@ -146,7 +168,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	pods := task.Options{RunnerImage: f.runnerImage, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
+	pods := task.Options{RunnerImage: f.runnerImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
 	reconciler.Now = server.Now

@@ -52,12 +52,24 @@ const (
 type Options struct {
 	// RunnerImage is an image with everynode-runner as its entrypoint.
 	RunnerImage string
+	// PullSecrets are the names of Secrets in the namespace of each pod, for pulling RunnerImage. Without names, those of the
+	// service account of the pod are used.
+	PullSecrets []string
 	// PriorityClassName for pods whose template has none, such as system-node-critical.
 	PriorityClassName string
 	// MemoryLimit of scripts whose NodeJob sets none; zero for no limit.
 	MemoryLimit resource.Quantity
 	// Version of the manager, which the runner compares with its own; "" if it is unknown.
 	Version string
+}
+
+// ImagePullSecrets are the references of a pod to PullSecrets.
+func (o *Options) ImagePullSecrets() []corev1.LocalObjectReference {
+	var references []corev1.LocalObjectReference
+	for _, name := range o.PullSecrets {
+		references = append(references, corev1.LocalObjectReference{Name: name})
+	}
+	return references
 }
 
 // Phase is the part of a NodeJob that a pod runs.
@@ -279,6 +291,7 @@ func runnerSpec(env []corev1.EnvVar, resources corev1.ResourceRequirements, poli
 		AutomountServiceAccountToken:  &no,
 		EnableServiceLinks:            &no,
 		TerminationGracePeriodSeconds: &grace,
+		ImagePullSecrets:              opts.ImagePullSecrets(),
 		Containers: []corev1.Container{{
 			Name:                     ContainerName,
 			Image:                    opts.RunnerImage,
