@@ -24,6 +24,8 @@ var notExecuted = map[string]string{
 	"diff dist/":   "compares two releases",
 	"install bin/": "installs the result of make build on the machine",
 
+	"tar -xzf dist/": "unpacks the plugin of a release, as test/released does",
+
 	"helm ": "needs a registry: TestTheChartIsInstalledUpgradedRolledBackAndUninstalled",
 
 	"#!/bin/bash\nset":              "a script of a task, which changes its node",
