@@ -28,6 +28,8 @@ const (
 	Deployment   = "everynode-manager" // also the name of its ServiceAccount and its Lease
 	ManagerImage = "registry.local/everynode/manager:dev"
 	RunnerImage  = "registry.local/everynode/runner:dev"
+	// PauseImage is on every real node of a local cluster, and does nothing forever.
+	PauseImage = "registry.local/everynode/pause:1"
 )
 
 // Images are the images of an installation.
@@ -63,19 +65,17 @@ func Build(ctx context.Context, root string) (Images, error) {
 // Install loads the images into the cluster's nodes, present and future, applies config/local and
 // waits until the manager is ready. Where all nodes are simulated, the manager runs beside the cluster.
 func Install(ctx context.Context, c *cluster.Cluster, root string, images Images) error {
-	if c.Real() {
-		if err := c.LoadImage(ctx, ManagerImage, images.Manager); err != nil {
-			return fmt.Errorf("loading the manager's image: %w", err)
-		}
-		if err := c.LoadImage(ctx, RunnerImage, images.Runner); err != nil {
-			return fmt.Errorf("loading the runner's image: %w", err)
-		}
+	if !c.Real() {
+		return Outside(ctx, c, root)
+	}
+	if err := c.LoadImage(ctx, ManagerImage, images.Manager); err != nil {
+		return fmt.Errorf("loading the manager's image: %w", err)
+	}
+	if err := c.LoadImage(ctx, RunnerImage, images.Runner); err != nil {
+		return fmt.Errorf("loading the runner's image: %w", err)
 	}
 	if err := apply(ctx, c, root); err != nil {
 		return err
-	}
-	if !c.Real() {
-		return runOutside(ctx, c, root)
 	}
 	// The same tag names a new image after a change of the code.
 	if _, err := Kubectl(ctx, c, "", "-n", Namespace, "rollout", "restart", "deployment", Deployment); err != nil {

@@ -21,11 +21,19 @@ import (
 // Simulated nodes run no containers, so the manager cannot run in a cluster that has no others. It
 // then runs beside the cluster, with the permissions of its own service account.
 
+// Outside applies config/local, and starts the manager beside the cluster.
+func Outside(ctx context.Context, c *cluster.Cluster, root string) error {
+	if err := apply(ctx, c, root); err != nil {
+		return err
+	}
+	return StartOutside(ctx, c, root)
+}
+
 func outsideDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "manager") }
 
-// runOutside starts the manager as a process of this machine, replaces a running one, and
-// leaves it running.
-func runOutside(ctx context.Context, c *cluster.Cluster, root string) error {
+// StartOutside builds the manager, starts it as a process of this machine, and leaves it running. It replaces a running
+// one.
+func StartOutside(ctx context.Context, c *cluster.Cluster, root string) error {
 	if err := StopOutside(c); err != nil {
 		return err
 	}
