@@ -27,9 +27,12 @@ import (
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/shards"
 )
 
 var (
+	shardsAtOnce = shards.Flag("cluster")
+
 	keep       = flag.Bool("keep", false, "leave the cluster running after the tests, and use it when it is there")
 	kubernetes = flag.String("kubernetes", "", "the minor version of Kubernetes, such as 1.34, where no cluster was kept")
 

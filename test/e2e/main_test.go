@@ -25,11 +25,21 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/shards"
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
+	switch {
+	case flag.Lookup("test.list").Value.String() != "":
+		os.Exit(m.Run()) // needs no cluster
+	case *shardsAtOnce > 1 && *keep:
+		fmt.Println("-keep keeps one cluster: use it without -shards")
+		os.Exit(2)
+	case *shardsAtOnce > 1 && os.Geteuid() == 0:
+		os.Exit(shards.Run(*shardsAtOnce, func(int) []string { return nil }))
+	}
 	os.Exit(install.RunOnRealNodes(m.Run, setUp, tearDown))
 }
 

@@ -1,0 +1,145 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shards runs the tests of a package in several processes at the same time. Tests that share a cluster run one
+// after the other if they change what has no namespace, and wait more than they compute. With a cluster for each process,
+// they use the machine better.
+package shards
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Flag defines the flag -shards in a package of tests.
+func Flag(what string) *int {
+	return flag.Int("shards", 1, "run the tests in this number of processes at the same time, each with its own "+what)
+}
+
+// shard is one process with a part of the tests.
+type shard struct {
+	number int
+	tests  []string
+	env    []string
+	output bytes.Buffer
+	err    error
+}
+
+// Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
+// environment variables of a process, by its number from 0 to n-1. The output of processes that failed is printed last. In
+// between, there is a line for each process that ends, and with -v for each test.
+func Run(n int, env func(shard int) []string) (code int) {
+	tests, below, err := list()
+	if err == nil && len(tests) == 0 {
+		err = errors.New("-run selects none")
+	}
+	if err != nil {
+		fmt.Println("listing the tests:", err)
+		return 1
+	}
+	parts := divide(tests, n)
+	start := time.Now()
+	var running sync.WaitGroup
+	for _, s := range parts {
+		s.env = env(s.number)
+		running.Go(func() {
+			s.run(below)
+			fmt.Printf("shard %d of %d, with %d tests, has ended after %.0f s: %s\n", s.number+1, len(parts), len(s.tests), time.Since(start).Seconds(), s.outcome())
+		})
+	}
+	running.Wait()
+	slices.SortStableFunc(parts, func(a, b *shard) int { return strings.Compare(b.outcome(), a.outcome()) }) // passed, failed
+	for _, s := range parts {
+		fmt.Println(strings.TrimSpace(s.output.String()))
+		if s.err != nil {
+			code = 1
+		}
+	}
+	return code
+}
+
+// divide deals the tests out: neighbors, which are of one file and often alike, go to different shards.
+func divide(tests []string, n int) []*shard {
+	parts := make([]*shard, min(n, len(tests)))
+	for i := range parts {
+		parts[i] = &shard{number: i}
+	}
+	for i, test := range tests {
+		s := parts[i%len(parts)]
+		s.tests = append(s.tests, test)
+	}
+	return parts
+}
+
+// list returns the tests that -run selects, and the part of its pattern that selects subtests.
+func list() (tests []string, below string, err error) {
+	pattern, below, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	out, err := exec.Command(os.Args[0], "-test.list="+cmp.Or(pattern, ".")).Output()
+	for line := range strings.Lines(string(out)) {
+		if name := strings.TrimSpace(line); strings.HasPrefix(name, "Test") {
+			tests = append(tests, name)
+		}
+	}
+	return tests, below, err
+}
+
+// pattern is the regular expression that selects the tests.
+func (s *shard) pattern(below string) string {
+	pattern := "^(" + strings.Join(s.tests, "|") + ")$"
+	if below != "" {
+		pattern += "/" + below
+	}
+	return pattern
+}
+
+// run executes the tests with the flags of this process.
+func (s *shard) run(below string) {
+	args := []string{"-test.run=" + s.pattern(below)}
+	flag.Visit(func(f *flag.Flag) {
+		if !slices.Contains([]string{"shards", "test.run", "test.testlogfile"}, f.Name) {
+			args = append(args, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, in
+	var copied sync.WaitGroup
+	copied.Go(func() { s.copy(out) })
+	s.err = cmd.Run()
+	in.Close()
+	copied.Wait()
+}
+
+// copy keeps the output, and prints the lines that end a test.
+func (s *shard) copy(from io.Reader) {
+	reader := bufio.NewReader(from)
+	for {
+		line, err := reader.ReadString('\n')
+		s.output.WriteString(line)
+		if strings.HasPrefix(line, "--- ") {
+			fmt.Print(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *shard) outcome() string {
+	if s.err != nil {
+		return "failed"
+	}
+	return "passed"
+}
