@@ -181,7 +181,8 @@ func record(ctx context.Context, options Options, s state) (*Cluster, error) {
 		return nil, err
 	}
 	s.Name, s.ID, s.Created, s.Kubernetes = options.Name, clusterID(dir), time.Now(), options.KubernetesVersion
-	s.AuditPolicy, s.MonitorGrace = options.AuditPolicy, options.NodeMonitorGracePeriod
+	s.AuditPolicy = options.AuditPolicy
+	s.heartbeats(options)
 	if err := s.choosePlace(); err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (c *Cluster) arguments(name string) []string {
 			// The selector excludes real nodes. Without it, kwok would report for them too.
 			"--manage-all-nodes=false",
 			"--manage-nodes-with-annotation-selector=" + simulatedSelector + "=fake",
-			"--node-lease-duration-seconds=40",
+			fmt.Sprintf("--node-lease-duration-seconds=%.0f", c.state.Lease.Seconds()),
 			"--node-ip=198.51.100.1", "--cidr=198.18.0.0/15",
 			fmt.Sprintf("--server-address=127.0.0.1:%d", c.state.KwokPort),
 		}
@@ -122,7 +122,7 @@ func (c *Cluster) controllerManagerArguments() []string {
 		"--service-account-private-key-file=" + c.pki(serviceAccountKey+".key"),
 		"--use-service-account-credentials=true",
 		"--allocate-node-cidrs=false", "--service-cluster-ip-range=" + serviceCIDR,
-		"--node-monitor-period=2s", "--node-monitor-grace-period=" + c.state.MonitorGrace.Round(time.Second).String(),
+		"--node-monitor-period=" + c.state.MonitorPeriod.String(), "--node-monitor-grace-period=" + c.state.MonitorGrace.Round(time.Second).String(),
 		"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst,
 	}
 }

@@ -6,6 +6,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,12 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may send no status before its Ready condition becomes Unknown. Default: 20
 	// s. On a busy machine with many simulated nodes, it may have to be increased.
 	NodeMonitorGracePeriod time.Duration
+	// NodeMonitorPeriod is how often the controller manager looks at the heartbeats of all nodes. Default: 2 s; that of
+	// Kubernetes is 5 s.
+	NodeMonitorPeriod time.Duration
+	// SimulatedLease is the duration of the lease of a simulated node, which is renewed four times in that time. Default:
+	// 40 s. The renewals of many thousand nodes keep a small machine busy.
+	SimulatedLease time.Duration
 	// PodStages replaces what happens to pods on simulated nodes: kwok Stage objects in YAML. More stages of nodes,
 	// and a KwokConfiguration, may be among them.
 	PodStages []byte
@@ -75,9 +82,9 @@ func (o *Options) complete() error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if o.NodeMonitorGracePeriod == 0 {
-		o.NodeMonitorGracePeriod = 20 * time.Second
-	}
+	o.NodeMonitorGracePeriod = cmp.Or(o.NodeMonitorGracePeriod, 20*time.Second)
+	o.NodeMonitorPeriod = cmp.Or(o.NodeMonitorPeriod, 2*time.Second)
+	o.SimulatedLease = cmp.Or(o.SimulatedLease, 40*time.Second)
 	version, err := binaries.ResolveKubernetes(o.KubernetesVersion)
 	if err != nil {
 		return err

@@ -43,11 +43,19 @@ type state struct {
 	EtcdPeerPort int    `json:"etcdPeerPort"`
 	KwokPort     int    `json:"kwokPort"`
 	AuditPolicy  string `json:"auditPolicy,omitempty"`
-	// MonitorGrace is Options.NodeMonitorGracePeriod.
-	MonitorGrace time.Duration `json:"monitorGrace"`
+	// MonitorGrace is Options.NodeMonitorGracePeriod, MonitorPeriod is Options.NodeMonitorPeriod, and Lease is
+	// Options.SimulatedLease.
+	MonitorGrace  time.Duration `json:"monitorGrace"`
+	MonitorPeriod time.Duration `json:"monitorPeriod"`
+	Lease         time.Duration `json:"lease"`
 	// Programs and Helpers are folders of the cache.
 	Programs string `json:"programs"`
 	Helpers  string `json:"helpers"`
+}
+
+// heartbeats remembers the options that are about the heartbeats of nodes.
+func (s *state) heartbeats(options Options) {
+	s.MonitorGrace, s.MonitorPeriod, s.Lease = options.NodeMonitorGracePeriod, options.NodeMonitorPeriod, options.SimulatedLease
 }
 
 // stateRoot is the folder that holds one folder per cluster.
