@@ -123,6 +123,7 @@ func (c *Cluster) controllerManagerArguments() []string {
 		"--use-service-account-credentials=true",
 		"--allocate-node-cidrs=false", "--service-cluster-ip-range=" + serviceCIDR,
 		"--node-monitor-period=" + c.state.MonitorPeriod.String(), "--node-monitor-grace-period=" + c.state.MonitorGrace.Round(time.Second).String(),
+		"--node-startup-grace-period=" + max(time.Minute, c.state.MonitorGrace).Round(time.Second).String(),
 		"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientBurst,
 	}
 }

@@ -21,6 +21,8 @@ func TestHeartbeatsAreThoseOfTheOptions(t *testing.T) {
 		"a simulated node has a lease of 10 min":   {Options{SimulatedLease: 10 * time.Minute}, kwokName, "--node-lease-duration-seconds=600"},
 		"a silent node is Unknown after 20 s":      {Options{}, controllerManagerName, "--node-monitor-grace-period=20s"},
 		"a silent node is Unknown after some time": {Options{NodeMonitorGracePeriod: time.Hour}, controllerManagerName, "--node-monitor-grace-period=1h0m0s"},
+		"a node has a minute to report first":      {Options{}, controllerManagerName, "--node-startup-grace-period=1m0s"},
+		"a node has longer to report first":        {Options{NodeMonitorGracePeriod: time.Hour}, controllerManagerName, "--node-startup-grace-period=1h0m0s"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
