@@ -14,12 +14,8 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
 )
@@ -34,6 +30,8 @@ type Bench struct {
 	Only *regexp.Regexp
 	// Idle is the duration of the idle measurement at the end; 0 to skip it.
 	Idle time.Duration
+	// Base is a smaller number of nodes on which the same runs are made in turn, to compare the cost per node; 0 for none.
+	Base int
 	// Count adds a round with the audit log, which counts requests by client.
 	Count bool
 	// Profile writes profiles of the manager into Out. It distorts the results a little.
@@ -90,7 +88,7 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	defer os.RemoveAll(b.temp)
 	r := &report.Report{Nodes: b.Nodes, Pairs: b.Pairs, Columns: report.ColumnNames(), Date: time.Now().UTC().Format(time.RFC3339)}
 	var err error
-	if r.Machine, err = machine(); err != nil {
+	if r.Machine, err = Machine(); err != nil {
 		return nil, err
 	}
 	defer func() { r.Machine.Kubernetes = b.kubernetes }()
@@ -103,20 +101,21 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	if b.Count {
 		rounds++
 	}
+	if b.Base > 0 {
+		r.BaseNodes = b.Base
+	}
 	for round := range rounds {
 		for _, k := range b.kinds() {
-			run, err := b.measure(ctx, k, round, round == b.Pairs)
-			if err != nil {
+			if err := b.measureBoth(ctx, k, round, r); err != nil {
 				return r, fmt.Errorf("measuring %s: %w", k, err)
 			}
-			r.Runs = append(r.Runs, *run)
 		}
 	}
 	return r, nil
 }
 
 func (b *Bench) prepare(ctx context.Context) error {
-	if err := b.clearAway(ctx); err != nil {
+	if err := ClearAway(ctx, b.Progress); err != nil {
 		return err
 	}
 	var err error
@@ -129,31 +128,32 @@ func (b *Bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// clearAway removes what a killed benchmark has left behind.
-func (b *Bench) clearAway(ctx context.Context) error {
-	clusters, err := cluster.List()
-	if err != nil {
-		return err
-	}
-	for _, c := range clusters {
-		id, found := strings.CutPrefix(c.Name(), clusterPrefix)
-		pid, err := strconv.Atoi(id)
-		if !found || err != nil || syscall.Kill(pid, 0) == nil {
-			continue
-		}
-		b.say("taking down cluster %s, which an earlier run has left", c.Name())
-		if err := c.Down(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func machine() (report.Machine, error) {
+// Machine describes this machine.
+func Machine() (report.Machine, error) {
 	m := report.Machine{CPU: measure.CPUModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH}
 	var err error
 	m.MemoryGiB, err = measure.MachineMemoryGiB()
 	return m, err
+}
+
+// measureBoth makes a run, and before it the same one on the smaller number of nodes.
+func (b *Bench) measureBoth(ctx context.Context, k kind, round int, r *report.Report) error {
+	counted := round == b.Pairs
+	if b.Base > 0 && !counted {
+		small := *b
+		small.Nodes, small.Idle = b.Base, 0
+		run, err := small.measure(ctx, k, round, false)
+		if err != nil {
+			return err
+		}
+		r.Base = append(r.Base, *run)
+	}
+	run, err := b.measure(ctx, k, round, counted)
+	if err != nil {
+		return err
+	}
+	r.Runs = append(r.Runs, *run)
+	return nil
 }
 
 // measure makes one run.
@@ -196,7 +196,9 @@ func (b *Bench) measure(ctx context.Context, k kind, round int, counted bool) (_
 }
 
 // calm is the pause after the set-up, for work that is still in progress.
-const calm = 3 * time.Second
+func (b *Bench) calm() time.Duration {
+	return 3 * time.Second * time.Duration(max(b.Nodes, 1000)) / 1000
+}
 
 // setUp creates what must exist first.
 func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error {
@@ -204,16 +206,16 @@ func (w *world) setUp(ctx context.Context, s contender, mode report.Mode) error 
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
-		return pause(ctx, calm)
+		return pause(ctx, w.calm())
 	}
 	if err := w.join(ctx); err != nil {
 		return err
 	}
-	err := w.tracker.until(ctx, w.say, func() error { return w.alive(s) }, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes })
+	err := w.until(ctx, s, "all nodes are Ready", func(c counts) bool { return c.settled == w.Nodes })
 	if err != nil {
 		return err
 	}
-	return pause(ctx, calm)
+	return pause(ctx, w.calm())
 }
 
 // run executes the measured part.
@@ -230,7 +232,7 @@ func (w *world) run(ctx context.Context, s contender, run *report.Run) error {
 	if err := act(ctx); err != nil {
 		return err
 	}
-	err = w.tracker.until(ctx, w.say, func() error { return w.alive(s) }, "all nodes are done and no pod is left", func(c counts) bool { return c.done == w.Nodes && c.pods == 0 })
+	err = w.until(ctx, s, "all nodes are done and no pod is left", func(c counts) bool { return c.done == w.Nodes && c.pods == 0 })
 	if err != nil {
 		return err
 	}
@@ -251,7 +253,7 @@ func (w *world) run(ctx context.Context, s contender, run *report.Run) error {
 	run.Nodes = w.tracker.rows(before.at)
 	run.PodsCreated = w.tracker.counts().created
 	if run.Counted {
-		run.Clients, err = w.clients(ctx, before.at, after.at)
+		run.Clients, err = Clients(ctx, w.cluster, before.at, after.at)
 	}
 	return err
 }
@@ -302,7 +304,7 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 		return nil
 	}
 	w.say("      idle for %v …", length)
-	if err := pause(ctx, calm); err != nil {
+	if err := pause(ctx, w.calm()); err != nil {
 		return err
 	}
 	before, err := w.read(ctx, s, true)
@@ -318,7 +320,7 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	}
 	run.Idle = &report.Idle{Cost: after.since(before)}
 	if run.Counted {
-		run.Idle.Clients, err = w.clients(ctx, before.at, after.at)
+		run.Idle.Clients, err = Clients(ctx, w.cluster, before.at, after.at)
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func (b *Bench) Many(ctx context.Context, o ManyOptions) (_ *report.Many, err er
 		Nodes: b.Nodes, NodeJobs: o.NodeJobs, Seeded: o.Seeded, AtOnce: o.AtOnce, MemoryLimit: s.memoryLimit,
 		Date: time.Now().UTC().Format(time.RFC3339), Kubernetes: b.kubernetes,
 	}}
-	if m.result.Machine, err = machine(); err != nil {
+	if m.result.Machine, err = Machine(); err != nil {
 		return nil, err
 	}
 	m.result.Machine.Kubernetes = b.kubernetes
@@ -212,8 +212,8 @@ func (m *many) run(ctx context.Context, from, until int) error {
 		if !maps.Equal(done, last) {
 			last, changed = done, time.Now()
 		}
-		if time.Since(changed) > patience {
-			return fmt.Errorf("waiting until %d NodeJobs are complete: nothing has happened for %v, and %d are", until, patience, complete)
+		if time.Since(changed) > m.patience() {
+			return fmt.Errorf("waiting until %d NodeJobs are complete: nothing has happened for %v, and %d are", until, m.patience(), complete)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (b *Bench) simulator(ctx context.Context) (_ *report.Run, err error) {
 		return nil, err
 	}
 	run.Complete = time.Since(before.at).Seconds()
-	err = w.tracker.until(ctx, w.say, func() error { return w.alive(s) }, "all pods have ended", func(c counts) bool { return c.ended == w.Nodes })
+	err = w.until(ctx, s, "all pods have ended", func(c counts) bool { return c.ended == w.Nodes })
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func slim(o any) any {
 		o.Status.NodeInfo, o.Status.Capacity, o.Status.Allocatable = corev1.NodeSystemInfo{}, nil, nil
 	case *corev1.Pod:
 		o.ManagedFields, o.Annotations = nil, nil
-		o.Spec = corev1.PodSpec{NodeName: nodeOf(o)}
+		o.Spec = corev1.PodSpec{NodeName: NodeOf(o)}
 	}
 	return o
 }
@@ -143,7 +143,7 @@ func (t *tracker) pod(pod *corev1.Pod) {
 		t.pods[pod.UID] = true
 		t.created++
 	}
-	times, known := t.nodes[nodeOf(pod)]
+	times, known := t.nodes[NodeOf(pod)]
 	if !known {
 		return
 	}
@@ -159,9 +159,9 @@ func (t *tracker) pod(pod *corev1.Pod) {
 	}
 }
 
-// nodeOf returns the node to which a pod is bound, or the only node to which it can be bound: a pod of a DaemonSet has
+// NodeOf returns the node to which a pod is bound, or the only node to which it can be bound: a pod of a DaemonSet has
 // its node in its affinity while it waits for the scheduler.
-func nodeOf(pod *corev1.Pod) string {
+func NodeOf(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return pod.Spec.NodeName
 	}
@@ -219,7 +219,8 @@ func (t *tracker) rows(begin time.Time) [][]float64 {
 }
 
 // until waits for an observation, and reports the progress at intervals. It gives up if nothing has changed for long.
-func (t *tracker) until(ctx context.Context, say func(string, ...any), alive func() error, what string, reached func(counts) bool) error {
+func (w *world) until(ctx context.Context, s contender, what string, reached func(counts) bool) error {
+	t, patience := w.tracker, w.patience()
 	last, changed, said := t.counts(), time.Now(), time.Now()
 	for !reached(last) {
 		select {
@@ -237,16 +238,13 @@ func (t *tracker) until(ctx context.Context, say func(string, ...any), alive fun
 		}
 		if time.Since(said) > progressEvery {
 			said = time.Now()
-			if err := alive(); err != nil {
+			if err := w.alive(s); err != nil {
 				return err
 			}
-			say("      nodes Ready %d, pods created %d, still there %d, nodes done %d", last.ready, last.created, last.pods, last.done)
+			w.say("      nodes Ready %d, pods created %d, still there %d, nodes done %d", last.ready, last.created, last.pods, last.done)
 		}
 	}
 	return nil
 }
 
-const (
-	patience      = 90 * time.Second
-	progressEvery = 10 * time.Second
-)
+const progressEvery = 10 * time.Second

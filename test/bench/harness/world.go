@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	_ "embed" // stages and manifests
 	"errors"
@@ -33,8 +34,10 @@ var stages []byte
 // joinWorkers limits the nodes that are created at once.
 const joinWorkers = 16
 
-// clusterPrefix is the prefix of the names of the benchmark's clusters. The suffix is the process ID of the harness.
-const clusterPrefix = "bench-"
+// patience is how long nothing may happen. A machine that is busy with many nodes shows nothing for longer.
+func (b *Bench) patience() time.Duration {
+	return 90*time.Second + time.Duration(b.Nodes)*10*time.Millisecond
+}
 
 // world is the control plane of one run, with its observers.
 type world struct {
@@ -58,6 +61,16 @@ rules:
 - level: Metadata
 `
 
+// renewals of its lease by a node while the lease lasts, as by kubelets and kwok.
+const renewals = 4
+
+// stagesFor are the stages of the simulator. A node reports its status after 1 second to twice the interval, so that the
+// reports of many nodes are spread from the beginning on.
+func stagesFor(nodes int) []byte {
+	_, status := report.Heartbeats(nodes)
+	return bytes.ReplaceAll(stages, []byte("STATUS_JITTER_MS"), fmt.Append(nil, (2*status-time.Second).Milliseconds()))
+}
+
 // newWorld starts a control plane. If that fails, it removes it.
 func (b *Bench) newWorld(ctx context.Context, counted bool, doneLabel string) (*world, error) {
 	w := &world{Bench: b, tracker: newTracker(doneLabel)}
@@ -65,10 +78,11 @@ func (b *Bench) newWorld(ctx context.Context, counted bool, doneLabel string) (*
 	if w.dir, err = os.MkdirTemp(b.temp, "run-"); err != nil {
 		return nil, err
 	}
+	lease, _ := report.Heartbeats(b.Nodes)
 	options := cluster.Options{
-		Name: fmt.Sprintf("%s%d", clusterPrefix, os.Getpid()), PodStages: stages,
+		Name: ClusterName(), PodStages: stagesFor(b.Nodes), SimulatedLease: renewals * lease,
 		// A machine that is busy for minutes must not make nodes unreachable.
-		NodeMonitorGracePeriod: 10 * time.Minute,
+		NodeMonitorGracePeriod: max(10*time.Minute, 2*renewals*lease), NodeMonitorPeriod: 5 * time.Second,
 	}
 	if counted {
 		options.AuditPolicy = filepath.Join(w.dir, "audit-policy.yaml")
@@ -183,7 +197,7 @@ func (w *world) down(ctx context.Context) error {
 
 // eventually polls until there is no error.
 func (w *world) eventually(ctx context.Context, what string, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, w.patience())
 	defer cancel()
 	for {
 		err := check()
@@ -296,19 +310,6 @@ func (w *world) peaks(s contender) (map[string]float64, error) {
 		}
 	}
 	return peaks, nil
-}
-
-// clients counts the requests of a period in the audit log, which is written with a delay.
-func (w *world) clients(ctx context.Context, from, to time.Time) (measure.ClientCounts, error) {
-	if err := pause(ctx, 3*time.Second); err != nil {
-		return nil, err
-	}
-	log, err := os.Open(w.cluster.AuditLog())
-	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
-	}
-	defer log.Close()
-	return measure.AuditCounts(log, from, to)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -19,6 +19,9 @@ type Report struct {
 	// Columns name the values of Run.Nodes.
 	Columns []string `json:"columns"`
 	Runs    []Run    `json:"runs"`
+	// BaseNodes is the smaller number of nodes on which the subjects were also measured, as Base; 0 if they were not.
+	BaseNodes int   `json:"baseNodes,omitempty"`
+	Base      []Run `json:"base,omitempty"`
 	// Simulator is the check that the simulator of nodes is not the bottleneck; nil if it was not executed.
 	Simulator *Run `json:"simulator,omitempty"`
 }
@@ -79,7 +82,9 @@ type Run struct {
 	PodsCreated int   `json:"podsCreated"`
 	Idle        *Idle `json:"idle,omitempty"`
 	// Nodes contains for each node the seconds since the beginning at which each of Columns was observed; 0 if it was not.
-	Nodes [][]float64 `json:"nodes"`
+	Nodes [][]float64 `json:"nodes,omitempty"`
+	// Percentiles replace Nodes in a compact report: the delays of each column, as PercentileNames says.
+	Percentiles map[string][]float64 `json:"percentiles,omitempty"`
 }
 
 // Columns of Run.Nodes.
@@ -112,7 +117,7 @@ type Cost struct {
 	// MachineCPU is the CPU time of all processes of the machine, including unrelated ones.
 	MachineCPU float64 `json:"machineCPUSeconds"`
 	// Requests by verb and resource, as the API server counts them.
-	Requests measure.Counts `json:"requests"`
+	Requests measure.Counts `json:"requests,omitempty"`
 }
 
 // Idle is the cost after all work is done, with heartbeats only.
@@ -157,6 +162,12 @@ func (s Subject) agents() []string {
 	}
 	return nil
 }
+
+// Done returns a percentile of the delays until nodes are done.
+func (r *Run) Done(p float64) float64 { return measure.Percentile(r.Delays(Done), p) }
+
+// ControlCPU is the CPU time of the control plane, in seconds.
+func (r *Run) ControlCPU() float64 { return sum(r.Cost.CPU, ControlPlane()...) }
 
 // Delays returns the times of a column since the creation of the node, or since the beginning for an existing node.
 func (r *Run) Delays(column int) []float64 {

@@ -17,6 +17,8 @@ import (
 func Markdown(r *Report) string {
 	w := &writer{Report: r}
 	w.head()
+	w.summary()
+	w.growth()
 	for _, mode := range []Mode{Existing, Join} {
 		w.mode(mode)
 	}
@@ -48,7 +50,7 @@ func (w *writer) table(head []string, rows [][]string) {
 func (w *writer) head() {
 	w.line("# What it costs: %d nodes\n", w.Nodes)
 	w.line("`%s`, on %s, commit %s. [docs/benchmark.md](https://github.com/everynode/everynode/blob/main/docs/benchmark.md)", w.Command, w.Date, w.Commit)
-	w.line("says what is measured, how, and how to read it. All figures of all runs are in `raw.json`.\n")
+	w.line("says what is measured, how, and how to read it. `raw.json` has all figures of all runs, `figures.json` those that are not per node.\n")
 	m := w.Machine
 	w.table([]string{"machine", ""}, [][]string{
 		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
@@ -56,15 +58,15 @@ func (w *writer) head() {
 		{"Kubernetes", m.Kubernetes + ", a control plane started fresh for each run; etcd does not wait for the disk; client limits of the controller manager and the scheduler 500/s, burst 1000 (stock: 20/s, 30 and 50/s, 100)"},
 		{"Go", m.Go + ", " + m.OS},
 	})
-	w.line("Medians of %d runs, in brackets the lowest and the highest. × is the ratio to the floor.\n", w.Pairs)
-	w.line("![nodes done over time](plot.svg)\n")
 }
 
 // of returns the runs of a subject, counted or not.
-func (w *writer) of(s Subject, mode Mode, counted bool) []Run {
+func (w *writer) of(s Subject, mode Mode, counted bool) []Run { return of(w.Runs, s, mode, counted) }
+
+func of(all []Run, s Subject, mode Mode, counted bool) []Run {
 	var runs []Run
-	for i := range w.Runs {
-		if r := &w.Runs[i]; r.Subject == s && r.Mode == mode && r.Counted == counted {
+	for i := range all {
+		if r := &all[i]; r.Subject == s && r.Mode == mode && r.Counted == counted {
 			runs = append(runs, *r)
 		}
 	}
@@ -92,18 +94,10 @@ func (w *writer) mode(mode Mode) {
 	if len(walls) == 0 {
 		return
 	}
-	w.line("## %s\n", strings.ToUpper(string(mode[:1]))+string(mode[1:]))
+	w.line("## %s\n", title(mode))
+	w.line("Medians of %d runs, in brackets the lowest and the highest. × is the ratio to the floor.\n", w.Pairs)
 	w.table([]string{"subject", "wall s", "×", "control plane CPU s", "×", "own CPU s", "×", "own peak MiB", "own requests per node", "all per node", "Complete s"}, walls)
-	since := "the creation of the object"
-	if mode == Join {
-		since = "the creation of the node"
-	}
-	w.line("Seconds since %s, p50 / p90 / p99, the median of each over the runs:\n", since)
-	head := []string{"subject", "pod created", "pod Running", "node done"}
-	if mode == Join {
-		head = []string{"subject", "node Ready", "pod created", "pod Running", "node done"}
-	}
-	w.table(head, times)
+	w.delays(mode, times)
 	w.line("CPU seconds by process:\n")
 	w.table(append([]string{"subject"}, processNames...), cpu)
 	w.line("Most memory resident, in MiB:\n")
@@ -138,15 +132,16 @@ func spread(values []float64, format string) string {
 
 // times returns the ratio of two medians.
 func times(values, base []float64) string {
-	if len(base) == 0 || len(values) == 0 || measure.Median(base) == 0 {
+	ratio := measure.Median(values) / measure.Median(base)
+	if math.IsNaN(ratio) || math.IsInf(ratio, 0) {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", measure.Median(values)/measure.Median(base))
+	return fmt.Sprintf("%.2f", ratio)
 }
 
 func (w *writer) wallRow(runs, base []Run) []string {
 	wall := func(r *Run) float64 { return r.Wall }
-	control := func(r *Run) float64 { return sum(r.Cost.CPU, ControlPlane()...) }
+	control := (*Run).ControlCPU
 	own := func(r *Run) float64 { return r.Cost.CPU[Own] }
 	row := []string{
 		spread(figures(runs, wall), "%.1f"), times(figures(runs, wall), figures(base, wall)),
@@ -183,23 +178,6 @@ func requestsOf(r *Run, clients ...string) float64 {
 		total += r.Clients[name].Sum()
 	}
 	return total
-}
-
-func timesRow(runs []Run, mode Mode) []string {
-	columns := []int{Created, Running, Done}
-	if mode == Join {
-		columns = []int{Ready, Created, Running, Done}
-	}
-	var row []string
-	for _, column := range columns {
-		var parts []string
-		for _, p := range []float64{50, 90, 99} {
-			median := measure.Median(figures(runs, func(r *Run) float64 { return measure.Percentile(r.Delays(column), p) }))
-			parts = append(parts, fmt.Sprintf("%.1f", median))
-		}
-		row = append(row, strings.Join(parts, " / "))
-	}
-	return row
 }
 
 func processRow(runs []Run, format string, of func(*Run) map[string]float64) []string {
@@ -282,8 +260,7 @@ func (w *writer) idle() {
 		return
 	}
 	w.line("## Idle\n")
-	w.line("All nodes are done, and nothing happens but heartbeats: a lease every 10 seconds and a status every 5 minutes from each")
-	w.line("node. CPU seconds per minute:\n")
+	w.line("All nodes are done, and nothing happens but heartbeats: %s. CPU seconds per minute:\n", HeartbeatsOf(w.Nodes))
 	w.table([]string{"subject", "own", "kube-controller-manager", "kube-apiserver", "etcd", "own writes, its leader's lease aside"}, rows)
 }
 

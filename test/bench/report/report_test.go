@@ -45,6 +45,7 @@ func example() *Report {
 	}
 	counted.Idle.Clients = measure.ClientCounts{"everynode": {"update leases": 10}}
 	r.Runs = append(r.Runs, counted)
+	r.BaseNodes, r.Base = 2, []Run{run(Everynode, Existing, 0, 1)}
 	return r
 }
 
@@ -98,6 +99,9 @@ func TestReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if strings.Contains(got, "NaN") || strings.Contains(got, "Inf") {
+			t.Errorf("%s has a figure that is no number", name)
+		}
 		if diff := firstDifference(string(want), got); diff != "" {
 			t.Errorf("%s differs (go test ./report -update rewrites it): %s", name, diff)
 		}
@@ -139,6 +143,36 @@ func TestThePlotIsXML(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestHeartbeatsOfManyNodesAreRarer(t *testing.T) {
+	for nodes, want := range map[int]string{
+		100: "10s 5m0s", 1000: "10s 5m0s", 3000: "30s 5m0s", 5000: "50s 5m0s", 15000: "2m30s 15m0s",
+	} {
+		lease, status := Heartbeats(nodes)
+		if got := fmt.Sprint(lease, " ", status); got != want {
+			t.Errorf("%d nodes: %s, want %s", nodes, got, want)
+		}
+	}
+}
+
+func TestACompactReportHasPercentilesInsteadOfNodes(t *testing.T) {
+	r := example()
+	r.Runs[0].Cost.CPU["etcd"] = 1.0000001
+	c := Compact(r)
+	got := c.Runs[0]
+	if got.Nodes != nil || len(c.Base) != 1 || c.Base[0].Nodes != nil || c.Simulator.Nodes != nil {
+		t.Errorf("it has figures of single nodes: %+v", c)
+	}
+	if got := fmt.Sprint(got.Percentiles["node done"]); got != "[5 10 10 10]" {
+		t.Errorf("node done at %s", got)
+	}
+	if got.Cost.CPU["etcd"] != 1 {
+		t.Errorf("figures are not rounded: %v", got.Cost.CPU)
+	}
+	if len(r.Runs[0].Nodes) != 4 || r.Runs[0].Cost.CPU["etcd"] == 1 {
+		t.Error("the report itself was changed")
 	}
 }
 

@@ -124,6 +124,7 @@ func bench(ctx context.Context, args []string) error {
 	set.IntVar(&b.Pairs, "pairs", 3, "repetitions: how often each subject is measured in each mode")
 	set.StringVar(&b.Out, "out", "", "folder for the report; a temporary one when it is empty")
 	set.StringVar(&only, "only", "", "a regular expression: runs to make, such as floor/existing or everynode-gate/join; simulator is the check of the simulator")
+	set.IntVar(&b.Base, "base", -1, "also make each run on so many nodes, to compare the cost per node; 0 not to, -1 for 1000 if there are at least 2000 nodes")
 	set.DurationVar(&b.Idle, "idle", time.Minute, "how long to measure what is idle; 0 not to")
 	set.BoolVar(&b.Count, "count", true, "add a round that counts requests by client")
 	set.BoolVar(&b.Profile, "profile", false, "take profiles of the manager, in the first round")
@@ -133,7 +134,10 @@ func bench(ctx context.Context, args []string) error {
 		}
 		return err
 	}
-	if set.NArg() > 0 || b.Nodes < 1 || b.Pairs < 0 {
+	if b.Base < 0 {
+		b.Base = baseFor(b.Nodes)
+	}
+	if set.NArg() > 0 || b.Nodes < 1 || b.Pairs < 0 || b.Base >= b.Nodes {
 		return fmt.Errorf("unexpected arguments %q", args)
 	}
 	if err := prepare(&b, only); err != nil {
@@ -146,6 +150,15 @@ func bench(ctx context.Context, args []string) error {
 	r.Command = command(&b, only)
 	r.Commit = commit(ctx, b.Root)
 	return errors.Join(err, write(b.Out, r))
+}
+
+// baseFor returns the number of nodes with which a large number is compared; 0 for none.
+func baseFor(nodes int) int {
+	const base = 1000
+	if nodes < 2*base {
+		return 0
+	}
+	return base
 }
 
 // commandLine measures whole runs of the command line, and prints a table.
@@ -256,12 +269,13 @@ func commit(ctx context.Context, root string) string {
 }
 
 func write(dir string, r *report.Report) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
+	raw, rawErr := json.Marshal(r)
+	figures, err := json.Marshal(report.Compact(r))
+	if err := errors.Join(rawErr, err); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	for name, content := range map[string][]byte{
-		"raw.json": append(raw, '\n'), "report.md": []byte(report.Markdown(r)), "plot.svg": []byte(report.Plot(r)),
+		"raw.json": append(raw, '\n'), "figures.json": append(figures, '\n'), "report.md": []byte(report.Markdown(r)), "plot.svg": []byte(report.Plot(r)),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
