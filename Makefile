@@ -91,6 +91,11 @@ bench-joins: ## Count pods that start on joining nodes before the task has succe
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" joins -nodes=$(N) $(if $(K8S),-kubernetes=$(K8S)) $(if $(REAL),-real) -only='$(ONLY)' -out='$(OUT)'
 
+.PHONY: bench-real
+bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; needs Linux and root (PAIRS, OUT).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
+	"$$program/everynode-bench" real -pairs=$(PAIRS) -out='$(OUT)' $(BENCHFLAGS)
+
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
 	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller ./cmd/kubectl-everynode

@@ -56,6 +56,8 @@ func run(ctx context.Context, args []string) error {
 			return many(ctx, args[1:])
 		case "joins":
 			return countJoins(ctx, args[1:])
+		case "real":
+			return realNodes(ctx, args[1:])
 		}
 	}
 	return bench(ctx, args)
