@@ -96,6 +96,14 @@ bench-real: ## Measure Everynode and the DaemonSet pattern on 4 real nodes; need
 	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
 	"$$program/everynode-bench" real -pairs=$(PAIRS) -out='$(OUT)' $(BENCHFLAGS)
 
+# UPDATE=1 writes the baseline of the check.
+UPDATE ?=
+
+.PHONY: bench-check
+bench-check: ## Compare a short benchmark with docs/benchmark/check.json, before a release (UPDATE=1 writes that file).
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; go -C test build -o "$$program/" ./cmd/everynode-bench; \
+	"$$program/everynode-bench" check $(if $(UPDATE),-update) $(BENCHFLAGS)
+
 .PHONY: bench-go
 bench-go: ## Measure the planner, a pass of the controller, and the command line on 1,000 nodes.
 	go test -run='^$$' -bench=. -benchmem ./internal/plan ./internal/controller ./cmd/kubectl-everynode

@@ -58,6 +58,8 @@ func run(ctx context.Context, args []string) error {
 			return countJoins(ctx, args[1:])
 		case "real":
 			return realNodes(ctx, args[1:])
+		case "check":
+			return check(ctx, args[1:])
 		}
 	}
 	return bench(ctx, args)

@@ -1,0 +1,67 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// pairOf is a report of one run of each subject. Everynode needs so many times the floor in all respects.
+func pairOf(factor float64) *Report {
+	floor, ours := run(Recorded, Existing, 0, 1), run(Everynode, Existing, 0, factor)
+	floor.Cost.Requests = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100, "PUT leases": 70}
+	ours.Cost.Requests = map[string]float64{"POST pods": 100, "PATCH pods": 100, "DELETE pods": 100, "PATCH nodes": 100 * (4*factor - 3)}
+	return &Report{Nodes: 4, Pairs: 1, Runs: []Run{floor, ours}}
+}
+
+func TestABaselineHasTheRatiosToTheFloorWithARecord(t *testing.T) {
+	var got []string
+	for _, r := range NewBaseline(pairOf(2)).Ratios {
+		got = append(got, fmt.Sprintf("%s %.0f", r.Figure, r.Value))
+	}
+	const want = "node done p50 2, node done p99 2, wall time 2, control plane CPU 2, own CPU 2, own peak memory 2, writes 2"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	tests := map[string]struct {
+		factor    float64
+		change    func(*Baseline)
+		wantWorse []string
+		wantTable string
+	}{
+		"the same is not worse":                                   {factor: 2},
+		"a difference within the tolerance":                       {factor: 2.09},
+		"less is better, and not an error":                        {factor: 1, wantTable: "| existing nodes, own CPU | 2.00 | 2.60 | 1.00 | better |"},
+		"a few more writes are worse, but not a little more time": {factor: 2.2, wantWorse: []string{"existing nodes, writes is 2.20 × that of the floor, at most 2.10 is allowed (2.00 before)"}},
+		"one figure is worse": {
+			factor: 2, change: func(b *Baseline) { b.Ratios[0].Value = 2.61 },
+			wantWorse: []string{"existing nodes, node done p50 is 2.61 × that of the floor, at most 2.60 is allowed (2.00 before)"},
+			wantTable: "| existing nodes, node done p50 | 2.00 | 2.60 | 2.61 | worse |",
+		},
+		"a figure was not measured": {
+			factor: 2, change: func(b *Baseline) { b.Ratios = b.Ratios[1:] },
+			wantWorse: []string{"existing nodes, node done p50 was not measured"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			now := NewBaseline(pairOf(tt.factor))
+			if tt.change != nil {
+				tt.change(now)
+			}
+			got := Compare(NewBaseline(pairOf(2)), now)
+			if fmt.Sprint(got.Worse) != fmt.Sprint(tt.wantWorse) {
+				t.Errorf("worse:\n%q\nwant\n%q", got.Worse, tt.wantWorse)
+			}
+			if !strings.Contains(got.Table, tt.wantTable) {
+				t.Errorf("%q is missing in\n%s", tt.wantTable, got.Table)
+			}
+		})
+	}
+}
