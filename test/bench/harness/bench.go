@@ -86,7 +86,7 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(b.temp)
-	r := &report.Report{Nodes: b.Nodes, Pairs: b.Pairs, Columns: report.ColumnNames(), Date: time.Now().UTC().Format(time.RFC3339)}
+	r := &report.Report{Nodes: b.Nodes, BaseNodes: b.Base, Pairs: b.Pairs, Columns: report.ColumnNames(), Date: time.Now().UTC().Format(time.RFC3339)}
 	var err error
 	if r.Machine, err = Machine(); err != nil {
 		return nil, err
@@ -100,9 +100,6 @@ func (b *Bench) Run(ctx context.Context) (*report.Report, error) {
 	rounds := b.Pairs
 	if b.Count {
 		rounds++
-	}
-	if b.Base > 0 {
-		r.BaseNodes = b.Base
 	}
 	for round := range rounds {
 		for _, k := range b.kinds() {

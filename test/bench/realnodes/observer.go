@@ -152,6 +152,6 @@ func (o *observer) rows(begin time.Time) (rows [][]float64, created int) {
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b []float64) int { return slices.Compare(a, b) })
+	slices.SortFunc(rows, slices.Compare)
 	return rows, o.created
 }

@@ -4,6 +4,7 @@
 package realnodes
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -52,13 +53,8 @@ func TestTheObserverNotesWhatItSees(t *testing.T) {
 					}
 				}
 			}
-			if len(got) != len(tt.want) {
-				t.Fatalf("it notes %v, want %v", got, tt.want)
-			}
-			for i := range got {
-				if got[i] != tt.want[i] {
-					t.Errorf("it notes %v, want %v", got, tt.want)
-				}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("it notes %v, want %v", got, tt.want)
 			}
 		})
 	}

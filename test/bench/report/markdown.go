@@ -95,7 +95,7 @@ func (w *writer) mode(mode Mode) {
 		return
 	}
 	w.line("## %s\n", title(mode))
-	w.line("Medians of %d runs, in brackets the lowest and the highest. × is the ratio to the floor.\n", w.Pairs)
+	w.line("%s, in brackets the lowest and the highest. × is the ratio to the floor.\n", w.medians())
 	w.table([]string{"subject", "wall s", "×", "control plane CPU s", "×", "own CPU s", "×", "own peak MiB", "own requests per node", "all per node", "Complete s"}, walls)
 	w.delays(mode, times)
 	w.line("CPU seconds by process:\n")

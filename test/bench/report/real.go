@@ -229,8 +229,8 @@ func splitRow(turns []RealTurn) []string {
 // requestRows returns a row for each client, heartbeats separately.
 func (r *Real) requestRows(s Subject, turns []RealTurn) [][]string {
 	clients, heartbeats := measure.ClientCounts{}, measure.Counts{}
-	for client, what := range keysOf(turns) {
-		for _, what := range what {
+	for client, whats := range keysOf(turns) {
+		for _, what := range whats {
 			n := measure.Median(each(turns, func(t *RealTurn) float64 { return t.Clients[client][what] }))
 			if Heartbeat(client, what) {
 				heartbeats[client+" "+what] += n

@@ -26,7 +26,7 @@ var headline = []struct {
 // summary is the headline of both modes.
 func (w *writer) summary() {
 	w.line("## Summary\n")
-	w.line("Medians of %d runs. In brackets: the ratio to the floor, and the ratio to the DaemonSet, of the same report.\n", w.Pairs)
+	w.line("%s. In brackets: the ratio to the floor, and the ratio to the DaemonSet, of the same report.\n", w.medians())
 	for _, mode := range []Mode{Existing, Join} {
 		head := []string{string(mode)}
 		for _, h := range headline {
@@ -43,6 +43,14 @@ func (w *writer) summary() {
 	w.line("A node is done when a watch shows its record, or for the DaemonSet its label; the time counts from the creation of the")
 	w.line("object, or of the node in a join storm.\n")
 	w.line("![nodes done over time](plot.svg)\n")
+}
+
+// medians says what the figures are.
+func (w *writer) medians() string {
+	if w.Pairs == 1 {
+		return "Figures of one run"
+	}
+	return fmt.Sprintf("Medians of %d runs", w.Pairs)
 }
 
 func (w *writer) headlineRow(runs []Run, mode Mode) []string {
