@@ -94,7 +94,9 @@ func (t *RealTurn) since(column int) []float64 {
 		}
 		before := 0.0
 		for _, earlier := range order[:i] {
-			before = max(before, node[earlier])
+			if node[earlier] <= node[column] { // nodes and pods are observed by two watches
+				before = max(before, node[earlier])
+			}
 		}
 		times = append(times, node[column]-before)
 	}
