@@ -119,7 +119,35 @@ func (o objects) add(t *testing.T, stream string) {
 // kustomization returns the objects of a folder of config.
 func kustomization(t *testing.T, folder string) objects {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("..", "config", folder))
+	return built(t, filesys.MakeFsOnDisk(), filepath.Join("..", "config", folder))
+}
+
+// overlay returns the objects of a kustomization that is beside the folders of config.
+func overlay(t *testing.T, content string) objects {
+	t.Helper()
+	files := filesys.MakeFsInMemory()
+	err := fs.WalkDir(os.DirFS("../config"), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join("../config", name))
+		if err != nil {
+			return err
+		}
+		return files.WriteFile(path.Join("/config", name), content)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := files.WriteFile("/config/overlay/kustomization.yaml", []byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	return built(t, files, "/config/overlay")
+}
+
+func built(t *testing.T, files filesys.FileSystem, folder string) objects {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, folder)
 	if err != nil {
 		t.Fatal(err)
 	}

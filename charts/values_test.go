@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	digest   = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
-	jobsCRD  = "CustomResourceDefinition nodejobs.everynode.dev"
-	budget   = "PodDisruptionBudget everynode-system/everynode-manager"
-	quota    = "ResourceQuota everynode-system/everynode-critical-pods"
-	gate     = "MutatingAdmissionPolicy everynode-gate"
-	viewer   = "ClusterRole everynode-nodejob-viewer"
-	editor   = "ClusterRole everynode-nodejob-editor"
-	service  = "Service everynode-system/everynode-metrics"
-	monitor  = "ServiceMonitor everynode-system/everynode"
-	network  = "NetworkPolicy everynode-system/everynode-manager"
-	teamA    = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
-	unwanted = "the object is not rendered"
+	digest      = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+	jobsCRD     = "CustomResourceDefinition nodejobs.everynode.dev"
+	budget      = "PodDisruptionBudget everynode-system/everynode-manager"
+	quota       = "ResourceQuota everynode-system/everynode-critical-pods"
+	gate        = "MutatingAdmissionPolicy everynode-gate"
+	viewer      = "ClusterRole everynode-nodejob-viewer"
+	editor      = "ClusterRole everynode-nodejob-editor"
+	service     = "Service everynode-system/everynode-metrics"
+	monitor     = "ServiceMonitor everynode-system/everynode"
+	confinement = "ValidatingAdmissionPolicyBinding everynode-confine-pods"
+	network     = "NetworkPolicy everynode-system/everynode-manager"
+	teamA       = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
+	unwanted    = "the object is not rendered"
 )
 
 func TestValues(t *testing.T) {
@@ -54,12 +55,21 @@ func TestValues(t *testing.T) {
 		"the version of the Deployment": {with(""), manager, []string{versionLabel + ": v0.0.0-dev"}, nil},
 		"placement": {
 			with(`manager: {nodeSelector: {a: b}, tolerations: [{key: t, operator: Exists}], affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{maxSkew: 2}], replicas: 2}`), manager,
-			[]string{"nodeSelector: a: b", "tolerations: - key: t operator: Exists", "affinity: nodeAffinity: {}", "topologySpreadConstraints: - maxSkew: 2", "replicas: 2"}, nil,
+			[]string{"nodeSelector: a: b", "- key: t operator: Exists", "affinity: nodeAffinity: {}", "topologySpreadConstraints: - maxSkew: 2", "replicas: 2"}, nil,
 		},
-		"resources":                      {with(`manager: {goMemoryLimit: 640MiB, resources: {limits: {memory: 1Gi}}}`), manager, []string{"limits: memory: 1Gi", "value: 640MiB"}, nil},
-		"no resources":                   {with(`manager: {resources: null}`), manager, []string{"readOnlyRootFilesystem"}, []string{"resources"}},
-		"labels and annotations of pods": {with(`manager: {podLabels: {a: b}, podAnnotations: {c: d}}`), manager, []string{"annotations: c: d prometheus.io", "labels: a: b app.kubernetes.io"}, nil},
-		"without annotations":            {with(`metrics: {scrapeAnnotations: false}`), manager, []string{"metadata"}, []string{"annotations"}},
+		"control plane nodes are preferred": {
+			with(""), manager,
+			[]string{"preferredDuringSchedulingIgnoredDuringExecution: - preference: matchExpressions: - key: node-role.kubernetes.io/control-plane", "tolerations: - effect: NoSchedule key: node-role.kubernetes.io/control-plane"}, nil,
+		},
+		"control plane nodes are not preferred": {with(`manager: {preferControlPlane: false}`), manager, []string{"replicas"}, []string{"control-plane", "tolerations", "affinity"}},
+		"own tolerations besides":               {with(`manager: {tolerations: [{key: t, operator: Exists}]}`), manager, []string{"key: node-role.kubernetes.io/control-plane operator: Exists - key: t operator: Exists"}, nil},
+		"own affinity instead":                  {with(`manager: {affinity: {nodeAffinity: {}}}`), manager, []string{"affinity: nodeAffinity: {}"}, []string{"preferredDuring"}},
+		"the confinement of the manager":        {with(""), confinement, []string{"policyName: everynode-confine-pods "}, nil},
+		"no confinement of the manager":         {with(`confinement: {enabled: false}`), confinement, nil, []string{unwanted}},
+		"resources":                             {with(`manager: {goMemoryLimit: 640MiB, resources: {limits: {memory: 1Gi}}}`), manager, []string{"limits: memory: 1Gi", "value: 640MiB"}, nil},
+		"no resources":                          {with(`manager: {resources: null}`), manager, []string{"readOnlyRootFilesystem"}, []string{"resources"}},
+		"labels and annotations of pods":        {with(`manager: {podLabels: {a: b}, podAnnotations: {c: d}}`), manager, []string{"annotations: c: d prometheus.io", "labels: a: b app.kubernetes.io"}, nil},
+		"without annotations":                   {with(`metrics: {scrapeAnnotations: false}`), manager, []string{"metadata"}, []string{"annotations"}},
 		"options of the manager": {
 			with(`{tasks: {pullSecrets: [mirror, other], priorityClassName: "", scriptMemoryLimit: "0"}, manager: {logLevel: DEBUG}}`), manager,
 			[]string{"- --runner-pull-secrets=mirror,other ", "- --priority-class= ", `- --script-memory-limit=0 `, "- --log-level=DEBUG "}, nil,
@@ -148,6 +158,36 @@ func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
 	const key = "ResourceQuota node-setup/everynode-critical-pods"
 	if diff := cmp.Diff(samples[key].Object, got[key].Object); diff != "" || len(samples[key].Object) == 0 {
 		t.Errorf("the quota (-samples +helm):\n%s", diff)
+	}
+}
+
+// TestTheChartHasTheOptionalComponentsOfConfig compares what the components of config add with what the values add.
+func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
+	got, err := render(t, release{values: asKustomization + `
+networkPolicy: {enabled: true}
+manager:
+  replicas: 2
+  topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector: {matchLabels: {app.kubernetes.io/name: everynode, app.kubernetes.io/component: manager}}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := overlay(t, `
+resources: [../default]
+components: [../network-policy, ../high-availability]
+`)
+	for _, key := range []string{network, budget} {
+		wanted := want[key]
+		if diff := cmp.Diff(wanted.Object["spec"], got[key].Object["spec"]); diff != "" || len(wanted.Object) == 0 {
+			t.Errorf("%s (-kustomize +helm):\n%s", key, diff)
+		}
+	}
+	if diff := cmp.Diff(want[manager].Object, unreleased(t, got[manager])); diff != "" {
+		t.Errorf("the Deployment (-kustomize +helm):\n%s", diff)
 	}
 }
 

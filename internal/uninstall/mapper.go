@@ -21,10 +21,11 @@ func Mapper() meta.RESTMapper {
 		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "ServiceAccount": namespaced, "ResourceQuota": namespaced},
 		{Group: "apps", Version: "v1"}:                      {"Deployment": namespaced},
 		{Group: "policy", Version: "v1"}:                    {"PodDisruptionBudget": namespaced},
+		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy": namespaced},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"ClusterRole": root, "ClusterRoleBinding": root, "Role": namespaced, "RoleBinding": namespaced},
 		{Group: "coordination.k8s.io", Version: "v1"}:       {"Lease": namespaced},
 		v1alpha1.GroupVersion:                               {"NodeJob": namespaced, "NodeGuard": namespaced},
-		policies:                                            {"MutatingAdmissionPolicyBinding": root},
+		policies:                                            {"MutatingAdmissionPolicyBinding": root, "ValidatingAdmissionPolicy": root, "ValidatingAdmissionPolicyBinding": root},
 	} {
 		for kind, scope := range kinds {
 			m.Add(version.WithKind(kind), scope)

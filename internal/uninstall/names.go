@@ -11,6 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,6 +60,16 @@ func Policies() []client.Object {
 	}
 }
 
+// Confinement returns the admission policies of config/confinement, with their bindings.
+func Confinement() []client.Object {
+	var all []client.Object
+	for _, part := range []string{"nodes", "pods", "budgets", "nodejobs", "rights"} {
+		name := metav1.ObjectMeta{Name: "everynode-confine-" + part}
+		all = append(all, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name}, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name})
+	}
+	return all
+}
+
 // Deployment returns the Deployment of the manager.
 func Deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: inNamespace(Manager)}
@@ -70,6 +82,8 @@ func Namespaced() []client.Object {
 		&rbacv1.Role{ObjectMeta: inNamespace(leaderElection)},
 		&coordinationv1.Lease{ObjectMeta: inNamespace(Manager)},
 		&corev1.ResourceQuota{ObjectMeta: inNamespace(quota)},
+		&policyv1.PodDisruptionBudget{ObjectMeta: inNamespace(Manager)},
+		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(Manager)},
 		&corev1.ServiceAccount{ObjectMeta: inNamespace(Manager)},
 	}
 }

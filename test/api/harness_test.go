@@ -40,7 +40,7 @@ var (
 	env    *envtest.Environment
 	admin  client.WithWatch
 	scheme = runtime.NewScheme()
-	// asManager is the configuration of a user who may do what config/rbac allows, and no more.
+	// asManager is the configuration of a user who may do what config/rbac and config/confinement allow, and no more.
 	asManager *rest.Config
 	// kubernetes is the version of the API server, such as "v1.36.3". policiesServed says whether it serves the
 	// policies of config/gate.
@@ -112,6 +112,10 @@ func run(m *testing.M) int {
 	}
 	if asManager, err = managerConfig(); err != nil {
 		fmt.Println("making the manager's user:", err)
+		return 1
+	}
+	if err := confineManager(context.Background()); err != nil {
+		fmt.Println("confining the manager:", err)
 		return 1
 	}
 	code := m.Run()

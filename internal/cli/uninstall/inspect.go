@@ -105,7 +105,7 @@ func (u *uninstalling) findPods(ctx context.Context, found *installation) error 
 // findObjects reads which objects of config/default exist.
 func (u *uninstalling) findObjects(ctx context.Context, found *installation) error {
 	deployment := uninstall.Deployment()
-	all := slices.Concat([]client.Object{deployment}, uninstall.Policies(), uninstall.CRDs(), uninstall.Namespaced(), uninstall.ClusterRBAC())
+	all := slices.Concat([]client.Object{deployment}, uninstall.Policies(), uninstall.Confinement(), uninstall.CRDs(), uninstall.Namespaced(), uninstall.ClusterRBAC())
 	for _, o := range all {
 		switch err := u.client.Get(ctx, client.ObjectKeyFromObject(o), o); {
 		case uninstall.Absent(err):

@@ -252,7 +252,7 @@ func (u *uninstalling) deletePolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return u.removeAll(ctx, uninstall.Policies())
+	return u.removeAll(ctx, slices.Concat(uninstall.Policies(), uninstall.Confinement()))
 }
 
 func (u *uninstalling) removeAll(ctx context.Context, objects []client.Object) error {

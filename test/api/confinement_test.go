@@ -1,0 +1,248 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/task"
+)
+
+// thief is an attacker with the token of the manager's service account, and no other.
+type thief struct {
+	*world
+	token  client.Client
+	node   *corev1.Node
+	job    *v1alpha1.NodeJob
+	expiry *v1alpha1.NodeJob
+	guard  *v1alpha1.NodeGuard
+}
+
+func newThief(t *testing.T) *thief {
+	w := newWorld(t)
+	token, err := client.New(asManager, client.Options{Scheme: scheme})
+	must(t, err)
+	f := &thief{world: w, token: token}
+	f.node = w.node("stolen-" + w.namespace)
+	must(t, admin.Patch(w.ctx, f.node, mergePatch(`{"metadata":{
+"labels":{"x.test/site":"a","topology.kubernetes.io/zone":"z"},
+"annotations":{"everynode.dev/approve-release":"a/b, c/d","everynode.dev/break-glass":"fire","csi.volume.kubernetes.io/nodeid":"{}"},
+"finalizers":["x.test/theirs"]},
+"spec":{"taints":[{"key":"dedicated","value":"gpu","effect":"NoSchedule"},{"key":"x.test/up","value":"by-kubelet","effect":"NoSchedule"},{"key":"x.test/ours","value":"everynode","effect":"NoSchedule"}]}}`)))
+	t.Cleanup(func() {
+		must(t, client.IgnoreNotFound(admin.Patch(w.ctx, f.node, mergePatch(`{"metadata":{"finalizers":null}}`))))
+	})
+	f.job = w.job("task", nil)
+	f.expiry = w.job("expires", func(s *v1alpha1.NodeJobSpec) { s.TTLSecondsAfterFinished = new(int32(1)) })
+	must(t, admin.Patch(w.ctx, f.job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/records"]}}`)))
+	f.guard = &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"}, Spec: v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}}}
+	must(t, admin.Create(w.ctx, f.guard))
+	return f
+}
+
+// taskPod is what the manager creates for a script.
+func (f *thief) taskPod(change func(*corev1.Pod)) *corev1.Pod {
+	pod := task.Pod(f.job, task.Source{Script: "true"}, task.Attempt{Phase: task.Task, Revision: "r", Number: 1, NodeName: f.node.Name, NodeUID: f.node.UID},
+		task.Options{RunnerImage: "registry.test/runner:1"})
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// others creates an object of others, as an administrator.
+func (f *thief) others(o client.Object) client.Object {
+	f.t.Helper()
+	must(f.t, admin.Create(f.ctx, o))
+	return o
+}
+
+func (f *thief) budget(owner string, selects map[string]string) *policyv1.PodDisruptionBudget {
+	budget := guard.NewBudget(f.guard, f.node.Name, guard.BudgetState{})
+	budget.OwnerReferences[0].Kind = owner
+	if selects != nil {
+		budget.Spec.Selector.MatchLabels = selects
+	}
+	return budget
+}
+
+// TestWhatATokenOfTheManagerAllows tries what is worth trying with a stolen token. All requests are dry runs: admission
+// decides about them as about others.
+func TestWhatATokenOfTheManagerAllows(t *testing.T) {
+	f := newThief(t)
+	workload := f.others(plainPod(f.namespace, "workload"))
+	labeled := plainPod(f.namespace, "labeled")
+	labeled.Labels = map[string]string{v1alpha1.NodeJobLabel: "task"}
+	f.others(labeled)
+	ours := f.taskPod(func(pod *corev1.Pod) {
+		pod.Name, pod.Spec.PriorityClassName = "ours", ""
+		pod.Finalizers = append(pod.Finalizers, "x.test/theirs")
+	})
+	f.others(ours)
+	theirs := f.budget("NodeGuard", nil)
+	theirs.Name, theirs.OwnerReferences, theirs.Annotations = "theirs", nil, nil
+	f.others(theirs)
+	own := f.budget("NodeGuard", nil)
+	own.Name = "own"
+	f.others(own)
+	account := f.managersAccount()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager"}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager"}}
+
+	patch := func(o client.Object, merge string) func() error {
+		return func() error { return f.token.Patch(f.ctx, copyOf(o), mergePatch(merge), client.DryRunAll) }
+	}
+	create := func(o client.Object) func() error {
+		return func() error { return f.token.Create(f.ctx, copyOf(o), client.DryRunAll) }
+	}
+	remove := func(o client.Object) func() error {
+		return func() error { return f.token.Delete(f.ctx, copyOf(o), client.DryRunAll) }
+	}
+	label := func(key string) func() error {
+		return patch(f.node, fmt.Sprintf(`{"metadata":{"labels":{%q:"x"}}}`, key))
+	}
+	annotate := func(key, value string) func() error {
+		return patch(f.node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value))
+	}
+	taints := func(list string) func() error {
+		return patch(f.node, `{"spec":{"taints":[`+list+`]}}`)
+	}
+	const dedicated, registered, gate = `{"key":"dedicated","value":"gpu","effect":"NoSchedule"}`, `{"key":"x.test/up","value":"by-kubelet","effect":"NoSchedule"}`, `{"key":"x.test/ours","value":"everynode","effect":"NoSchedule"}`
+	const all = dedicated + "," + registered + "," + gate
+
+	for name, tt := range map[string]struct {
+		try func() error
+		// refused is part of the message; "" if the request is accepted.
+		refused string
+	}{
+		"a label that workloads are bound by":         {label("node-restriction.kubernetes.io/tier"), "must not change these labels of a node: node-restriction.kubernetes.io/tier"},
+		"a seal of others":                            {label("x.node-restriction.kubernetes.io/y"), "these labels"},
+		"the role of a node":                          {label("node-role.kubernetes.io/control-plane"), "these labels"},
+		"the zone of a node":                          {patch(f.node, `{"metadata":{"labels":{"topology.kubernetes.io/zone":null}}}`), "these labels of a node: topology.kubernetes.io/zone"},
+		"a reserved label of Everynode":               {label("everynode.dev/x"), "these labels"},
+		"the label of a record":                       {label(f.namespace + ".everynode.dev/task"), ""},
+		"a seal":                                      {label(f.namespace + ".everynode.node-restriction.kubernetes.io/task"), ""},
+		"a label that publish accepts":                {label("x.test/kernel"), ""},
+		"a label of the kubelet that publish accepts": {label("node.kubernetes.io/x"), ""},
+		"the removal of a label by removeLabels":      {patch(f.node, `{"metadata":{"labels":{"x.test/site":null}}}`), ""},
+		"an annotation of a driver":                   {annotate("csi.volume.kubernetes.io/nodeid", "null"), "these annotations of a node: csi.volume.kubernetes.io/nodeid"},
+		"another annotation of Everynode":             {annotate("everynode.dev/x", `"x"`), "these annotations"},
+		"a record":                                    {annotate(f.namespace+".everynode.dev/task", `"{}"`), ""},
+		"published keys":                              {annotate("everynode.dev/published", `"{}"`), ""},
+		"breaking the glass":                          {annotate("everynode.dev/break-glass", `"now"`), "must not set everynode.dev/break-glass"},
+		"removing a used break-glass annotation":      {annotate("everynode.dev/break-glass", "null"), ""},
+		"approving a release":                         {annotate("everynode.dev/approve-release", `"a/b,e/f"`), "must not approve a release"},
+		"removing one approval":                       {annotate("everynode.dev/approve-release", `"c/d"`), ""},
+		"removing all approvals":                      {annotate("everynode.dev/approve-release", "null"), ""},
+		"a cordon":                                    {patch(f.node, `{"metadata":{"annotations":{"everynode.dev/cordoned-by":"a.everynode.dev/b"}},"spec":{"unschedulable":true}}`), ""},
+		"a gate":                                      {taints(all + `,{"key":"` + f.namespace + `.everynode.dev/task","value":"everynode","effect":"NoSchedule"}`), ""},
+		"a gate with a startup taint":                 {taints(all + `,{"key":"startup-taint.cluster-autoscaler.kubernetes.io/x","value":"everynode","effect":"NoExecute"}`), ""},
+		"a taint that deletes volumes":                {taints(all + `,{"key":"node.kubernetes.io/out-of-service","value":"everynode","effect":"NoExecute"}`), "must not add these taints: node.kubernetes.io/out-of-service"},
+		"a taint without a prefix":                    {taints(all + `,{"key":"dedicated","value":"everynode","effect":"NoExecute"}`), "must not add these taints: dedicated"},
+		"a taint that is no gate":                     {taints(all + `,{"key":"x.test/other","value":"x","effect":"NoSchedule"}`), "must not add these taints"},
+		"removing a gate":                             {taints(dedicated + "," + registered), ""},
+		"removing a gate that a kubelet registered":   {taints(dedicated + "," + gate), ""},
+		"removing a taint of others":                  {taints(registered + "," + gate), "must not remove these taints: dedicated"},
+		"the provider's ID":                           {patch(f.node, `{"spec":{"providerID":"x://y"}}`), "only taints and unschedulable"},
+		"a finalizer of a node":                       {patch(f.node, `{"metadata":{"finalizers":null}}`), "finalizers or owners of a node"},
+		"deleting a node":                             {remove(f.node), "cannot delete"},
+		"a privileged pod without an owner":           {create(plainPod("kube-system", "root")), "with a NodeJob or a NodeGuard as their controller"},
+		"a pod with the label only":                   {create(f.taskPod(func(pod *corev1.Pod) { pod.OwnerReferences = nil })), "as their controller"},
+		"a pod with the owner only":                   {create(f.taskPod(func(pod *corev1.Pod) { delete(pod.Labels, v1alpha1.NodeJobLabel) })), "as their controller"},
+		"a pod with the label of another NodeJob":     {create(f.taskPod(func(pod *corev1.Pod) { pod.Labels[v1alpha1.NodeJobLabel] = "other" })), "as their controller"},
+		"a pod of another kind of owner":              {create(f.taskPod(func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "DaemonSet" })), "as their controller"},
+		"a pod of another API":                        {create(f.taskPod(func(pod *corev1.Pod) { pod.OwnerReferences[0].APIVersion = "apps/v1" })), "as their controller"},
+		"a pod that a scheduler places":               {create(f.taskPod(func(pod *corev1.Pod) { pod.Spec.NodeName = "" })), "only pods that are bound to a node"},
+		"a pod of a NodeJob":                          {create(f.taskPod(nil)), ""},
+		"a companion":                                 {create(guard.Companion(f.guard, new(guard.Template(f.guard, nil, task.Options{RunnerImage: "i"})), f.node.Name, "companion")), ""},
+		"the image of a workload":                     {patch(workload, `{"spec":{"containers":[{"name":"c","image":"registry.test/evil:1"}]}}`), "only pods of NodeJobs and NodeGuards"},
+		"the image of a workload with our label":      {patch(labeled, `{"metadata":{"labels":{"x":"y"}}}`), "only pods of NodeJobs and NodeGuards"},
+		"deleting a workload":                         {remove(workload), "must evict others"},
+		"evicting a workload":                         {func() error { return f.evict(workload) }, ""},
+		"deleting a pod of a NodeJob":                 {remove(ours), ""},
+		"the image of a pod of a NodeJob":             {patch(ours, `{"spec":{"activeDeadlineSeconds":1}}`), "must not change the spec"},
+		"the owner of a pod":                          {patch(ours, `{"metadata":{"ownerReferences":null}}`), "must not change the spec or the owners"},
+		"a finalizer of others on a pod":              {patch(ours, `{"metadata":{"finalizers":null}}`), "must not remove finalizers of others"},
+		"our finalizer of a pod":                      {patch(ours, `{"metadata":{"finalizers":["x.test/theirs"],"annotations":{"everynode.dev/recorded":"true"}}}`), ""},
+		"a budget of a NodeGuard":                     {create(f.budget("NodeGuard", nil)), ""},
+		"a budget without an owner":                   {create(f.budget("Deployment", nil)), "with a NodeGuard as their controller"},
+		"a budget that holds workloads":               {create(f.budget("NodeGuard", map[string]string{"app": "x"})), "select the pods of their NodeGuard"},
+		"opening a budget of a NodeGuard":             {patch(own, `{"spec":{"minAvailable":0}}`), "cannot patch"},
+		"deleting a budget of others":                 {remove(theirs), "with a NodeGuard as their controller"},
+		"deleting a budget of a NodeGuard":            {remove(own), ""},
+		"the script of a NodeJob":                     {patch(f.job, `{"spec":{"task":{"script":"evil"}}}`), "must not change the spec of a NodeJob"},
+		"a retry":                                     {patch(f.job, `{"metadata":{"annotations":{"everynode.dev/retry":"2"}}}`), "must not change annotations of a NodeJob"},
+		"the end of a retry":                          {patch(f.job, `{"metadata":{"annotations":{"everynode.dev/retry":null}}}`), "must not change annotations of a NodeJob"},
+		"a finalizer of others on a NodeJob":          {patch(f.job, `{"metadata":{"finalizers":null}}`), "must not remove finalizers of others"},
+		"our finalizer of a NodeJob":                  {patch(f.job, `{"metadata":{"finalizers":["x.test/theirs"]}}`), ""},
+		"deleting a NodeJob":                          {remove(f.job), "only NodeJobs with spec.ttlSecondsAfterFinished"},
+		"deleting a NodeJob whose time is over":       {remove(f.expiry), ""},
+		"giving the manager's rights to others":       {patch(binding, `{"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"evil"}]}`), "must not change rules or subjects"},
+		"fewer rights":                                {patch(role, `{"rules":[]}`), "must not change rules or subjects"},
+		"the cloud identity of the service account":   {patch(account, `{"metadata":{"annotations":{"eks.amazonaws.com/role-arn":"x"}}}`), "only finalizers and owners"},
+		"the finalizer of the service account":        {patch(account, `{"metadata":{"finalizers":["everynode.dev/installation"]}}`), ""},
+		"a token of another service account": {func() error {
+			return f.token.SubResource("token").Create(f.ctx, account, &authenticationv1.TokenRequest{})
+		}, "cannot create resource"},
+		"the Secrets of a namespace": {func() error { return f.token.List(f.ctx, &corev1.SecretList{}) }, "cannot list"},
+		"a role of its own":          {create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}}), "cannot create"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tt.try()
+			switch {
+			case tt.refused == "" && err != nil:
+				t.Errorf("it is refused: %v", err)
+			case tt.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tt.refused)):
+				t.Errorf("the error is %v, want %q", err, tt.refused)
+			}
+		})
+	}
+}
+
+// TestThePoliciesOfTheManagerConcernNoOthers repeats what the manager must not do as an administrator.
+func TestThePoliciesOfTheManagerConcernNoOthers(t *testing.T) {
+	f := newThief(t)
+	for name, err := range map[string]error{
+		"a label":         admin.Patch(f.ctx, copyOf(f.node), mergePatch(`{"metadata":{"labels":{"node-restriction.kubernetes.io/tier":"x"}}}`), client.DryRunAll),
+		"taints":          admin.Patch(f.ctx, copyOf(f.node), mergePatch(`{"spec":{"taints":[]}}`), client.DryRunAll),
+		"a pod":           admin.Create(f.ctx, plainPod(f.namespace, "p"), client.DryRunAll),
+		"a NodeJob":       admin.Patch(f.ctx, copyOf(f.job), mergePatch(`{"spec":{"suspend":true}}`), client.DryRunAll),
+		"another NodeJob": admin.Delete(f.ctx, copyOf(f.job), client.DryRunAll),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func copyOf(o client.Object) client.Object { return o.DeepCopyObject().(client.Object) }
+
+func (f *thief) evict(o client.Object) error {
+	return f.token.SubResource("eviction").Create(f.ctx, o, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
+	})
+}
+
+// managersAccount returns the service account of the manager, which the installation creates.
+func (f *thief) managersAccount() *corev1.ServiceAccount {
+	f.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "everynode-system"}}
+	must(f.t, client.IgnoreAlreadyExists(admin.Create(f.ctx, namespace)))
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "everynode-system", Name: "everynode-manager"}}
+	must(f.t, client.IgnoreAlreadyExists(admin.Create(f.ctx, account)))
+	f.t.Cleanup(func() { must(f.t, client.IgnoreNotFound(admin.Delete(f.ctx, account))) })
+	return account
+}
