@@ -15,6 +15,13 @@ const (
 	// NodeJobLabel, on a task's pod, names its NodeJob. The manager's pod cache selects on it.
 	NodeJobLabel = Group + "/nodejob"
 
+	// NodeJobsLabel, on a namespace, with the value NodeJobsAllowed, has the manager serve the NodeJobs and NodeGuards of the
+	// namespace. Who may label namespaces decides where NodeJobs run.
+	NodeJobsLabel = Group + "/nodejobs"
+
+	// NodeJobsAllowed is the value of NodeJobsLabel.
+	NodeJobsAllowed = "allowed"
+
 	// RevisionLabel, on a task's pod, is the revision that the pod runs.
 	RevisionLabel = Group + "/revision"
 

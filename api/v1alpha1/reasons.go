@@ -177,6 +177,8 @@ const (
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating : the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonNamespaceNotAllowed : the namespace does not have the label with which the manager serves it.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 
 	// ReasonAttemptFailed : an attempt failed; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"

@@ -47,6 +47,7 @@ type flags struct {
 	metricsAddr   string
 	probeAddr     string
 	leaderElect   bool
+	requireLabel  bool
 	logLevel      slog.Level
 	version       bool
 }
@@ -71,6 +72,8 @@ func parse(args []string) (flags, error) {
 		})
 	set.StringVar(&f.metricsAddr, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 for none")
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	set.BoolVar(&f.requireLabel, "require-namespace-label", true,
+		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
@@ -172,6 +175,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
 	reconciler.Now = server.Now
+	reconciler.RequireNamespaceLabel = f.requireLabel
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
@@ -185,6 +189,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
 	guards.Now = server.Now
+	guards.RequireNamespaceLabel = f.requireLabel
 	if err := errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),

@@ -143,6 +143,7 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 			return nil, err
 		}
 		v.Job = job
+		o.checkNamespace(ctx, &v)
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
 			return nil, cmdutil.Explain(err)

@@ -32,6 +32,8 @@ type planServer struct {
 	jobs  []v1alpha1.NodeJob
 	// secret is the only Secret; nil if there is none. There are no ConfigMaps.
 	secret *corev1.Secret
+	// denied is true if the namespace does not have the label that allows NodeJobs.
+	denied bool
 }
 
 func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,6 +48,12 @@ func (s *planServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			job.UID = "anything"
 		}
 		clitest.Respond(w, job)
+	case r.URL.Path == "/api/v1/namespaces/ns":
+		namespace := corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+		if !s.denied {
+			namespace.Labels = map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+		}
+		clitest.Respond(w, namespace)
 	case r.URL.Path == clitest.NodesPath:
 		clitest.Respond(w, corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: s.nodes})
 	case r.URL.Path == clitest.PodsPath:
@@ -326,5 +334,19 @@ func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
 				t.Errorf("there is %q in\n%s", tt.not, out)
 			}
 		})
+	}
+}
+
+func TestAPlanSaysThatTheNamespaceIsNotAllowed(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, denied: denied})
+		f.In = strings.NewReader(fileOf("j", ""))
+		if code := command(t, f, "plan", "-f", "-"); code != cmdutil.ExitOK {
+			t.Fatalf("exit code %d, and %s", code, errs)
+		}
+		const want = "kubectl label namespace ns everynode.dev/nodejobs=allowed"
+		if got := strings.Join(strings.Fields(out.String()), " "); strings.Contains(got, want) != denied {
+			t.Errorf("denied is %v, and the output is\n%s", denied, out)
+		}
 	}
 }

@@ -49,8 +49,13 @@ func strip(o any) any {
 	case *v1alpha1.NodeGuard:
 		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
 	case *metav1.PartialObjectMetadata:
-		// The cache holds the metadata of all ConfigMaps of the cluster. Only the version is read.
+		// The cache holds the metadata of all ConfigMaps and namespaces of the cluster. Only the version is read, and whether
+		// a namespace is allowed.
+		allowed := task.AllowsNodeJobs(o.Labels)
 		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
+		if allowed {
+			o.Labels = map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+		}
 	case metav1.Object:
 		o.SetManagedFields(nil)
 	}

@@ -35,7 +35,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies,verbs=get
@@ -57,6 +57,8 @@ type Reconciler struct {
 	Own Own
 	// Now is the clock.
 	Now func() time.Time
+	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.NodeJobsLabel are served.
+	RequireNamespaceLabel bool
 	// PollInterval is how often the manager checks what it does not watch.
 	PollInterval time.Duration
 

@@ -50,6 +50,9 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	}
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest}
+	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions); err != nil {
+		return seen, err
+	}
 	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}

@@ -23,7 +23,7 @@ func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error 
 	for i := range jobs.Items {
 		all = append(all, r.written.job(&jobs.Items[i]))
 	}
-	observe.Peers(&seen.input, all, r.records.read)
+	observe.Peers(&seen.input, r.allowedOnly(ctx, seen.job.Namespace, all), r.records.read)
 	if seen.job.Spec.Gate != nil {
 		seen.input.GateWarning = r.gates.gap(seen.job.Namespace)
 	}

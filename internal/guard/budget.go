@@ -9,14 +9,19 @@ func (p *planner) reconcileBudgets() {
 	for _, n := range p.nodes {
 		want := wantedBudget(n)
 		switch b := n.budget; {
+		case b == nil && p.in.NotAllowed != nil:
 		case b == nil:
 			p.plan.do(CreateBudget{n.Name, want})
 		case n.releasing && p.in.Live && !b.Drifted:
 			// The next write opens it. The release request alone needs no separate write.
-		case b.Drifted || b.Open != want.Open || b.Locked != want.Locked || b.Ended != want.Ended || !b.RequestedAt.Equal(want.RequestedAt):
+		case b.Drifted || differs(b.BudgetState, want):
 			p.plan.do(SetBudget{*b, want})
 		}
 	}
+}
+
+func differs(a, b BudgetState) bool {
+	return a.Open != b.Open || a.Locked != b.Locked || a.Ended != b.Ended || !a.RequestedAt.Equal(b.RequestedAt)
 }
 
 func wantedBudget(n *nodePlan) BudgetState {

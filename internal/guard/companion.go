@@ -65,10 +65,11 @@ func (p *planner) createCompanions(absent []*nodePlan) {
 }
 
 // freeName returns the first pod name that no pod of another owner has. It returns "" until status.nameSalt is written:
-// before that, two managers can have different salts and would create two pods.
+// before that, two managers can have different salts and would create two pods. It also returns "" in a namespace that is
+// not allowed, where no pod is created.
 func (o observed) freeName(role, node string) string {
 	g := o.in.Guard
-	if g.Status.NameSalt == "" {
+	if g.Status.NameSalt == "" || o.in.NotAllowed != nil {
 		return ""
 	}
 	for nth := 0; ; nth++ {

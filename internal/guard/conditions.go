@@ -35,6 +35,7 @@ func setCondition(in *Input, st *v1alpha1.NodeGuardStatus, is condition) {
 // conditionRules are all conditions. The first that applies is True, so those that explain others come first. The last
 // one always applies.
 var conditionRules = []func(*summary) *condition{
+	(*summary).namespaceNotAllowed,
 	(*summary).targetNotUsable,
 	(*summary).companionsRejected,
 	(*summary).budgetsOverlap,
@@ -60,6 +61,13 @@ func (s *summary) condition() condition {
 
 func stalled(reason, message string) *condition {
 	return &condition{v1alpha1.ConditionStalled, reason, message}
+}
+
+func (s *summary) namespaceNotAllowed() *condition {
+	if o := s.in.NotAllowed; o != nil {
+		return stalled(o.Reason, o.Message)
+	}
+	return nil
 }
 
 func (s *summary) targetNotUsable() *condition {

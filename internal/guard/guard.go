@@ -65,6 +65,9 @@ type Input struct {
 	PeersUnknown bool
 	// Obstacle is why companions cannot be created; nil if there is none.
 	Obstacle *task.Obstacle
+	// NotAllowed is why the manager does not serve the namespace of the NodeGuard; nil if it does. Then no pod and no budget
+	// is created. Those that exist stay.
+	NotAllowed *task.Obstacle
 	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
 	// CheckObstacles are why the checks of nodes cannot be created, by node.

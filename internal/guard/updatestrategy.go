@@ -14,7 +14,7 @@ import (
 // because without a companion nothing holds the node at that moment.
 func (o observed) isOutdated(n *nodePlan) bool {
 	c := n.companion
-	return c.Revision != o.in.Revision && !c.Terminating && !c.ended() && !n.requestsRelease() && (o.in.Obstacle == nil || !o.in.Now.Before(o.in.Obstacle.RetryAt))
+	return o.in.NotAllowed == nil && c.Revision != o.in.Revision && !c.Terminating && !c.ended() && !n.requestsRelease() && (o.in.Obstacle == nil || !o.in.Now.Before(o.in.Obstacle.RetryAt))
 }
 
 // replace deletes outdated companions, as many as the update strategy allows. The next pass recreates them under the

@@ -31,6 +31,7 @@ import (
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodeguards/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -58,6 +59,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Options are the settings of the installation for pods.
 	Options task.Options
+	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
+	RequireNamespaceLabel bool
 	// Now is the clock.
 	Now func() time.Time
 

@@ -98,6 +98,10 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 	in := &seen.input
 	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
 	in.Obstacle = r.refusals.Of(g)
+	var err error
+	if in.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
+		return nil, err
+	}
 	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
 	in.TakenNames = r.taken.takers(name)
 	if g.Status.NameSalt == "" {

@@ -80,6 +80,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		WithOptions(loop.Options(parallelNodeGuards)).
 		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(loop.AllowedChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).
 		WatchesRawSource(source.Kind[client.Object](own, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(named), podChanges)).
 		WatchesRawSource(source.Kind[client.Object](own, &policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.ofBudget), specChanges)).
@@ -126,6 +127,14 @@ func (r *Reconciler) those(ctx context.Context, want func(*v1alpha1.NodeGuard) b
 		}
 	}
 	return requests
+}
+
+func (r *Reconciler) namespaces() loop.Namespaces {
+	return loop.Namespaces{Required: r.RequireNamespaceLabel, Cache: r.Client, Reader: r.Reader}
+}
+
+func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return r.those(ctx, func(g *v1alpha1.NodeGuard) bool { return g.Namespace == namespace.GetName() })
 }
 
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {

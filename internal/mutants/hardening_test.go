@@ -86,6 +86,21 @@ var hardening = map[string]mutant{
 	"a write of the node itself blocks the deletion forever": {
 		"deletion.go", "return !forgets || !waited || sealed[a.Node]", "return true || forgets || waited || sealed[a.Node]",
 	},
+	"attempts start in a namespace that is not allowed": {
+		"job.go", "s.obstacle, s.assumedDone = in.NotAllowed, nil", "s.assumedDone = nil",
+	},
+	"checks and rollbacks start in a namespace that is not allowed": {
+		"nodeproblem.go", "if phase == task.Task || j.notAllowed() {", "if phase == task.Task {",
+	},
+	"gates are closed for a namespace that is not allowed": {
+		"gate.go", "case g.notAllowed(), g.in.Revision", "case g.in.Revision",
+	},
+	"facts are published for a namespace that is not allowed": {
+		"nodemetadata.go", "w.State == Done && !p.notAllowed()", "w.State == Done",
+	},
+	"nodes are drained for a namespace that is not allowed": {
+		"onfailure.go", "case w.exhausted && !leave && q.notAllowed():", "case false:",
+	},
 	"a deletion does not report that writes to a node fail": {
 		"deletion.go", "\tcase len(status.troubled) > 0:\n\t\ttext", "\tcase false:\n\t\ttext",
 	},

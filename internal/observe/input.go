@@ -29,6 +29,9 @@ type Cluster struct {
 // starting is taken from the status that the manager wrote.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), Now: c.Now}
+	if in.Obstacle != nil && in.Obstacle.Reason == v1alpha1.ReasonNamespaceNotAllowed {
+		in.NotAllowed = in.Obstacle
+	}
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
 	in.Nodes = slices.Clone(c.Nodes)
 	for i := range in.Nodes {
@@ -56,7 +59,7 @@ func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 var told = []string{
 	v1alpha1.ReasonConfigMapNotFound, v1alpha1.ReasonInvalidScript, v1alpha1.ReasonPodForbidden, v1alpha1.ReasonPodInvalid,
 	v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
-	v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound,
+	v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
 }
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains

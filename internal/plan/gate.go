@@ -137,7 +137,7 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 	switch {
 	case p.gate.spec == nil && !p.gate.own:
 	case p.gate.spec == nil, w.State == Done:
-		mark.Taints = p.gate.opened(node, true)
+		mark.Taints = p.gate.opened(node, !p.notAllowed())
 	case w.State == Excluded && !mayYetRun:
 		mark.Taints = p.gate.opened(node, false)
 	case p.gate.closed(node):
@@ -158,7 +158,7 @@ func (p *planner) reconcileGate(w *nodePlan, mark *PatchNode) {
 // updatedGateTaint are the taints of a node after the effect of the gate has changed; nil if it has not.
 func (g *gate) updatedGateTaint(node *Node) *record.Taints {
 	is := func(t corev1.Taint) bool { return t.Key == g.Key && t.Effect == g.Effect }
-	if !g.own || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
+	if !g.own || g.notAllowed() || slices.ContainsFunc(node.Taints, is) || g.endsPods(node) || !g.selects(node) {
 		return nil
 	}
 	others := slices.DeleteFunc(slices.Clone(node.Taints), func(t corev1.Taint) bool { return g.holds(&t) })
@@ -206,7 +206,7 @@ func (g *gate) closes(node *Node) bool {
 	rec := node.On.Record
 	rebooted := rec != nil && rec.Outcome == record.Succeeded && differ(rec.BootID, node.BootID)
 	switch {
-	case g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
+	case g.notAllowed(), g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
 		return false
 	case g.spec.OnReboot && rebooted, g.replaced(node):
 		return true

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/task"
 )
 
 func (h *history) nextUID(prefix string) types.UID {
@@ -95,6 +97,9 @@ func (h *history) input() Input {
 	for _, look := range h.last.DrainPodRequests {
 		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // read live
 	}
+	if h.denied {
+		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	}
 	h.addPeers(&in)
 	h.tellTroubles(&in)
 	for _, name := range slices.Sorted(maps.Keys(h.cache.pods)) {
@@ -122,6 +127,7 @@ func (h *history) pass() {
 	h.noteGates(in)
 	p := Next(in)
 	h.last = p
+	h.checkAllowed(in, p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
 	for _, action := range p.Actions {

@@ -183,6 +183,7 @@ type history struct {
 	wishes
 	villain
 	shell
+	namespaces
 }
 
 // cache is what the manager sees.
@@ -235,6 +236,8 @@ func play(seed int64) *history {
 		clocks:    newClocks(),
 		wishes:    newWishes(),
 		shell:     newShell(),
+
+		namespaces: newNamespaces(seed),
 	}
 	h.job = h.someJob()
 	h.someMore()
@@ -253,6 +256,7 @@ func play(seed int64) *history {
 	h.catchUp()
 	for range steps {
 		h.event()
+		h.labelNamespace()
 		if h.pass(); h.broken != "" || h.gone {
 			break
 		}

@@ -64,7 +64,17 @@ func readJob(in Input) *job {
 			s.readSelector(drain.spec.PodSelector, drain.field+".podSelector")
 		}
 	}
+	if s.notAllowed() {
+		s.obstacle, s.assumedDone = in.NotAllowed, nil
+	}
 	return s
+}
+
+// notAllowed reports whether the manager does not serve the namespace. A namespace that is being deleted needs no label: no
+// pod can be created in it.
+func (j *job) notAllowed() bool {
+	terminating := j.in.Obstacle != nil && j.in.Obstacle.Reason == v1alpha1.ReasonNamespaceTerminating
+	return j.in.NotAllowed != nil && !terminating
 }
 
 // rejectPublishedSelector notes as an obstacle that spec.nodeSelector reads a label that spec.publish sets: each node would

@@ -52,6 +52,7 @@ func (q *quarantiner) reconcileQuarantine(w *nodePlan) {
 	policy := q.in.Job.Spec.OnFailure.Node
 	leave := policy == "" || policy == v1alpha1.FailedNodeNone
 	switch {
+	case w.exhausted && !leave && q.notAllowed(): // a cordon stays, and a drain stops
 	case w.exhausted && !leave:
 		q.cordonAndDrain(w, policy == v1alpha1.FailedNodeDrain)
 	case q.retainsCordon(w):

@@ -33,8 +33,11 @@ type Input struct {
 	Digest string
 	// Obstacle prevents pods from being started; nil if there is none.
 	Obstacle *task.Obstacle
-	Nodes    []Node
-	Pods     []Pod
+	// NotAllowed is why the manager does not serve the namespace of the NodeJob; nil if it does. Nothing starts then, and nodes
+	// are changed only to record what ends, and to remove what the NodeJob has put there.
+	NotAllowed *task.Obstacle
+	Nodes      []Node
+	Pods       []Pod
 	// Drains are the remaining pods on the nodes that are being drained, by the UID of the node. A node that was not
 	// checked yet is not included.
 	Drains map[types.UID][]DrainPod

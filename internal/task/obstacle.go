@@ -3,7 +3,27 @@
 
 package task
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// NamespaceNotAllowed returns the obstacle of all NodeJobs and NodeGuards in a namespace that does not have the label
+// v1alpha1.NodeJobsLabel, and says how to set it.
+func NamespaceNotAllowed(namespace string) *Obstacle {
+	return &Obstacle{
+		Reason: v1alpha1.ReasonNamespaceNotAllowed,
+		Message: fmt.Sprintf("namespace %s is not allowed to have NodeJobs and NodeGuards, which can be root on nodes: nothing starts. An administrator can allow it: kubectl label namespace %[1]s %s=%s",
+			namespace, v1alpha1.NodeJobsLabel, v1alpha1.NodeJobsAllowed),
+	}
+}
+
+// AllowsNodeJobs reports whether the labels of a namespace allow NodeJobs and NodeGuards in it.
+func AllowsNodeJobs(labels map[string]string) bool {
+	return labels[v1alpha1.NodeJobsLabel] == v1alpha1.NodeJobsAllowed
+}
 
 // Obstacle is why no pod of an object can be created.
 type Obstacle struct {

@@ -63,7 +63,7 @@ func Policies() []client.Object {
 // Confinement returns the admission policies of config/confinement, with their bindings.
 func Confinement() []client.Object {
 	var all []client.Object
-	for _, part := range []string{"nodes", "pods", "budgets", "nodejobs", "rights"} {
+	for _, part := range []string{"nodes", "pods", "namespaces", "budgets", "nodejobs", "rights"} {
 		name := metav1.ObjectMeta{Name: "everynode-confine-" + part}
 		all = append(all, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name}, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name})
 	}

@@ -47,7 +47,7 @@ func confineManager(ctx context.Context) error {
 	}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		err := manager.Create(ctx, plainPod("default", "confined"), client.DryRunAll)
-		if err != nil && strings.Contains(err.Error(), "everynode-confine-pods") {
+		if err != nil && strings.Contains(err.Error(), "everynode-confine-") {
 			return nil
 		}
 	}

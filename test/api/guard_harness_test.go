@@ -52,8 +52,9 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 		},
 	})
 	must(t, err)
-	_, err = guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
+	r, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
 	must(t, err)
+	r.RequireNamespaceLabel = true
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

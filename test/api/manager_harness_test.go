@@ -72,6 +72,7 @@ func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.
 		task.Options{RunnerImage: "registry.test/runner:1", PriorityClassName: "system-node-critical"})
 	r.PollInterval = time.Second
 	r.Now = server.Now
+	r.RequireNamespaceLabel = true
 	if err := r.SetupWithManager(ctx, mgr); err != nil {
 		cancel()
 		return nil, err

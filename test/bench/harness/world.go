@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/bench/measure"
 	"github.com/everynode/everynode/test/bench/report"
@@ -119,7 +120,7 @@ func (w *world) connect(ctx context.Context) error {
 		return fmt.Errorf("asking for the API server's version: %w", err)
 	}
 	w.kubernetes = version.GitVersion
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}}}
 	if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
