@@ -115,7 +115,7 @@ generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, th
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
-	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/uninstall output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/uninstall output:rbac:dir=config/rbac
 	cd charts/everynode/files && for file in $$(find . -name '*.yaml'); do cp ../../../config/$$file $$file; done
 
 .PHONY: lint

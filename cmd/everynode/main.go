@@ -28,12 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
+	"github.com/everynode/everynode/internal/metricsauth"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
@@ -45,6 +45,7 @@ type flags struct {
 	priorityClass string
 	memoryLimit   resource.Quantity
 	metricsAddr   string
+	metricsSecure bool
 	probeAddr     string
 	leaderElect   bool
 	requireLabel  bool
@@ -71,6 +72,7 @@ func parse(args []string) (flags, error) {
 			return err
 		})
 	set.StringVar(&f.metricsAddr, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 for none")
+	set.BoolVar(&f.metricsSecure, "metrics-secure", true, "serve metrics with TLS, to clients that may get the path /metrics; false for plain HTTP without authentication")
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	set.BoolVar(&f.requireLabel, "require-namespace-label", true,
 		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
@@ -159,7 +161,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	options := ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  cacheOptions,
-		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
+		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
 		HealthProbeBindAddress: f.probeAddr,
 	}
 	if f.leaderElect {

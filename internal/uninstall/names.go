@@ -95,6 +95,7 @@ func ClusterRBAC() []client.Object {
 	for _, name := range []string{
 		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-view", "everynode-operator",
 		"everynode-nodeguard-editor", "everynode-nodeguard-viewer",
+		"everynode-metrics-reader",
 	} {
 		all = append(all, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

@@ -5,39 +5,13 @@ package e2e_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
 )
-
-// metrics reads the manager's metrics through the API server's proxy, as Prometheus would read them
-// from the pod.
-func (w *world) metrics() string {
-	w.t.Helper()
-	cfg, err := real.RESTConfig()
-	must(w.t, err)
-	httpClient, err := rest.HTTPClientFor(cfg)
-	must(w.t, err)
-	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet,
-		fmt.Sprintf("%s/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", cfg.Host, install.Namespace, w.manager().Name), nil)
-	must(w.t, err)
-	response, err := httpClient.Do(request)
-	must(w.t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	must(w.t, err)
-	if response.StatusCode != http.StatusOK {
-		w.t.Fatalf("the metrics endpoint answers %s: %s", response.Status, body)
-	}
-	return string(body)
-}
 
 func TestMetricsTellWhatHappenedWithoutNodeNames(t *testing.T) {
 	t.Parallel()
