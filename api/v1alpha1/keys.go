@@ -57,6 +57,13 @@ const (
 	MachineAnnotation = Group + "/machine"
 )
 
+// ScriptLabel with the value ScriptLabelValue, on a ConfigMap, lets NodeJobs run its scripts. A ConfigMap
+// without it may be written by users who must not decide what runs as root on nodes.
+const (
+	ScriptLabel      = Group + "/script"
+	ScriptLabelValue = "true"
+)
+
 // GateValue is the value of the gate taints that Everynode has put on a node, by the admission policy or by
 // the manager. A taint with the key of a gate and another value was set by a user or another tool.
 const GateValue = "everynode"

@@ -58,6 +58,8 @@ const (
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonConfigMapNotFound : a referenced ConfigMap or its key does not exist.
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
+	// ReasonConfigMapNotLabeled : a ConfigMap does not have the label that lets NodeJobs run its scripts.
+	ReasonConfigMapNotLabeled = "ConfigMapNotLabeled"
 	// ReasonInvalidScript : a script is empty or too long.
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPodForbidden : the API server forbids the task's pod (Pod Security, quota, a policy).

@@ -79,6 +79,9 @@ func (o *planOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for range file.guards {
+		file.skipped = append(file.skipped, v1alpha1.GroupVersion.String()+" NodeGuard")
+	}
 	for _, kind := range file.skipped {
 		o.Tell(text.Toned(text.Dim, "-- left out, since no plan depends on it: "+kind))
 	}
@@ -239,8 +242,7 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			if err != nil {
 				return "", false, err
 			}
-			script, ok := configMap.Data[ref.Key]
-			return script, ok, nil
+			return observe.ScriptIn(configMap, ref.Key)
 		},
 		Contents: func() ([]string, *task.Obstacle, error) { return o.contents(ctx, file, v) },
 	}

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,11 +25,13 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
-// planFile is the content of a file: NodeJobs, and the objects to which they may refer and that are applied with them.
+// planFile is the content of a file: NodeJobs, NodeGuards, and the objects to which they may refer and that are applied with
+// them.
 type planFile struct {
 	// namespace is the namespace of all objects that do not name one.
 	namespace  string
 	jobs       []*v1alpha1.NodeJob
+	guards     []*v1alpha1.NodeGuard
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	secrets    map[client.ObjectKey]*corev1.Secret
 	// skipped are the kinds of the other objects in the file.
@@ -74,6 +77,12 @@ func (f *planFile) add(document []byte) error {
 			return err
 		}
 		f.jobs = append(f.jobs, job)
+	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuard"}:
+		guard := &v1alpha1.NodeGuard{}
+		if err := f.read(document, guard); err != nil {
+			return err
+		}
+		f.guards = append(f.guards, guard)
 	case metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}:
 		configMap := &corev1.ConfigMap{}
 		if err := f.read(document, configMap); err != nil {
@@ -91,6 +100,13 @@ func (f *planFile) add(document []byte) error {
 		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
 	}
 	return nil
+}
+
+// sortedConfigMaps returns the ConfigMaps in the order of their names.
+func (f *planFile) sortedConfigMaps() []*corev1.ConfigMap {
+	return slices.SortedFunc(maps.Values(f.configMaps), func(a, b *corev1.ConfigMap) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 func (f *planFile) read(document []byte, into client.Object) error {

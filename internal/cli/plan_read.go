@@ -66,6 +66,10 @@ func (o *planOptions) drains(ctx context.Context, v *view.Plan) error {
 			continue
 		}
 		node, err := o.drained(ctx, name, spec, budgets)
+		if cmdutil.CodeOf(err) == cmdutil.ExitForbidden {
+			v.Notes = append(v.Notes, "evicted pods are not in this plan: "+err.Error())
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -162,7 +162,12 @@ spec:
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: scripts}
+metadata: {name: scripts, labels: {everynode.dev/script: "true"}}
+data: {run.sh: "true"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: unlabeled}
 data: {run.sh: "true"}
 ---
 apiVersion: v1
@@ -181,9 +186,10 @@ stringData: {b: two}
 		// wantStalled is a reason.
 		wantStalled string
 	}{
-		"an existing Secret":  {"scripts", there, "u-1", nil, ""},
-		"a new Secret":        {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
-		"a missing ConfigMap": {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+		"an existing Secret":            {"scripts", there, "u-1", nil, ""},
+		"a new Secret":                  {"scripts", nil, "", []string{"the revision is a guess, as if Secret token were there: one that is made counts as another"}, ""},
+		"a missing ConfigMap":           {"absent", there, "", nil, v1alpha1.ReasonConfigMapNotFound},
+		"a ConfigMap without the label": {"unlabeled", there, "", nil, v1alpha1.ReasonConfigMapNotLabeled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, errs := clitest.NewFactory(t, &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, secret: tt.secret})

@@ -73,12 +73,12 @@ type fetchedScript struct {
 	resourceVersion string
 	content         string
 	found           bool
+	err             error // ErrNotLabeled, or nil
 }
 
 func newScripts() scripts { return scripts{seen: map[scriptField]fetchedScript{}} }
 
-// get returns the content of a key, or false if the ConfigMap does not have the key. If the ConfigMap does not exist,
-// it returns the API server's NotFound error.
+// get returns the content of a key, as observe.Fetch requires it.
 func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 	name := client.ObjectKey{Namespace: field.job.Namespace, Name: ref.Name}
 	meta := &metav1.PartialObjectMetadata{}
@@ -90,7 +90,7 @@ func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref
 	known, ok := c.seen[field]
 	c.mu.Unlock()
 	if ok && known.ref == ref && known.uid == meta.UID && known.resourceVersion == meta.ResourceVersion {
-		return known.content, known.found, nil
+		return known.content, known.found, known.err
 	}
 	var live corev1.ConfigMap
 	if err := r.Reader.Get(ctx, name, &live); err != nil {
@@ -98,11 +98,11 @@ func (c *scripts) get(ctx context.Context, r *Reconciler, field scriptField, ref
 	}
 	// It is stored under the version that was read: if the cache is stale, the next pass reads it again.
 	fetched := fetchedScript{ref: ref, uid: live.UID, resourceVersion: live.ResourceVersion}
-	fetched.content, fetched.found = live.Data[ref.Key]
+	fetched.content, fetched.found, fetched.err = observe.ScriptIn(&live, ref.Key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[field] = fetched
-	return fetched.content, fetched.found, nil
+	return fetched.content, fetched.found, fetched.err
 }
 
 // forget deletes what was stored for a NodeJob.

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,11 +74,18 @@ func TestSource(t *testing.T) {
 		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically"}
 	}
+	unlabeled := func(name string) *task.Obstacle {
+		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotLabeled,
+			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not have the label that lets NodeJobs run its content as root. " +
+				"Check its content, and add the label: kubectl -n ns label configmap " + name + " everynode.dev/script=true"}
+	}
 	all := task.Source{Script: "echo task", Verify: "echo verify", Rollback: "echo rollback"}
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
 		gone []string
-		want task.Source
+		// unlabeled do not have the label that lets NodeJobs run their scripts.
+		unlabeled []string
+		want      task.Source
 		// wantObstacle is why nothing may start.
 		wantObstacle *task.Obstacle
 	}{
@@ -86,6 +94,8 @@ func TestSource(t *testing.T) {
 		"an inline rollback":                    {job: job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }), want: task.Source{Script: all.Script, Verify: all.Verify, Rollback: "undo"}},
 		"a missing rollback prevents the start": {job: job(), gone: []string{"rollback"}, want: task.Source{Script: all.Script, Verify: all.Verify}, wantObstacle: missing("rollback")},
 		"the task is missing":                   {job: job(), gone: []string{"task"}, wantObstacle: missing("task")},
+		"the task has no label":                 {job: job(), unlabeled: []string{"task"}, wantObstacle: unlabeled("task")},
+		"a deletion with an unlabeled rollback": {job: job(deleted(v1alpha1.DeletionRollBack)), unlabeled: []string{"rollback"}, wantObstacle: unlabeled("rollback")},
 		"a deletion only needs the rollback":    {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"task", "verify"}, want: task.Source{Rollback: all.Rollback}},
 		"a deletion with a missing rollback":    {job: job(deleted(v1alpha1.DeletionRollBack)), gone: []string{"rollback"}, wantObstacle: missing("rollback")},
 		"a terminating namespace needs no rollback": {
@@ -98,12 +108,19 @@ func TestSource(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t)
 			for _, name := range []string{"task", "verify", "rollback"} {
-				r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"sh": "echo " + name}})
+				labels := map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
+				if slices.Contains(tt.unlabeled, name) {
+					labels = map[string]string{v1alpha1.ScriptLabel: "false"}
+				}
+				r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}, Data: map[string]string{"sh": "echo " + name}})
 			}
 			for _, name := range tt.gone {
 				r.delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
 			}
 			got, obstacle, err := r.source(t.Context(), tt.job)
+			if err == nil {
+				got, obstacle, err = r.source(t.Context(), tt.job) // from what is remembered
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -18,10 +19,22 @@ import (
 // Fetch reads what a NodeJob references.
 type Fetch struct {
 	// Script returns the content of a ConfigMap's key for a field of the spec, or false if it does not have the key. If
-	// the ConfigMap does not exist, it returns the API server's NotFound error.
+	// the ConfigMap does not exist, it returns the API server's NotFound error, and ErrNotLabeled if it has no ScriptLabel.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
 	// Contents returns hashes of the objects in rerun.onChangeOf, or why one of them cannot be read.
 	Contents func() ([]string, *task.Obstacle, error)
+}
+
+// ErrNotLabeled says that a ConfigMap does not have the label that lets NodeJobs run its scripts.
+var ErrNotLabeled = errors.New("the ConfigMap has no label " + v1alpha1.ScriptLabel + "=" + v1alpha1.ScriptLabelValue)
+
+// ScriptIn returns the content of a ConfigMap's key, as Fetch.Script does.
+func ScriptIn(configMap *corev1.ConfigMap, key string) (string, bool, error) {
+	if configMap.Labels[v1alpha1.ScriptLabel] != v1alpha1.ScriptLabelValue {
+		return "", false, ErrNotLabeled
+	}
+	script, ok := configMap.Data[key]
+	return script, ok, nil
 }
 
 // Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem
@@ -97,6 +110,10 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.
 	case apierrors.IsNotFound(err):
 		return "", obstacle(v1alpha1.ReasonConfigMapNotFound,
 			"ConfigMap %s/%s does not exist. Create it; the NodeJob then continues automatically", job.Namespace, ref.Name), nil
+	case errors.Is(err, ErrNotLabeled):
+		return "", obstacle(v1alpha1.ReasonConfigMapNotLabeled,
+			"ConfigMap %[1]s/%[2]s does not have the label that lets NodeJobs run its content as root. Check its content, and add the label: kubectl -n %[1]s label configmap %[2]s %[3]s=%[4]s",
+			job.Namespace, ref.Name, v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue), nil
 	case err != nil:
 		return "", nil, fmt.Errorf("getting ConfigMap %s: %w", ref.Name, err)
 	case !ok:

@@ -223,7 +223,7 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("undo-1")
 	w.node("undo-2")
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do"}, Data: map[string]string{"sh": "true"}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "do", Labels: scriptLabel}, Data: map[string]string{"sh": "true"}}
 	must(t, admin.Create(w.ctx, cm))
 	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}

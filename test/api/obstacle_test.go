@@ -17,6 +17,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// scriptLabel lets NodeJobs run the scripts of a ConfigMap.
+var scriptLabel = map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}
+
 func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
@@ -27,7 +30,7 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	c := w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
 	wantText(t, c.Message, "spec.task.scriptFrom", w.namespace+"/scripts does not exist", "Create it")
 
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"}, Data: map[string]string{"other": "x"}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts", Labels: scriptLabel}, Data: map[string]string{"other": "x"}}
 	must(t, admin.Create(w.ctx, cm))
 	w.eventually("the missing key is reported", func() error {
 		c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
@@ -38,6 +41,15 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	})
 
 	cm.Data["setup.sh"] = "echo one"
+	cm.Labels = nil
+	must(t, admin.Update(w.ctx, cm))
+	c = w.condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotLabeled)
+	wantText(t, c.Message, "kubectl -n "+w.namespace+" label configmap scripts everynode.dev/script=true")
+	if pods := w.pods(); len(pods) > 0 {
+		t.Errorf("%d pods run a script without the label", len(pods))
+	}
+
+	cm.Labels = scriptLabel
 	must(t, admin.Update(w.ctx, cm))
 	pod := w.podOn("cm-1")
 	w.end(pod, 0, "")

@@ -162,7 +162,7 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 	if running := w.runOn(); len(running) > 0 {
 		t.Errorf("there are pods on %v", running)
 	}
-	must(t, admin.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo"}, Data: map[string]string{"sh": "true"}}))
+	must(t, admin.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "undo", Labels: scriptLabel}, Data: map[string]string{"sh": "true"}}))
 	w.end(w.podOn("undone-1"), 0, "")
 	w.condition("no-undo", v1alpha1.ConditionComplete, metav1.ConditionTrue, "")
 }

@@ -341,7 +341,7 @@ func TestR16_AScriptRunsInTheHostsOwnNamespaces(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	w.sh(node, "echo by-the-test > /etc/seen-by-the-task")
 	must(t, admin.Create(w.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scripts", Labels: map[string]string{v1alpha1.ScriptLabel: v1alpha1.ScriptLabelValue}},
 		Data: map[string]string{"setup.sh": `#!/bin/bash
 set -euo pipefail
 results=("host=$(hostname)" "file=$(cat /etc/seen-by-the-task)" "init=$(cat /proc/1/comm)" "user=$(id -u)" "extra=$EXTRA" "shell=$$")

@@ -238,7 +238,8 @@ func (d *draft) setScript(w *workload) {
 		s := w.steps[0]
 		switch {
 		case s.from != nil:
-			d.spec.todo("task", "check the script in the ConfigMap %s: commands that label the node, or that wait for ever at the end, are not needed, and would fail or time out.", s.from.ConfigMapKeyRef.Name)
+			d.spec.todo("task", "check the script in the ConfigMap %[1]s: commands that label the node, or that wait for ever at the end, are not needed, and would fail or time out. Then let NodeJobs run it: kubectl label configmap %[1]s%[2]s %[3]s=%[4]s",
+				s.from.ConfigMapKeyRef.Name, inNamespace(w.namespace), v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue)
 			t.set("scriptFrom", generic(s.from))
 			if s.program.shell == "bash" {
 				t.set("interpreter", []any{"bash"})
