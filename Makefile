@@ -160,7 +160,7 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server (K8S).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).

@@ -193,7 +193,7 @@ func unreleased(t *testing.T, o unstructured.Unstructured) map[string]any {
 // expressions compares CEL without its white space: kustomize adds line breaks to folded text, where they have no meaning.
 var expressions = cmp.FilterPath(func(p cmp.Path) bool {
 	at, is := p.Last().(cmp.TypeAssertion)
-	return is && at.Type().Kind() == reflect.String && strings.HasSuffix(p.Index(-2).String(), `["expression"]`)
+	return is && at.Type().Kind() == reflect.String && strings.HasSuffix(strings.ToLower(p.Index(-2).String()), `expression"]`)
 }, cmp.Transformer("fields", strings.Fields))
 
 // TestTheChartHasTheObjectsOfConfigDefault compares all fields. helm creates the namespace itself.

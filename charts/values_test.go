@@ -19,6 +19,8 @@ const (
 	budget      = "PodDisruptionBudget everynode-system/everynode-manager"
 	quota       = "ResourceQuota everynode-system/everynode-critical-pods"
 	gate        = "MutatingAdmissionPolicy everynode-gate"
+	rights      = "ValidatingAdmissionPolicy everynode-nodejobs"
+	bound       = "ValidatingAdmissionPolicyBinding everynode-nodejobs"
 	viewer      = "ClusterRole everynode-nodejob-viewer"
 	editor      = "ClusterRole everynode-nodejob-editor"
 	service     = "Service everynode-system/everynode-metrics"
@@ -104,6 +106,11 @@ func TestValues(t *testing.T) {
 		"its quota":                        {with(teamA), "ResourceQuota team-a/everynode-critical-pods", []string{"- system-node-critical"}, nil},
 		"a quota of another class":         {with(teamA + "\ntasks: {priorityClassName: system-cluster-critical}"), "ResourceQuota team-a/everynode-critical-pods", []string{"- system-cluster-critical"}, nil},
 		"a namespace without a quota":      {with(`nodeJobNamespaces: [{name: team-a, create: true}]`), "ResourceQuota team-a/everynode-critical-pods", nil, []string{unwanted}},
+		"policies that deny":               {with("", oldPolicyAPI), bound, []string{"validationActions: - Deny "}, nil},
+		"policies to try":                  {with(`authorization: {validationActions: [Warn, Audit]}`), bound, []string{"validationActions: - Warn - Audit "}, nil},
+		"policies fail closed":             {with(`gate: {failurePolicy: Ignore}`), rights, []string{"failurePolicy: Fail"}, nil},
+		"no policies for rights":           {with(`authorization: {enabled: false}`), rights, nil, []string{unwanted}},
+		"no bindings for rights":           {with(`authorization: {enabled: false}`), bound, nil, []string{unwanted}},
 		"no roles for users":               {with(`userRoles: {enabled: false}`), "ClusterRole everynode-view", nil, []string{unwanted}},
 		"roles are not aggregated":         {with(""), viewer, []string{"nodejobs"}, []string{"aggregate"}},
 		"the roles of viewers":             {with(`userRoles: {aggregateToView: true}`), viewer, []string{`rbac.authorization.k8s.io/aggregate-to-view: "true"`, "nodejobs"}, nil},
@@ -213,6 +220,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"a registry with a scheme":     {release{values: `images: {registry: "https://mirror.example"}`}, "at '/images/registry'"},
 		"an unknown level":             {release{values: `manager: {logLevel: debug}`}, "at '/manager/logLevel': value must be one of 'DEBUG', 'INFO', 'WARN', 'ERROR'"},
 		"an unknown failure policy":    {release{values: `gate: {failurePolicy: Deny}`}, "at '/gate/failurePolicy'"},
+		"warnings besides refusals":    {release{values: `authorization: {validationActions: [Deny, Warn]}`}, "at '/authorization/validationActions'"},
+		"no action of the policies":    {release{values: `authorization: {validationActions: []}`}, "at '/authorization/validationActions'"},
 		"a namespace without a name":   {release{values: `nodeJobNamespaces: [{create: true}]`}, "at '/nodeJobNamespaces/0': missing property 'name'"},
 		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},
 		"a budget that is not a share": {release{values: `manager: {podDisruptionBudget: {maxUnavailable: half}}`}, "at '/manager/podDisruptionBudget/maxUnavailable'"},

@@ -129,7 +129,8 @@ func TestOnlyTheGatesPoliciesAreLeftOut(t *testing.T) {
 	}
 	for _, name := range []string{
 		"CustomResourceDefinition nodejobs.everynode.dev", "CustomResourceDefinition nodeguards.everynode.dev",
-		"Namespace everynode-system", "ClusterRole everynode-manager",
+		"Namespace everynode-system", "ClusterRole everynode-manager", "ClusterRole everynode-run-as-root",
+		"ValidatingAdmissionPolicy everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-scripts",
 	} {
 		if _, found := without[name]; !found {
 			t.Errorf("%s is missing", name)

@@ -57,8 +57,8 @@ const (
 	MachineAnnotation = Group + "/machine"
 )
 
-// ScriptLabel with the value ScriptLabelValue, on a ConfigMap, lets NodeJobs run its scripts. A ConfigMap
-// without it may be written by users who must not decide what runs as root on nodes.
+// ScriptLabel with the value ScriptLabelValue, on a ConfigMap, lets NodeJobs run its scripts. The admission policies in
+// config/authorization allow only users who may run scripts as root to write such a ConfigMap.
 const (
 	ScriptLabel      = Group + "/script"
 	ScriptLabelValue = "true"

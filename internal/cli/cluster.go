@@ -66,7 +66,10 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 	in.Drains = map[types.UID][]plan.DrainPod{}
 	for _, request := range p.DrainPodRequests {
 		evicted, err := podsToEvict(ctx, c, request.Node, request.Drain)
-		if err != nil {
+		switch {
+		case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
+			return in, p, nil // the status of the NodeJob says what holds a drain
+		case err != nil:
 			return in, p, err
 		}
 		in.Drains[request.UID] = evicted

@@ -86,7 +86,7 @@ const (
 
 // readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newLogsCommand(f)}
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.

@@ -169,7 +169,7 @@ func unreadable(err error) (manager, runner *component) {
 	problem := cmdutil.Explain(err).Error()
 	switch {
 	case apierrors.IsForbidden(err):
-		problem = fmt.Sprintf("you may not get the Deployment %s; the ClusterRole everynode-view allows it", managerName)
+		problem = fmt.Sprintf("you may not get the Deployment %s; the ClusterRole everynode-view-nodes allows it", managerName)
 	case apierrors.IsNotFound(err):
 		problem = fmt.Sprintf("the Deployment %s does not exist", managerName)
 	}

@@ -125,7 +125,7 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	}{
 		"without the permission": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 403, metav1.StatusReasonForbidden, forbidden) },
-			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view allows it)", "",
+			"(not known: you may not get the Deployment everynode-system/everynode-manager; the ClusterRole everynode-view-nodes allows it)", "",
 		},
 		"without an installation": {
 			func(w http.ResponseWriter) { clitest.RespondError(w, 404, metav1.StatusReasonNotFound, "not found") },
@@ -229,14 +229,14 @@ func TestAViewerMayReadTheManager(t *testing.T) {
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			t.Fatal("the ClusterRole everynode-view does not allow to get the Deployment of the manager")
+			t.Fatal("the ClusterRole everynode-view-nodes does not allow to get the Deployment of the manager")
 		}
 		var role rbacv1.ClusterRole
 		if err := errors.Join(err, yaml.Unmarshal(document, &role)); err != nil {
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			if role.Name == "everynode-view" && reflect.DeepEqual(rule, want) {
+			if role.Name == "everynode-view-nodes" && reflect.DeepEqual(rule, want) {
 				return
 			}
 		}

@@ -31,6 +31,7 @@ func Mapper() meta.RESTMapper {
 			m.Add(version.WithKind(kind), scope)
 		}
 	}
+	m.AddSpecific(policies.WithKind("ValidatingAdmissionPolicy"), policies.WithResource("validatingadmissionpolicies"), policies.WithResource("validatingadmissionpolicy"), root)
 	m.AddSpecific(policies.WithKind("MutatingAdmissionPolicy"), policies.WithResource("mutatingadmissionpolicies"), policies.WithResource("mutatingadmissionpolicy"), root)
 	return m
 }

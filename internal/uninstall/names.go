@@ -7,6 +7,8 @@
 package uninstall
 
 import (
+	"slices"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rights"
 )
 
 // Names of config/default.
@@ -52,12 +55,22 @@ func CRDs() []client.Object {
 	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
 }
 
-// Policies returns the admission policies of config/gate. Their bindings are found by the name of their policy.
+// Policies returns the admission policies of config/gate and config/authorization. Their bindings are found by the name of
+// their policy.
 func Policies() []client.Object {
-	return []client.Object{
+	all := []client.Object{
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: GatePolicy}},
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ManagerPolicy}},
 	}
+	for _, name := range rights.Policies() {
+		all = append(all, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	return all
+}
+
+// OfPolicy reports whether a binding of an admission policy, with the name of its policy, is for one of Policies.
+func OfPolicy(policy string) bool {
+	return slices.ContainsFunc(Policies(), func(o client.Object) bool { return o.GetName() == policy })
 }
 
 // Confinement returns the admission policies of config/confinement, with their bindings.
@@ -93,8 +106,9 @@ func Namespaced() []client.Object {
 func ClusterRBAC() []client.Object {
 	all := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: Manager}}}
 	for _, name := range []string{
-		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-view", "everynode-operator",
-		"everynode-nodeguard-editor", "everynode-nodeguard-viewer",
+		Manager, "everynode-nodejob-editor", "everynode-nodejob-viewer", "everynode-nodeguard-editor", "everynode-nodeguard-viewer",
+		"everynode-run-as-root", "everynode-disrupt", "everynode-gate", "everynode-label", "everynode-all-effects",
+		"everynode-view", "everynode-view-nodes", "everynode-view-drains", "everynode-operator", "everynode-operator-nodes",
 		"everynode-metrics-reader",
 	} {
 		all = append(all, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}})

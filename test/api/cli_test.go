@@ -4,7 +4,6 @@
 package api_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -24,12 +23,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
@@ -58,21 +55,13 @@ func timeless(s string) string {
 	})
 }
 
-// viewer is the role everynode-view, as it is installed.
-func viewer(t *testing.T) []rbacv1.PolicyRule {
-	t.Helper()
-	content, err := os.ReadFile("../../config/rbac/user_roles.yaml")
-	must(t, err)
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		must(t, err)
-		var role rbacv1.ClusterRole
-		must(t, yaml.Unmarshal(document, &role))
-		if role.Name == "everynode-view" {
-			return role.Rules
-		}
-	}
+// viewer binds the roles for the reading commands to a new user, as docs/cli.md says, and returns its kubeconfig.
+func (w *world) viewer() string {
+	w.t.Helper()
+	config := w.kubeconfigOf(rule("", []string{"get"}, "nodes")) // a user has some rule
+	w.bind("user-"+w.namespace, "everynode-view", false)
+	w.bind("user-"+w.namespace, "everynode-view-nodes", true)
+	return config
 }
 
 // TestOutputOfReadingCommands simulates a failed rollout, and runs the commands as a user with read permissions only.
@@ -96,7 +85,7 @@ func TestOutputOfReadingCommands(t *testing.T) {
 	w.end(w.podOn("reading-1"), 3, string(outcome.Outcome{ExitCode: 3, Reason: outcome.ReasonTaskFailed, Message: "one\ntwo\x1b[2J\n"}.Encode()))
 	w.condition("fails", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
 	w.noPods()
-	config := w.kubeconfigOf(viewer(t)...)
+	config := w.viewer()
 	tests := map[string]struct {
 		args []string
 		code int
@@ -157,9 +146,11 @@ func TestWhatIsForbiddenIsNamed(t *testing.T) {
 	w.job("seen", nil)
 	config := w.kubeconfigOf(rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"get", "list"}})
 	user := "user-NAMESPACE"
-	role := " The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list "
-	wantTold(t, "explain", told{4, "", "error: " + user + " may not list nodes in the whole cluster." + role + "nodes\n"}, w.everynode(config, "explain", "forbidden-1"))
-	wantTold(t, "logs", told{4, "", "error: " + user + " may not list pods in namespace NAMESPACE." + role + "pods -n NAMESPACE\n"}, w.everynode(config, "logs", "seen"))
+	const check = "allows it. To check: kubectl auth can-i list "
+	wantTold(t, "explain", told{4, "", "error: " + user + " may not list nodes in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, " + check + "nodes\n"},
+		w.everynode(config, "explain", "forbidden-1"))
+	wantTold(t, "logs", told{4, "", "error: " + user + " may not list pods in namespace NAMESPACE. The ClusterRole everynode-view, bound in this namespace, " + check + "pods -n NAMESPACE\n"},
+		w.everynode(config, "logs", "seen"))
 	if got := w.everynode(config, "status", "seen"); got.code != 0 || !strings.Contains(got.out, "what runs cannot be seen: "+user+" may not list pods") {
 		t.Errorf("status: %+v", got)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-// TestExplainNodeReadsNodeGuards as a user with the role everynode-view, and without the permission to read NodeGuards.
+// TestExplainNodeReadsNodeGuards as a user with the roles for reading, and without the permission to read NodeGuards.
 func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	g := newGuarded(t, "explained-1", "explained-2")
 	startManager(t, noFaults)
@@ -28,7 +28,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	g.cordon("explained-2", true)
 	g.held("explained-2", v1alpha1.ReasonMaxUnavailableReached)
 
-	config := g.kubeconfigOf(viewer(t)...)
+	config := g.viewer()
 	got := g.everynode(config, "explain", "explained-2")
 	if got.code != 0 || strings.Contains(got.err, "Everynode is not installed") || strings.Contains(got.err, "known") {
 		t.Errorf("explain: exit code %d, stderr:\n%s", got.code, got.err)
@@ -50,7 +50,7 @@ func TestExplainNamesTheNodesThatUseTheBudget(t *testing.T) {
 	})
 	w.end(w.podOn("budget-1"), 0, "") // it is unavailable already, so nothing prevents its start
 	w.done("held", "budget-1")
-	config := w.kubeconfigOf(viewer(t)...)
+	config := w.viewer()
 	got := w.everynode(config, "explain", "held", "budget-2")
 	wantTold(t, "explain", told{0, `NAMESPACE/held has not run on budget-2 yet: 1 node is not Ready, cordoned or at work (budget-1), and maintenance.maxUnavailable allows 1: budget-1 (it is cordoned, and not by Everynode).
 
@@ -74,7 +74,7 @@ func TestExplainNodeSaysWhatItLeavesOut(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "user-" + w.namespace}},
 	}))
-	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view has what the reading verbs need. To check: kubectl auth can-i list "
+	const mayNot, role1 = "user-NAMESPACE may not list ", " in the whole cluster. The ClusterRole everynode-view-nodes, bound in the whole cluster, allows it. To check: kubectl auth can-i list "
 	wantTold(t, "explain", told{0, "", "only NodeJobs of namespace NAMESPACE are considered: " + mayNot + "nodejobs.everynode.dev" + role1 + "nodejobs.everynode.dev\n" +
 		"there is no NodeJob in namespace NAMESPACE\n" +
 		"could not check whether a NodeGuard holds the node: " + mayNot + "nodeguards.everynode.dev" + role1 + "nodeguards.everynode.dev\n"}, w.everynode(config, "explain", "partial-1"))

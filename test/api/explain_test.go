@@ -38,7 +38,7 @@ Last      attempt 2 failed at TIME (AGO) after SPAN, exit code 7 (TaskFailed)
           | the 2. time
 Next      retry it: kubectl everynode -n NAMESPACE retry twice earlier-1; or leave the node out: kubectl everynode -n NAMESPACE skip twice earlier-1
 `
-	got := w.everynode(w.kubeconfigOf(viewer(t)...), "explain", "twice", "earlier-1")
+	got := w.everynode(w.viewer(), "explain", "twice", "earlier-1")
 	got.out = timeless(got.out)
 	wantTold(t, "explain", told{0, want, ""}, got)
 }

@@ -118,6 +118,10 @@ func run(m *testing.M) int {
 		fmt.Println("confining the manager:", err)
 		return 1
 	}
+	if err := installAuthorization(context.Background()); err != nil {
+		fmt.Println("installing config/authorization:", err)
+		return 1
+	}
 	code := m.Run()
 	if code != 0 {
 		return code

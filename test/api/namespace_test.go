@@ -18,8 +18,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// allow sets the label of the world's namespace, or removes it.
-func (w *world) allow(allowed bool) {
+// allowNamespace sets the label of the world's namespace, or removes it.
+func (w *world) allowNamespace(allowed bool) {
 	w.t.Helper()
 	value := "null"
 	if allowed {
@@ -31,7 +31,7 @@ func (w *world) allow(allowed bool) {
 
 func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 	w := newWorld(t)
-	w.allow(false)
+	w.allowNamespace(false)
 	startManager(t, interceptor.Funcs{})
 	w.node("denied-1")
 	w.job("tenant", func(s *v1alpha1.NodeJobSpec) {
@@ -44,13 +44,13 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 	w.noPods()
 	w.has("denied-1") // no gate
 
-	w.allow(true)
+	w.allowNamespace(true)
 	pod := w.podOn("denied-1")
 	w.has("denied-1", w.namespace+".everynode.dev/tenant=everynode:NoSchedule")
 	w.node("denied-2")
 	w.podOn("denied-2")
 
-	w.allow(false)
+	w.allowNamespace(false)
 	w.condition("tenant", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNamespaceNotAllowed)
 	w.end(pod, 0, "")
 	w.done("tenant", "denied-1") // what runs is recorded, and its gate opens
@@ -82,7 +82,7 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 
 func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	g := newGuarded(t, "denied-guard")
-	g.allow(false)
+	g.allowNamespace(false)
 	startGuards(t, interceptor.Funcs{})
 	g.guard(nil)
 	g.eventually("the status says so", func() error {
@@ -98,6 +98,6 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	if pod := g.companion("denied-guard"); pod != nil || len(budgets.Items) > 0 {
 		t.Errorf("it has made a companion, %v, or %d budgets", pod, len(budgets.Items))
 	}
-	g.allow(true)
+	g.allowNamespace(true)
 	g.ready(1)
 }

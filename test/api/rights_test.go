@@ -14,9 +14,9 @@ import (
 )
 
 // used are the permissions that the managers of all tests have used. A missing permission makes a test fail.
-var used = &rights{seen: sets.Set[string]{}}
+var used = &usedRights{seen: sets.Set[string]{}}
 
-type rights struct {
+type usedRights struct {
 	role rbacv1.ClusterRole
 	mu   sync.Mutex
 	seen sets.Set[string]
@@ -27,7 +27,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip does a request.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (u *rights) through(next http.RoundTripper) http.RoundTripper {
+func (u *usedRights) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		u.mu.Lock()
 		u.seen.Insert(rightOf(r))
@@ -65,7 +65,7 @@ func rightOf(r *http.Request) string {
 }
 
 // notUsed are the permissions of the role that no test has used.
-func (u *rights) notUsed() []string {
+func (u *usedRights) notUsed() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var unused []string

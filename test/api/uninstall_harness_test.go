@@ -209,7 +209,8 @@ func (f *removable) wantNothingLeft() {
 			f.t.Errorf("node %s is %s, want %s", name, got[name], want[name])
 		}
 	}
-	for _, list := range []client.ObjectList{&policyv1.PodDisruptionBudgetList{}, &admissionv1.MutatingAdmissionPolicyList{}, &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}} {
+	for _, list := range []client.ObjectList{&policyv1.PodDisruptionBudgetList{}, &admissionv1.MutatingAdmissionPolicyList{}, &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyList{},
+		&admissionv1.ValidatingAdmissionPolicyBindingList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}} {
 		must(f.t, uninstall.Each(ctx, f.admin, list, func(o client.Object) error {
 			if strings.HasPrefix(o.GetName(), "everynode") || strings.HasPrefix(o.GetName(), "storage") {
 				f.t.Errorf("%T %s is left", o, o.GetName())

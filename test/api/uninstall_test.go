@@ -168,7 +168,7 @@ func (f *removable) withRollback(t *testing.T) {
 }
 
 func (f *removable) onlyCRDs(t *testing.T) {
-	for _, part := range []string{"rbac", "manager", "gate", "crd"} {
+	for _, part := range []string{"rbac", "manager", "gate", "authorization", "crd"} {
 		if part == "gate" && !policiesServed {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -312,14 +313,32 @@ func list(item string, n int) string {
 
 func jobFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
 	t.Helper()
+	return fromYAML(t, "NodeJob", namespace, name, spec)
+}
+
+func guardFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	return fromYAML(t, "NodeGuard", namespace, name, spec)
+}
+
+func fromYAML(t *testing.T, kind, namespace, name, spec string) *unstructured.Unstructured {
+	t.Helper()
 	var content map[string]any
 	must(t, yaml.Unmarshal([]byte(spec), &content))
 	job := &unstructured.Unstructured{Object: map[string]any{"spec": content}}
-	job.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeJob"))
+	job.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 	job.SetNamespace(namespace)
 	if name == "" {
 		job.SetGenerateName("job-")
 	}
 	job.SetName(name)
 	return job
+}
+
+// decode reads an object with its type.
+func (w *world) decode(t *testing.T, from *unstructured.Unstructured, into client.Object) {
+	t.Helper()
+	content, err := yaml.Marshal(from)
+	must(t, err)
+	must(t, yaml.UnmarshalStrict(content, into))
 }

@@ -86,23 +86,46 @@ func forbidden(err error) string {
 		where, flag = "in namespace "+namespace, " -n "+namespace
 	}
 	return fmt.Sprintf("%s may not %s %s %s. %sTo check: kubectl auth can-i %s %s%s",
-		cmp.Or(user, "this user"), verb, resource, where, roleFor(verb, m[3]), verb, resource, flag)
+		cmp.Or(user, "this user"), verb, resource, where, roleFor(verb, m[3], namespace), verb, resource, flag)
 }
 
-// viewed lists the resources that the ClusterRole everynode-view allows to read.
-var viewed = []string{"nodejobs", "nodeguards", "nodes", "pods", "pods/log", "configmaps", "poddisruptionbudgets"}
+// viewRoles are the ClusterRoles that allow to read a resource: in one namespace, and in the whole cluster.
+var viewRoles = map[string]struct{ namespaced, cluster string }{
+	"nodejobs":             {viewRole, viewNodesRole},
+	"nodeguards":           {viewRole, viewNodesRole},
+	"nodes":                {cluster: viewNodesRole},
+	"pods":                 {viewRole, viewDrainsRole},
+	"pods/log":             {namespaced: viewRole},
+	"configmaps":           {namespaced: viewRole},
+	"poddisruptionbudgets": {cluster: viewDrainsRole},
+}
 
-// roleFor returns the ClusterRole of config/rbac that grants a permission; "" if there is none.
-func roleFor(verb, resource string) string {
-	reads := slices.Contains([]string{"get", "list", "watch"}, verb)
-	switch {
-	case reads && slices.Contains(viewed, resource):
-		return "The ClusterRole everynode-view has what the reading verbs need. "
-	case reads:
-	case resource == "nodes" || resource == "pods":
-		return "The ClusterRole everynode-operator has what retry, rerun, skip and abort need on nodes and pods. "
-	case resource == "nodejobs":
-		return "The ClusterRole everynode-nodejob-editor allows changing NodeJobs, and makes its holder root on every node. "
+const (
+	viewRole       = "everynode-view"
+	viewNodesRole  = "everynode-view-nodes"
+	viewDrainsRole = "everynode-view-drains"
+)
+
+// roleFor returns the ClusterRole of config/rbac that grants a permission in a namespace, or in the whole cluster if it is
+// ""; "" if there is none.
+func roleFor(verb, resource, namespace string) string {
+	if slices.Contains([]string{"get", "list", "watch"}, verb) {
+		role, how := viewRoles[resource].namespaced, "bound in this namespace"
+		if namespace == "" {
+			role, how = viewRoles[resource].cluster, "bound in the whole cluster"
+		}
+		if role == "" {
+			return ""
+		}
+		return "The ClusterRole " + role + ", " + how + ", allows it. "
+	}
+	switch resource {
+	case "nodes":
+		return "The ClusterRole everynode-operator-nodes has what retry, rerun and skip need on nodes. "
+	case "pods":
+		return "The ClusterRole everynode-operator has what abort needs on pods. "
+	case "nodejobs":
+		return "The ClusterRole everynode-nodejob-editor allows changing NodeJobs. "
 	}
 	return ""
 }

@@ -37,8 +37,11 @@ func mapper() meta.RESTMapper {
 		core.WithKind("Namespace"):                         meta.RESTScopeRoot,
 		core.WithKind("Event"):                             meta.RESTScopeNamespace,
 		{Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
-		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}: meta.RESTScopeRoot,
-		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}:                    meta.RESTScopeNamespace,
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}:                 meta.RESTScopeRoot,
+		{Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectAccessReview"}:                  meta.RESTScopeRoot,
+		{Group: "authentication.k8s.io", Version: "v1", Kind: "SelfSubjectReview"}:                       meta.RESTScopeRoot,
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"}: meta.RESTScopeRoot,
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}:                                    meta.RESTScopeNamespace,
 	} {
 		m.Add(kind, scope)
 	}

@@ -116,19 +116,26 @@ func (u *uninstalling) findObjects(ctx context.Context, found *installation) err
 		}
 	}
 	found.managers = deployment.Status.AvailableReplicas
-	return u.eachBinding(ctx, func(binding *admissionv1.MutatingAdmissionPolicyBinding) error {
+	return u.eachBinding(ctx, func(binding client.Object) error {
 		found.objects = append(found.objects, u.describe(binding))
 		return nil
 	})
 }
 
-// eachBinding calls do for the bindings of the gate's policies, including those that users created for other
+// eachBinding calls do for the bindings of the admission policies, including those that users created for other
 // namespaces.
-func (u *uninstalling) eachBinding(ctx context.Context, do func(*admissionv1.MutatingAdmissionPolicyBinding) error) error {
-	return uninstall.Each(ctx, u.client, &admissionv1.MutatingAdmissionPolicyBindingList{}, func(o client.Object) error {
-		binding := o.(*admissionv1.MutatingAdmissionPolicyBinding)
-		if name := binding.Spec.PolicyName; name == uninstall.GatePolicy || name == uninstall.ManagerPolicy {
-			return do(binding)
+func (u *uninstalling) eachBinding(ctx context.Context, do func(client.Object) error) error {
+	if err := uninstall.Each(ctx, u.client, &admissionv1.MutatingAdmissionPolicyBindingList{}, func(o client.Object) error {
+		if uninstall.OfPolicy(o.(*admissionv1.MutatingAdmissionPolicyBinding).Spec.PolicyName) {
+			return do(o)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return uninstall.Each(ctx, u.client, &admissionv1.ValidatingAdmissionPolicyBindingList{}, func(o client.Object) error {
+		if uninstall.OfPolicy(o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec.PolicyName) {
+			return do(o)
 		}
 		return nil
 	})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -248,7 +247,7 @@ func (u *uninstalling) cleanUpAgain(ctx context.Context) error {
 // deletePolicies deletes the admission policies with all their bindings.
 func (u *uninstalling) deletePolicies(ctx context.Context) error {
 	u.say("deleting the admission policies and the CRDs")
-	err := u.eachBinding(ctx, func(binding *admissionv1.MutatingAdmissionPolicyBinding) error { return u.remove(ctx, binding) })
+	err := u.eachBinding(ctx, func(binding client.Object) error { return u.remove(ctx, binding) })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,270 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/plural"
+	"github.com/everynode/everynode/internal/rights"
+)
+
+type canIOptions struct {
+	*cmdutil.Factory
+	file      string
+	output    string
+	namespace string
+	client    client.Client
+}
+
+var canIFormats = []string{cmdutil.OutputJSON, cmdutil.OutputYAML}
+
+func newCanICommand(f *cmdutil.Factory) *cobra.Command {
+	o := &canIOptions{Factory: f}
+	cmd := &cobra.Command{
+		Use:   "can-i -f FILE",
+		Short: "Show the rights that a file needs, and which of them you lack",
+		Long: `Show the rights that you need to apply the NodeJobs, NodeGuards and ConfigMaps of a file, which of them you lack, and the
+commands by which an administrator grants them. The exit code is 1 if you lack one. Nothing is changed.
+
+The right to create NodeJobs is not enough. What they do on nodes needs the rights run-as-root, disrupt, gate and label for
+their namespace, which are asked for at the scope of the cluster: a role with * in the namespace does not include them.`,
+		Example: `  kubectl everynode can-i -f max-map-count.yaml
+
+  # the rights of another user, from a pipe
+  kustomize build . | kubectl everynode can-i -f - --as jane`,
+		Args:              cmdutil.ExactArgs(0, "no arguments"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "a file with NodeJobs, NodeGuards and ConfigMaps; - for standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	cmdutil.AddOutputFlag(cmd, &o.output, canIFormats...)
+	return cmd
+}
+
+func (o *canIOptions) complete() (err error) {
+	if o.file == "" {
+		return cmdutil.Failf(cmdutil.ExitUsage, "which file? can-i -f FILE, or can-i -f - for standard input")
+	}
+	if err := cmdutil.CheckOutput(o.output, canIFormats...); err != nil {
+		return err
+	}
+	if o.namespace, err = o.Namespace(); err != nil {
+		return err
+	}
+	o.client, err = o.Client()
+	return err
+}
+
+// canI is what the command found out, for programs.
+type canI struct {
+	User   string       `json:"user"`
+	Rights []askedRight `json:"rights"`
+	// Grants are commands that grant the missing rights.
+	Grants []string `json:"grants,omitempty"`
+	// NotEnforced says why the API server does not ask for all of the rights.
+	NotEnforced []string `json:"notEnforced,omitempty"`
+}
+
+// askedRight is a right, and what the API server says of it.
+type askedRight struct {
+	rights.Right `json:",inline"`
+	// For are the objects that need it, each with the first field that does.
+	For     []string `json:"for"`
+	Allowed bool     `json:"allowed"`
+}
+
+func (o *canIOptions) run(ctx context.Context) error {
+	file, err := readFile(o.file, o.In, o.namespace)
+	if err != nil {
+		return err
+	}
+	needed := neededFor(file)
+	if len(needed) == 0 {
+		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob, NodeGuard or ConfigMap in %s", o.file)
+	}
+	if err := o.installed(ctx); err != nil {
+		return err
+	}
+	result := &canI{Rights: needed}
+	for i := range result.Rights {
+		right := &result.Rights[i]
+		if right.Allowed, err = o.ask(ctx, right.Right); err != nil {
+			return err
+		}
+	}
+	if result.User, err = o.user(ctx); err != nil {
+		return err
+	}
+	result.Grants = rights.Grants(result.missing(), result.User)
+	if result.NotEnforced, err = o.notEnforced(ctx); err != nil {
+		return err
+	}
+	if err := o.show(result); err != nil {
+		return err
+	}
+	if len(result.missing()) > 0 {
+		return cmdutil.Exit(cmdutil.ExitError)
+	}
+	return nil
+}
+
+func (r *canI) missing() []rights.Right {
+	var missing []rights.Right
+	for _, right := range r.Rights {
+		if !right.Allowed {
+			missing = append(missing, right.Right)
+		}
+	}
+	return missing
+}
+
+// neededFor returns the rights that a file needs, each once.
+func neededFor(file *planFile) []askedRight {
+	var all []askedRight
+	add := func(kind string, o client.Object, needed ...rights.Right) {
+		for _, right := range needed {
+			reason := kind + " " + o.GetNamespace() + "/" + o.GetName()
+			if right.Field != "" {
+				reason += " (" + right.Field + ")"
+			}
+			right.Field = ""
+			i := slices.IndexFunc(all, func(a askedRight) bool { return a.Right == right })
+			if i < 0 {
+				i, all = len(all), append(all, askedRight{Right: right})
+			}
+			all[i].For = append(all[i].For, reason)
+		}
+	}
+	for _, job := range file.jobs {
+		add("NodeJob", job, rights.ToApply(v1alpha1.Group, "nodejobs", job.Namespace)...)
+		add("NodeJob", job, rights.OfNodeJob(job)...)
+	}
+	for _, guard := range file.guards {
+		add("NodeGuard", guard, rights.ToApply(v1alpha1.Group, "nodeguards", guard.Namespace)...)
+		add("NodeGuard", guard, rights.OfNodeGuard(guard)...)
+	}
+	for _, configMap := range file.sortedConfigMaps() {
+		add("ConfigMap", configMap, rights.ToApply("", "configmaps", configMap.Namespace)...)
+		add("ConfigMap", configMap, rights.OfConfigMap(configMap)...)
+	}
+	return all
+}
+
+// installed returns an error if the API server does not know NodeJobs. A user who may not list them learns that from the
+// rights.
+func (o *canIOptions) installed(ctx context.Context) error {
+	err := o.client.List(ctx, &v1alpha1.NodeJobList{}, client.InNamespace(o.namespace), client.Limit(1))
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return cmdutil.Explain(err)
+}
+
+// ask asks the API server whether the user has a right.
+func (o *canIOptions) ask(ctx context.Context, right rights.Right) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: right.Verb, Group: right.Group, Resource: right.Resource, Subresource: right.Subresource, Namespace: right.Namespace, Name: right.Name,
+	}}}
+	if err := o.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking for the right to %s %s: %w", right.Verb, right.Resource, cmdutil.Explain(err))
+	}
+	return review.Status.Allowed, nil
+}
+
+// user returns the name of the user; "" if the API server does not tell it.
+func (o *canIOptions) user(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := o.client.Create(ctx, review)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return review.Status.UserInfo.Username, cmdutil.Explain(err)
+}
+
+// notEnforced returns which admission policies of config/authorization do not reject requests. What the user may not read
+// is left out.
+func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
+	var found []string
+	for _, name := range rights.Policies() {
+		var binding admissionv1.ValidatingAdmissionPolicyBinding
+		err := o.client.Get(ctx, client.ObjectKey{Name: name}, &binding)
+		switch {
+		case apierrors.IsNotFound(err):
+			found = append(found, "ValidatingAdmissionPolicyBinding "+name+" does not exist: apply config/authorization")
+		case apierrors.IsForbidden(err):
+		case err != nil:
+			return nil, cmdutil.Explain(err)
+		case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
+			found = append(found, fmt.Sprintf("ValidatingAdmissionPolicyBinding %s has the validationActions %s, without Deny", name, binding.Spec.ValidationActions))
+		}
+	}
+	return found, nil
+}
+
+func (o *canIOptions) show(result *canI) error {
+	if o.output == cmdutil.OutputPeople {
+		return o.Print(result.lines())
+	}
+	b, err := json.MarshalIndent(result, "", "  ")
+	b = append(b, '\n')
+	if err == nil && o.output == cmdutil.OutputYAML {
+		b, err = yaml.JSONToYAML(b)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding the rights: %w", err)
+	}
+	return o.WriteFormatted(o.output, b)
+}
+
+// lines returns the result for people.
+func (r *canI) lines() []text.Line {
+	rows := [][]text.Line{text.Cells("RIGHT", "NAMESPACE", "ALLOWED", "FOR")}
+	for _, right := range r.Rights {
+		what, namespace := right.Verb+" "+right.Resource, right.Namespace
+		if right.OnNodes() {
+			what, namespace = right.Verb, right.Name
+		}
+		allowed := text.Toned(text.Good, "yes")
+		if !right.Allowed {
+			allowed = text.Toned(text.Bad, "no")
+		}
+		rows = append(rows, []text.Line{text.Of(what), text.Of(namespace), allowed, text.Of(strings.Join(right.For, ", "))})
+	}
+	lines := append(text.Table(rows), nil)
+	if n := len(r.missing()); n > 0 {
+		lines = append(lines, text.Toned(text.Bad, fmt.Sprintf("%s lacks %s. An administrator grants what is missing with:", cmp.Or(r.User, "This user"), plural.Count(n, "right"))))
+		for _, command := range r.Grants {
+			lines = append(lines, text.Of("  "+command))
+		}
+	} else {
+		lines = append(lines, text.Toned(text.Good, cmp.Or(r.User, "This user")+" has all rights that this file needs."))
+	}
+	for _, reason := range r.NotEnforced {
+		lines = append(lines, text.Toned(text.Warn, "Not all rights are enforced: "+reason))
+	}
+	return lines
+}

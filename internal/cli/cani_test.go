@@ -1,0 +1,174 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+// rightsServer is a fake API server that knows the rights of jane.
+type rightsServer struct {
+	t *testing.T
+	// lacks are the verbs that jane does not have.
+	lacks []string
+	// actions are those of all policies; nil if there are no policies.
+	actions []admissionv1.ValidationAction
+	// notInstalled means that there is no CRD. mayNotRead means that jane may not read the policies.
+	notInstalled, mayNotRead bool
+}
+
+func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"
+	switch path := r.URL.Path; {
+	case path == clitest.JobsPath && s.notInstalled:
+		http.NotFound(w, r)
+	case path == clitest.JobsPath:
+		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}})
+	case path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+		var review authorizationv1.SelfSubjectAccessReview
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review) // it may be in protobuf
+		}
+		if err != nil {
+			s.t.Error(err)
+		}
+		review.Status.Allowed = !slices.Contains(s.lacks, review.Spec.ResourceAttributes.Verb)
+		clitest.Respond(w, review)
+	case path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
+		clitest.Respond(w, authenticationv1.SelfSubjectReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
+			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane"}},
+		})
+	case strings.HasPrefix(path, policies) && s.mayNotRead:
+		clitest.RespondError(w, http.StatusForbidden, metav1.StatusReasonForbidden, "no")
+	case strings.HasPrefix(path, policies) && s.actions == nil:
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
+	case strings.HasPrefix(path, policies):
+		clitest.Respond(w, admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+			Spec:     admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: s.actions},
+		})
+	default:
+		s.t.Errorf("%s %s", r.Method, r.URL)
+	}
+}
+
+const drainingJob = `
+apiVersion: everynode.dev/v1alpha1
+kind: NodeJob
+metadata: {name: tune}
+spec: {task: {scriptFrom: {configMapKeyRef: {name: scripts, key: sh}}}, maintenance: {drain: {}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: scripts, labels: {everynode.dev/script: "true"}}
+`
+
+func TestCanI(t *testing.T) {
+	deny := []admissionv1.ValidationAction{admissionv1.Deny}
+	const head = `RIGHT              NAMESPACE  ALLOWED  FOR
+get nodejobs       ns         yes      NodeJob ns/tune
+create nodejobs    ns         yes      NodeJob ns/tune
+patch nodejobs     ns         yes      NodeJob ns/tune
+`
+	const tail = `get configmaps     ns         yes      ConfigMap ns/scripts
+create configmaps  ns         yes      ConfigMap ns/scripts
+patch configmaps   ns         yes      ConfigMap ns/scripts
+
+`
+	const both = `run-as-root        ns         yes      NodeJob ns/tune (spec.task.scriptFrom), ConfigMap ns/scripts (the label everynode.dev/script)
+disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
+`
+	none := strings.ReplaceAll(both, "yes", "no ")
+	const granted = "jane has all rights that this file needs.\n"
+	for name, tt := range map[string]struct {
+		server rightsServer
+		code   int
+		want   string
+	}{
+		"all rights":                            {rightsServer{actions: deny}, cmdutil.ExitOK, head + both + tail + granted},
+		"the policies cannot be read":           {rightsServer{mayNotRead: true}, cmdutil.ExitOK, head + both + tail + granted},
+		"the API server does not know NodeJobs": {rightsServer{notInstalled: true}, cmdutil.ExitNotInstalled, ""},
+		"there are no policies": {rightsServer{}, cmdutil.ExitOK, head + both + tail + granted +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs does not exist: apply config/authorization\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards does not exist: apply config/authorization\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts does not exist: apply config/authorization\n"},
+		"the policies only warn": {rightsServer{actions: []admissionv1.ValidationAction{admissionv1.Warn}}, cmdutil.ExitOK, head + both + tail + granted +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs has the validationActions [Warn], without Deny\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards has the validationActions [Warn], without Deny\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts has the validationActions [Warn], without Deny\n"},
+		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
+			`jane lacks 2 rights. An administrator grants what is missing with:
+  kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns
+  kubectl create clusterrolebinding jane-everynode-run-as-root-disrupt-in-ns --clusterrole=everynode-run-as-root-disrupt-in-ns --user=jane
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.server.t = t
+			f, out, errs := clitest.NewFactory(t, &tt.server)
+			f.In = strings.NewReader(drainingJob)
+			if code := command(t, f, "can-i", "-f", "-"); code != tt.code {
+				t.Errorf("exit code %d, want %d: %s", code, tt.code, errs)
+			}
+			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCanIForPrograms(t *testing.T) {
+	var results []canI
+	for _, format := range []string{"json", "yaml"} {
+		f, out, errs := clitest.NewFactory(t, &rightsServer{t: t, lacks: []string{"disrupt"}, mayNotRead: true})
+		f.In = strings.NewReader(drainingJob)
+		if code := command(t, f, "can-i", "-f", "-", "-o", format); code != cmdutil.ExitError {
+			t.Errorf("-o %s: exit code %d: %s", format, code, errs)
+		}
+		var result canI
+		if err := yaml.UnmarshalStrict([]byte(out.String()), &result); err != nil {
+			t.Fatalf("%v in %s", err, out)
+		}
+		results = append(results, result)
+	}
+	if diff := cmp.Diff(results[0], results[1]); diff != "" || results[0].User != "jane" || len(results[0].Rights) != 8 || len(results[0].missing()) != 1 || len(results[0].Grants) != 2 {
+		t.Errorf("(-json +yaml):\n%s\n%+v", diff, results[0])
+	}
+}
+
+func TestCanIOfInvalidFiles(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		in   string
+		code int
+	}{
+		"no file":             {nil, "", cmdutil.ExitUsage},
+		"an unknown format":   {[]string{"-f", "-", "-o", "wide"}, "", cmdutil.ExitUsage},
+		"an unknown field":    {[]string{"-f", "-"}, strings.Replace(drainingJob, "drain:", "drains:", 1), cmdutil.ExitUsage},
+		"nothing of interest": {[]string{"-f", "-"}, "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", cmdutil.ExitNotFound},
+	} {
+		f, _, _ := clitest.NewFactory(t, &rightsServer{t: t})
+		f.In = strings.NewReader(tt.in)
+		if code := command(t, f, append([]string{"can-i"}, tt.args...)...); code != tt.code {
+			t.Errorf("%s: exit code %d, want %d", name, code, tt.code)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rights
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// named returns each right as its verb, resource and field.
+func named(needed []Right) []string {
+	names := []string{}
+	for _, r := range needed {
+		where := r.Namespace
+		if r.OnNodes() {
+			where = r.Name
+		}
+		resource := strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
+		names = append(names, strings.TrimSpace(r.Verb+" "+resource+" "+where+" "+r.Field))
+	}
+	return names
+}
+
+func TestOfNodeJob(t *testing.T) {
+	const template = "task: {template: {spec: {containers: [{name: a, image: b}]}}}"
+	for name, tt := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"a script":                      {`task: {script: "true"}`, []string{"run-as-root nodejobs/nodes ns spec.task.script"}},
+		"a script from a ConfigMap":     {`task: {scriptFrom: {configMapKeyRef: {name: a, key: b}}}`, []string{"run-as-root nodejobs/nodes ns spec.task.scriptFrom"}},
+		"a command":                     {`task: {command: [ls]}`, []string{"run-as-root nodejobs/nodes ns spec.task.command"}},
+		"a task of a later version":     {`task: {}`, []string{"run-as-root nodejobs/nodes ns spec.task"}},
+		"a template":                    {template, []string{"create pods ns spec.task.template"}},
+		"a template with a rollback":    {template + "\nrollback: {script: undo}", []string{"run-as-root nodejobs/nodes ns spec.rollback", "create pods ns spec.task.template"}},
+		"a template with verify":        {template + "\nverify: {script: a}", []string{"run-as-root nodejobs/nodes ns spec.verify", "create pods ns spec.task.template"}},
+		"a template that never reboots": {template + "\nmaintenance: {reboot: Never}", []string{"create pods ns spec.task.template"}},
+		"a template that may reboot":    {template + "\nmaintenance: {reboot: IfRequested}", []string{"run-as-root nodejobs/nodes ns spec.maintenance.reboot", "disrupt nodejobs/nodes ns spec.maintenance.reboot", "create pods ns spec.task.template"}},
+		"a drain":                       {template + "\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.maintenance.drain", "create pods ns spec.task.template"}},
+		"a cordon":                      {template + "\nmaintenance: {cordon: true}", []string{"disrupt nodejobs/nodes ns spec.maintenance.cordon", "create pods ns spec.task.template"}},
+		"limits of a maintenance only":  {template + "\nmaintenance: {maxUnavailable: 1}", []string{"create pods ns spec.task.template"}},
+		"failed nodes are cordoned":     {template + "\nonFailure: {node: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node", "create pods ns spec.task.template"}},
+		"failed nodes stay as they are": {template + "\nonFailure: {node: None}", []string{"create pods ns spec.task.template"}},
+		"a gate":                        {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
+		"a gate that ends pods":         {template + "\ngate: {effect: NoExecute}", []string{"disrupt nodejobs/nodes ns spec.gate.effect", "gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
+		"facts":                         {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
+		"labels to remove":              {template + "\nremoveLabels: [x/a]", []string{"label nodejobs/nodes ns spec.removeLabels", "create pods ns spec.task.template"}},
+		"empty lists":                   {template + "\nremoveLabels: []\npublish: []", []string{"create pods ns spec.task.template"}},
+		"all of it, each right only once": {
+			"task: {script: a}\nverify: {script: b}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: Always}\nonFailure: {node: Drain}\ngate: {effect: NoExecute}\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]",
+			[]string{"run-as-root nodejobs/nodes ns spec.task.script", "disrupt nodejobs/nodes ns spec.maintenance.drain", "gate nodejobs/nodes ns spec.gate", "label nodejobs/nodes ns spec.publish"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}}
+			if err := yaml.UnmarshalStrict([]byte(tt.spec), &job.Spec); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, named(OfNodeJob(job))); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfDeletion(t *testing.T) {
+	for policy, want := range map[v1alpha1.DeletionPolicy][]string{
+		"": {}, v1alpha1.DeletionForget: {}, v1alpha1.DeletionRetain: {},
+		v1alpha1.DeletionRollBack: {"run-as-root nodejobs/nodes ns spec.rollback"},
+	} {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1alpha1.NodeJobSpec{DeletionPolicy: policy}}
+		if diff := cmp.Diff(want, named(OfDeletion(job))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", policy, diff)
+		}
+	}
+}
+
+func TestOfNodeGuard(t *testing.T) {
+	objects := []string{"create pods ns", "create poddisruptionbudgets ns"}
+	for name, tt := range map[string]struct {
+		release v1alpha1.ReleaseSpec
+		want    []string
+	}{
+		"without a check":   {v1alpha1.ReleaseSpec{}, objects},
+		"a check container": {v1alpha1.ReleaseSpec{Check: &v1alpha1.ReleaseCheck{Container: &v1alpha1.CheckContainer{Image: "a"}}}, objects},
+		"a check script":    {v1alpha1.ReleaseSpec{Check: &v1alpha1.ReleaseCheck{Script: "true"}}, append([]string{"run-as-root nodejobs/nodes ns spec.release.check.script"}, objects...)},
+	} {
+		guard := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1alpha1.NodeGuardSpec{Release: tt.release}}
+		if diff := cmp.Diff(tt.want, named(OfNodeGuard(guard))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestOfConfigMap(t *testing.T) {
+	for value, want := range map[string][]string{"": {}, "false": {}, "true": {"run-as-root nodejobs/nodes ns the label everynode.dev/script"}} {
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{v1alpha1.ScriptLabel: value}}}
+		if diff := cmp.Diff(want, named(OfConfigMap(configMap))); diff != "" {
+			t.Errorf("label %q (-want +got):\n%s", value, diff)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/rights"
+)
+
+// authorization are the objects of config/authorization, and userRoles those of config/rbac/user_roles.yaml.
+var (
+	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml"}
+	userRoles     = []string{"rbac/user_roles.yaml"}
+)
+
+// configObjects returns the objects of files in config.
+func configObjects(files ...string) ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join("../../config", file))
+		if err != nil {
+			return nil, err
+		}
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			object := &unstructured.Unstructured{}
+			if err == nil {
+				err = yaml.Unmarshal(document, &object.Object)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", file, err)
+			}
+			found = append(found, object)
+		}
+	}
+	return found, nil
+}
+
+// installAuthorization has the API server of all tests ask for rights, and gives it the roles for users.
+func installAuthorization(ctx context.Context) error {
+	objects, err := configObjects(append(authorization, userRoles...)...)
+	for _, o := range objects {
+		err = errors.Join(err, admin.Create(ctx, o))
+	}
+	return err
+}
+
+// as returns a client that acts as another user.
+func (w *world) as(user string) client.Client {
+	w.t.Helper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	must(w.t, err)
+	return c
+}
+
+// subject is a user or, with the name that a ServiceAccount has as a user, a ServiceAccount.
+func subject(user string) []rbacv1.Subject {
+	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
+		namespace, name, _ := strings.Cut(account, ":")
+		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+	}
+	return []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}
+}
+
+// bind binds a ClusterRole to a user: in the namespace of the world, or in the whole cluster.
+func (w *world) bind(user, role string, cluster bool) {
+	w.t.Helper()
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	meta := metav1.ObjectMeta{GenerateName: "bound-"}
+	if cluster {
+		w.makes(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject(user)})
+		return
+	}
+	meta.Namespace = w.namespace
+	must(w.t, admin.Create(w.ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subject(user)}))
+}
+
+// allow gives a user what these rules allow: in the namespace of the world, or in the whole cluster.
+func (w *world) allow(user string, cluster bool, rules ...rbacv1.PolicyRule) {
+	w.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "role-"}, Rules: rules}
+	w.makes(role)
+	w.bind(user, role.Name, cluster)
+}
+
+// rule allows all verbs for some resources.
+func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+var all = []string{"*"}
+
+// edits lets a user write NodeJobs, NodeGuards and ConfigMaps in the namespace of the world, and nothing else.
+func (w *world) edits(user string) {
+	w.t.Helper()
+	w.bind(user, "everynode-nodejob-editor", false)
+	w.bind(user, "everynode-nodeguard-editor", false)
+	w.allow(user, false, rule("", all, "configmaps"))
+}
+
+// onNodes lets a user have NodeJobs of a namespace do something on nodes.
+func (w *world) onNodes(user, namespace string, verbs ...string) {
+	w.t.Helper()
+	w.allow(user, true, rbacv1.PolicyRule{APIGroups: []string{"everynode.dev"}, Resources: []string{"nodejobs/nodes"}, ResourceNames: []string{namespace}, Verbs: verbs})
+}
+
+var allEffects = []string{rights.RunAsRoot, rights.Disrupt, rights.Gate, rights.Label}
+
+// rightsAreAsked waits until the API server evaluates the policies: it learns of them a moment after their creation.
+func (w *world) rightsAreAsked() {
+	w.t.Helper()
+	const user = "probe"
+	w.edits(user)
+	probe := w.as(user)
+	for _, o := range []client.Object{
+		jobFromYAML(w.t, w.namespace, "probe", `{task: {script: "true"}}`),
+		guardFromYAML(w.t, w.namespace, "probe", `{target: {daemonSet: a}}`),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe", Labels: map[string]string{"everynode.dev/script": "true"}}},
+	} {
+		w.eventually(fmt.Sprintf("a %T without rights is refused", o), func() error {
+			err := probe.Create(w.ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "lacks the right") {
+				return fmt.Errorf("the API server says %w", errors.Join(errors.New("of the dry run:"), err))
+			}
+			return nil
+		})
+	}
+}

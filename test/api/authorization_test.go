@@ -1,0 +1,294 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rights"
+)
+
+const (
+	managerUser = "system:serviceaccount:everynode-system:everynode-manager"
+	gitOpsUser  = "system:serviceaccount:flux-system:kustomize-controller"
+	template    = "task: {template: {spec: {containers: [{name: a, image: b}]}}}"
+
+	// What a requester may lack, besides the rights on nodes.
+	pods    = "create pods"
+	budgets = "create poddisruptionbudgets.policy"
+	// rbac are requests that RBAC refuses before the policies are asked.
+	rbac = "rbac"
+)
+
+// requester is a user, and which rights it has.
+type requester struct {
+	user string
+	// has are the rights on nodes of the namespace, and on objects in it.
+	has []string
+	// binds gives the user its roles.
+	binds func(w *world, user string)
+}
+
+// requesters are the users of the matrix.
+var requesters = map[string]requester{
+	"a tenant with * in the namespace": {"tenant", []string{pods, budgets}, func(w *world, user string) {
+		w.bind(user, "cluster-admin", false)
+		w.bind(user, "everynode-all-effects", false) // a RoleBinding has no effect
+	}},
+	"an editor without rights": {"editor", nil, (*world).edits},
+	"a disruptor": {"disruptor", []string{rights.Disrupt}, func(w *world, user string) {
+		w.edits(user)
+		w.onNodes(user, w.namespace, rights.Disrupt)
+	}},
+	"an editor with all rights in the namespace": {"full-editor", append([]string{pods, budgets}, allEffects...), func(w *world, user string) {
+		w.edits(user)
+		w.onNodes(user, w.namespace, allEffects...)
+		w.allow(user, false, rule("", []string{"create"}, "pods"), rule("policy", []string{"create"}, "poddisruptionbudgets"))
+	}},
+	"an editor with all rights in another namespace": {"other-editor", nil, func(w *world, user string) {
+		w.edits(user)
+		w.onNodes(user, "another", allEffects...)
+	}},
+	"a cluster admin": {"cluster-admin-user", append([]string{pods, budgets}, allEffects...), func(w *world, user string) {
+		w.bind(user, "cluster-admin", true)
+	}},
+	"a GitOps controller without rights": {gitOpsUser, nil, (*world).edits},
+	"a GitOps controller with everynode-all-effects": {"system:serviceaccount:argocd:application-controller", allEffects, func(w *world, user string) {
+		w.edits(user)
+		w.bind(user, "everynode-all-effects", true)
+	}},
+	"the manager": {managerUser, nil, func(*world, string) {}},
+}
+
+// rightsAreKnown waits until the API server has seen the bindings of a requester.
+func (w *world) rightsAreKnown(r requester) {
+	w.t.Helper()
+	asked := []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "configmaps", Namespace: w.namespace}}
+	if r.user == managerUser {
+		asked = nil
+	}
+	for _, right := range r.has {
+		switch right {
+		case pods:
+			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: w.namespace})
+		case budgets:
+			asked = append(asked, authorizationv1.ResourceAttributes{Verb: "create", Group: "policy", Resource: "poddisruptionbudgets", Namespace: w.namespace})
+		default:
+			asked = append(asked, authorizationv1.ResourceAttributes{Verb: right, Group: v1alpha1.Group, Resource: "nodejobs", Subresource: "nodes", Name: w.namespace})
+		}
+	}
+	for _, attributes := range asked {
+		w.eventually(fmt.Sprintf("%s may %s %s", r.user, attributes.Verb, attributes.Resource), func() error {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: r.user, ResourceAttributes: &attributes}}
+			if err := admin.Create(w.ctx, review); err != nil || !review.Status.Allowed {
+				return fmt.Errorf("the API server says %+v, %w", review.Status, err)
+			}
+			return nil
+		})
+	}
+}
+
+// action is a request, and which rights it needs, in the order in which the policies ask for them.
+type action struct {
+	needs []string
+	do    func(w *world, c client.Client) error
+	// manager is what the manager lacks: RBAC, unless it says otherwise; "" if it may do it.
+	manager string
+	// noRole are requests that no role for users allows, apart from those with *.
+	noRole bool
+}
+
+// creates returns a request that creates a NodeJob with this spec.
+func creates(spec string) func(*world, client.Client) error {
+	return func(w *world, c client.Client) error {
+		return c.Create(w.ctx, jobFromYAML(w.t, w.namespace, "new", spec), client.DryRunAll)
+	}
+}
+
+// guards returns a request that creates a NodeGuard with this spec.
+func guards(spec string) func(*world, client.Client) error {
+	return func(w *world, c client.Client) error {
+		return c.Create(w.ctx, guardFromYAML(w.t, w.namespace, "new", spec), client.DryRunAll)
+	}
+}
+
+// patches returns a request that patches an object of prepare.
+func patches(o client.Object, patch string) func(*world, client.Client) error {
+	return func(w *world, c client.Client) error {
+		o := o.DeepCopyObject().(client.Object)
+		o.SetNamespace(w.namespace)
+		return c.Patch(w.ctx, o, mergePatch(patch), client.DryRunAll)
+	}
+}
+
+// deletes returns a request that deletes an object of prepare.
+func deletes(o client.Object) func(*world, client.Client) error {
+	return func(w *world, c client.Client) error {
+		o := o.DeepCopyObject().(client.Object)
+		o.SetNamespace(w.namespace)
+		return c.Delete(w.ctx, o, client.DryRunAll)
+	}
+}
+
+func nodeJob(name string) client.Object {
+	return &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func configMap(name string, labels map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// prepare creates the objects that the actions change. All of them are dry runs.
+func (w *world) prepare() {
+	w.t.Helper()
+	for name, spec := range map[string]string{
+		"script":    `{task: {script: "true"}}`,
+		"templated": template,
+		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: RollBack}`,
+	} {
+		must(w.t, admin.Create(w.ctx, jobFromYAML(w.t, w.namespace, name, spec)))
+	}
+	must(w.t, admin.Create(w.ctx, guardFromYAML(w.t, w.namespace, "guard", `{target: {daemonSet: a}}`)))
+	for _, o := range []*corev1.ConfigMap{configMap("labeled", scriptLabel), configMap("plain", nil)} {
+		o.Namespace, o.Data = w.namespace, map[string]string{"sh": "true"}
+		must(w.t, admin.Create(w.ctx, o))
+	}
+}
+
+// actions are the requests of the matrix.
+var actions = map[string]action{
+	"create a NodeJob with a script":            {needs: []string{rights.RunAsRoot}, do: creates(`{task: {script: "true"}}`), manager: rbac},
+	"create a NodeJob with a template":          {needs: []string{pods}, do: creates(template), manager: rbac},
+	"create a NodeJob that drains":              {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {drain: {}}"), manager: rbac},
+	"create a NodeJob with a gate":              {needs: []string{rights.Gate, pods}, do: creates(template + "\ngate: {}"), manager: rbac},
+	"create a NodeJob that publishes":           {needs: []string{rights.Label, pods}, do: creates(template + "\npublish: [{result: a, label: x.test/a}]"), manager: rbac},
+	"create a NodeJob that removes labels":      {needs: []string{rights.Label, pods}, do: creates(template + "\nremoveLabels: [x.test/a]"), manager: rbac},
+	"create a NodeJob that reboots":             {needs: []string{rights.RunAsRoot, rights.Disrupt, pods}, do: creates(template + "\nmaintenance: {reboot: Always}"), manager: rbac},
+	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {node: Drain}"), manager: rbac},
+	"change the spec of a NodeJob":              {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"spec":{"suspend":true}}`), manager: rights.RunAsRoot},
+	"add a script to a template":                {needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`), manager: rights.RunAsRoot},
+	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"},"finalizers":["everynode.dev/records"]}}`)},
+	"apply a NodeJob without a change":          {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
+	"request a retry":                           {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), manager: rights.RunAsRoot},
+	"delete a NodeJob":                          {do: deletes(nodeJob("script"))},
+	"delete a NodeJob that is then rolled back": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("undone"))},
+	"delete all NodeJobs, of which one is rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
+		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+	}},
+	"change the status of a NodeJob": {noRole: true, do: func(w *world, c client.Client) error {
+		live := w.live("script")
+		live.Status.Revision = "other"
+		return c.Status().Update(w.ctx, live, client.DryRunAll)
+	}},
+	"create a NodeGuard":                      {needs: []string{pods, budgets}, do: guards(`{target: {daemonSet: a}}`), manager: rbac},
+	"create a NodeGuard with a script":        {needs: []string{rights.RunAsRoot, pods, budgets}, do: guards(`{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`), manager: rbac},
+	"change the spec of a NodeGuard":          {needs: []string{pods, budgets}, do: patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"spec":{"maxUnavailable":2}}`), manager: rbac},
+	"change only the metadata of a NodeGuard": {do: patches(&v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}, `{"metadata":{"labels":{"a":"b"}}}`), manager: rbac},
+	"create a ConfigMap with the label": {needs: []string{rights.RunAsRoot}, manager: rbac, do: func(w *world, c client.Client) error {
+		o := configMap("new", scriptLabel)
+		o.Namespace = w.namespace
+		return c.Create(w.ctx, o, client.DryRunAll)
+	}},
+	"change a ConfigMap with the label":                 {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
+	"change the metadata of a ConfigMap with the label": {do: patches(configMap("labeled", nil), `{"metadata":{"annotations":{"a":"b"}}}`), manager: rbac},
+	"add the label to a ConfigMap":                      {needs: []string{rights.RunAsRoot}, do: patches(configMap("plain", nil), `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), manager: rbac},
+	"remove the label of a ConfigMap":                   {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"metadata":{"labels":{"everynode.dev/script":null}}}`), manager: rbac},
+	"delete a ConfigMap with the label":                 {needs: []string{rights.RunAsRoot}, do: deletes(configMap("labeled", nil)), manager: rbac},
+	"change a ConfigMap without the label":              {do: patches(configMap("plain", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
+	"delete a ConfigMap without the label":              {do: deletes(configMap("plain", nil)), manager: rbac},
+}
+
+// TestWhoMayDoWhat has each requester do each action.
+func TestWhoMayDoWhat(t *testing.T) {
+	w := newWorld(t)
+	w.rightsAreAsked()
+	w.prepare()
+	for name, r := range requesters {
+		r.binds(w, r.user)
+		w.rightsAreKnown(r)
+		c := w.as(r.user)
+		for did, a := range actions {
+			t.Run(name+" may "+did, func(t *testing.T) {
+				lacks := ""
+				if i := slices.IndexFunc(a.needs, func(right string) bool { return !slices.Contains(r.has, right) }); i >= 0 {
+					lacks = a.needs[i]
+				}
+				if r.user == managerUser {
+					lacks = a.manager
+				} else if a.noRole && name != "a tenant with * in the namespace" && name != "a cluster admin" {
+					lacks = rbac
+				}
+				w.wants(t, a.do(w, c), lacks, r.user)
+			})
+		}
+	}
+}
+
+// wants checks what the API server says to a request of a user who lacks a right; "" if it has all.
+func (w *world) wants(t *testing.T, err error, lacks, user string) {
+	t.Helper()
+	switch {
+	case lacks == "" && err != nil:
+		t.Errorf("the API server says %v", err)
+	case lacks == "":
+	case !apierrors.IsForbidden(err):
+		t.Errorf("the API server says %v, and should forbid it: the user lacks %s", err, lacks)
+	case lacks == rbac:
+		wantText(t, err.Error(), `cannot `, ` resource `)
+	case lacks == pods || lacks == budgets:
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right to "+lacks+" in namespace "+w.namespace,
+			"kubectl -n "+w.namespace+" create rolebinding "+user+"-edit --clusterrole=edit "+bindFlag(user))
+	default:
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right "+lacks+" for namespace "+w.namespace,
+			"kubectl create clusterrolebinding "+user+"-"+lacks+" --clusterrole=everynode-"+lacks+" "+bindFlag(user))
+	}
+}
+
+func bindFlag(user string) string {
+	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
+		return "--serviceaccount=" + account
+	}
+	return "--user=" + user
+}
+
+// While a namespace is deleted, nothing is rolled back, and its controllers must be able to delete all that is in it.
+func TestANamespaceWithNodeJobsAndScriptsCanBeDeleted(t *testing.T) {
+	w := newWorld(t)
+	w.rightsAreAsked()
+	w.prepare()
+	controller := w.as("system:serviceaccount:kube-system:namespace-controller")
+	undone, labeled := deletes(nodeJob("undone")), deletes(configMap("labeled", nil))
+	for _, request := range []func(*world, client.Client) error{undone, labeled} {
+		w.wants(t, request(w, controller), rights.RunAsRoot, "system:serviceaccount:kube-system:namespace-controller")
+	}
+	// The garbage collector deletes what has an owner, which each user who may write metadata can add.
+	w.wants(t, undone(w, w.as("system:serviceaccount:kube-system:generic-garbage-collector")), rights.RunAsRoot, "system:serviceaccount:kube-system:generic-garbage-collector")
+	must(t, admin.Delete(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}))
+	for _, request := range []func(*world, client.Client) error{undone, labeled} {
+		w.eventually("the namespace is known to be deleted", func() error { return request(w, controller) })
+	}
+}
+
+// A user name that a shell would interpret must not become part of a command.
+func TestMessagesContainNoCommandsOfUsers(t *testing.T) {
+	w := newWorld(t)
+	w.rightsAreAsked()
+	const user = "a; reboot #"
+	w.edits(user)
+	err := creates(`{task: {script: "true"}}`)(w, w.as(user))
+	if err == nil || strings.Contains(err.Error(), "reboot") {
+		t.Errorf("the API server says %v", err)
+	}
+	wantText(t, err.Error(), "kubectl create clusterrolebinding USER-run-as-root --clusterrole=everynode-run-as-root --user=USER")
+}
