@@ -5,7 +5,6 @@ package rights
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -13,12 +12,16 @@ import (
 // accountPrefix is what the names of ServiceAccounts as users begin with.
 const accountPrefix = "system:serviceaccount:"
 
-// plainName matches user names that a shell and the name of a binding may contain.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9@._:-]+$`)
+// isPlain reports whether a shell, and the name of a binding, may contain the name of a user.
+func isPlain(user string) bool {
+	return user != "" && !strings.ContainsFunc(user, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("@._:-", r)
+	})
+}
 
 // Subject returns the name of a user as part of a name, and the flag by which kubectl binds a role to it.
 func Subject(user string) (name, flag string) {
-	if !plainName.MatchString(user) {
+	if !isPlain(user) {
 		user = "USER"
 	}
 	if account, is := strings.CutPrefix(user, accountPrefix); is {
