@@ -69,36 +69,31 @@ func (f *planFile) add(document []byte) error {
 	if err := sigsyaml.Unmarshal(document, &kind); err != nil {
 		return fmt.Errorf("it is not a file of Kubernetes objects in YAML or JSON: %w", err)
 	}
+	job, guard, configMap, secret := &v1alpha1.NodeJob{}, &v1alpha1.NodeGuard{}, &corev1.ConfigMap{}, &corev1.Secret{}
+	var object client.Object
+	var add func()
 	switch kind {
 	case metav1.TypeMeta{}:
+		return nil
 	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"}:
-		job := &v1alpha1.NodeJob{}
-		if err := f.read(document, job); err != nil {
-			return err
-		}
-		f.jobs = append(f.jobs, job)
+		object, add = job, func() { f.jobs = append(f.jobs, job) }
 	case metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeGuard"}:
-		guard := &v1alpha1.NodeGuard{}
-		if err := f.read(document, guard); err != nil {
-			return err
-		}
-		f.guards = append(f.guards, guard)
+		object, add = guard, func() { f.guards = append(f.guards, guard) }
 	case metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}:
-		configMap := &corev1.ConfigMap{}
-		if err := f.read(document, configMap); err != nil {
-			return err
-		}
-		f.configMaps[client.ObjectKeyFromObject(configMap)] = configMap
+		object, add = configMap, func() { f.configMaps[client.ObjectKeyFromObject(configMap)] = configMap }
 	case metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}:
-		secret := &corev1.Secret{}
-		if err := f.read(document, secret); err != nil {
-			return err
+		object, add = secret, func() {
+			secret.Data = dataOf(secret)
+			f.secrets[client.ObjectKeyFromObject(secret)] = secret
 		}
-		secret.Data = dataOf(secret)
-		f.secrets[client.ObjectKeyFromObject(secret)] = secret
 	default:
 		f.skipped = append(f.skipped, kind.APIVersion+" "+kind.Kind)
+		return nil
 	}
+	if err := f.read(document, object); err != nil {
+		return err
+	}
+	add()
 	return nil
 }
 
