@@ -67,7 +67,7 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 	}
 	refused := func() error {
 		if err := job(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane lacks the right run-as-root") {
-			return fmt.Errorf("the API server says %w", errors.Join(errors.New("of the dry run:"), err))
+			return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 		}
 		return nil
 	}

@@ -146,7 +146,7 @@ func (w *world) rightsAreAsked() {
 		w.eventually(fmt.Sprintf("a %T without rights is refused", o), func() error {
 			err := probe.Create(w.ctx, o.DeepCopyObject().(client.Object), client.DryRunAll)
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "lacks the right") {
-				return fmt.Errorf("the API server says %w", errors.Join(errors.New("of the dry run:"), err))
+				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
 			}
 			return nil
 		})

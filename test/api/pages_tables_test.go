@@ -46,6 +46,7 @@ var placeholders = []string{
 	"retry NAME", "retry core-pattern -n node-setup",
 	"convert -f FILE", "convert -f node-setup-daemonset.yaml",
 	"plan -f FILE", "plan -f core-pattern.yaml",
+	"can-i -f FILE", "can-i -f core-pattern.yaml",
 	"pod POD", "$(kubectl -n node-setup get pods -l everynode.dev/nodejob=core-pattern -o name)",
 	"NAMESPACE:NAME", "storage:agent",
 	`__complete "$@"`, `__complete status -n node-setup ""`,
@@ -97,6 +98,7 @@ var exitCodes = map[string]int{
 	"kubectl everynode results facts-before -n node-setup --diff facts-after":          8,  // they differ
 	"kubectl everynode run --all --save first -f fix.sh -n node-setup":                 10, // a node has failed
 	"kubectl everynode run --all --limit @first --save second -f fix.sh -n node-setup": 10, // it has failed again
+	"kubectl everynode can-i -f FILE --as system:serviceaccount:NAMESPACE:NAME":        1,  // it has no rights
 	"kubectl auth can-i patch nodes/status --as=system:serviceaccount:NAMESPACE:NAME":  1,  // it may not
 }
 
