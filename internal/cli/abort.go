@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -95,7 +96,7 @@ func (m *mutation) endAttempts(ctx context.Context) error {
 	for i := range pods {
 		pod := &pods[i]
 		phase := task.PhaseOf(pod.Labels[v1alpha1.PhaseLabel])
-		ended := task.PodEnded(pod.Status.Phase)
+		ended := observe.Ended(pod)
 		if ended || !pod.DeletionTimestamp.IsZero() || (phase != task.Task && phase != task.Verify) {
 			continue
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/task"
 )
 
 type statusOptions struct {
@@ -160,7 +160,7 @@ func attemptsOf(pods []corev1.Pod) []view.Attempt {
 	var attempts []view.Attempt
 	for i := range pods {
 		pod := &pods[i]
-		if task.PodEnded(pod.Status.Phase) {
+		if observe.Ended(pod) {
 			continue
 		}
 		attempts = append(attempts, cmdutil.AttemptOf(pod))

@@ -128,7 +128,7 @@ func (r *Reconciler) noteForceDeleted(seen observation, a plan.FinalizePod) {
 	}
 }
 
-// record writes the end of an attempt to its node, and only then removes the finalizer of the pod.
+// record writes the end of an attempt to its node, and only then removes the finalizer of a pod that has ended.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
@@ -142,6 +142,10 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	r.recorded(seen, a)
 	if a.Pod.UID == "" {
 		return nil // a time limit ended the run, not a pod
+	}
+	r.written.rememberRecorded(a.Pod.UID, a.UID, r.Now())
+	if a.Ending {
+		return nil
 	}
 	if a.Retain {
 		return r.keep(ctx, seen.job, a.Pod)

@@ -76,9 +76,9 @@ func stripPodSpec(spec *corev1.PodSpec) corev1.PodSpec {
 	few := spec.Containers[:min(len(spec.Containers), maxContainers)]
 	containers := make([]corev1.Container, 0, len(few))
 	for i := range few {
-		containers = append(containers, corev1.Container{Name: few[i].Name})
+		containers = append(containers, corev1.Container{Name: few[i].Name, RestartPolicy: few[i].RestartPolicy})
 	}
-	return corev1.PodSpec{NodeName: spec.NodeName, Containers: containers}
+	return corev1.PodSpec{NodeName: spec.NodeName, RestartPolicy: spec.RestartPolicy, Containers: containers}
 }
 
 func stripPodStatus(status *corev1.PodStatus) corev1.PodStatus {

@@ -38,6 +38,8 @@ type writtenPod struct {
 	finalized bool
 	// retained is true after we have retained the pod for its logs.
 	retained bool
+	// recordedOn is the UID of the Node on which we have recorded its outcome.
+	recordedOn types.UID
 	// stopped is when we deleted it.
 	stopped time.Time
 	// waiting is why it did not start, when it was last observed. A pod that has ended no longer contains this.
@@ -122,6 +124,14 @@ func (m *writtenObjects) rememberReleased(uid types.UID, now time.Time) {
 	}
 }
 
+// rememberRecorded stores that the outcome of a pod is recorded on the Node with that UID.
+func (m *writtenObjects) rememberRecorded(uid, node types.UID, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.podEntry(uid)
+	known.recordedOn, known.seen = node, now
+}
+
 // waiting returns why a pod does not or did not start, given its current status.
 func (m *writtenObjects) waiting(uid types.UID, says string, now time.Time) string {
 	m.mu.Lock()
@@ -181,6 +191,8 @@ type seenPod struct {
 	*corev1.Pod
 	finalized bool
 	stopped   time.Time
+	// recordedOn is the UID of the Node on which we have recorded its outcome.
+	recordedOn types.UID
 	// unseen is true if the cache does not show it.
 	unseen bool
 }
@@ -202,7 +214,7 @@ func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.
 			} else {
 				known.pod = nil
 			}
-			seen.finalized, seen.stopped = known.finalized, known.stopped
+			seen.finalized, seen.stopped, seen.recordedOn = known.finalized, known.stopped, known.recordedOn
 		}
 		pods = append(pods, seen)
 	}
@@ -210,7 +222,7 @@ func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.
 		if inCache[uid] || known.pod == nil || !ownedBy(known.pod, owner) {
 			continue
 		}
-		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped, unseen: true})
+		pods = append(pods, seenPod{Pod: known.pod, stopped: known.stopped, recordedOn: known.recordedOn, unseen: true})
 		if now.Sub(known.seen) > doubtAfter {
 			doubtful = append(doubtful, known.pod)
 		}

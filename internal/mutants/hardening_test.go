@@ -33,7 +33,7 @@ var hardening = map[string]mutant{
 		"rerun.go", "due := r.nextDue(node, r.past(rec.EndedAt()))", "due := r.nextDue(node, rec.FinishedAt)",
 	},
 	"times from a node are not checked": {
-		"attempt.go", "r.StartedAt, r.FinishedAt = a.times(pod, exit)", "r.StartedAt, r.FinishedAt = pod.Started, exit.Finished",
+		"attempt.go", "r.StartedAt, r.FinishedAt = a.times(pod, known)", "r.StartedAt, r.FinishedAt = pod.Started, known.Finished",
 	},
 	"a node is not skipped while an attempt runs": {
 		"recording.go", "return !rec.skipped(node, r.Revision) && (r.Reason", "return (r.Reason",

@@ -19,6 +19,8 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"a step grows with the cluster",
 			"a node without progress blocks the others forever",
 			"a retained pod is recorded again",
+			"a pod that never ends is never released",
+			"an outcome is recorded only when the pod has ended",
 			"a record that the user removes at the last moment is written again",
 			"a node settles from the first time at which it was Ready",
 			"a node that joins in a soak may fail in it",
@@ -36,6 +38,30 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 }
 
 var mutants = map[string]mutant{
+	"an outcome is recorded only when the pod has ended": {
+		"attempt.go", "case pod.ended() || pod.Concluded:", "case pod.ended():",
+	},
+	"a pod is released before it has ended": {
+		"recording.go", "a.Ending = pod.Concluded && !pod.ended()", "a.Ending = false",
+	},
+	"a recorded pod is released before it has ended": {
+		"retainpods.go", "if pod.ended() || !onRecord(pod, node) {", "if true {",
+	},
+	"a pod that never ends is never released": {
+		"retainpods.go", "why == podRecorded && as.in.Now.Before(ends) {", "why == podRecorded && !ends.IsZero() {",
+	},
+	"a node starts before its recorded pod has ended": {
+		"retainpods.go", "as.in.Now.Before(ends) {\n\t\tw.terminating = true\n", "as.in.Now.Before(ends) {\n",
+	},
+	"a recorded pod is recorded again from a later status": {
+		"attempt.go", "case a.isRecorded(pod, node):", "case a.isRecorded(pod, node) && (!pod.ended() || pod.succeeded()):",
+	},
+	"a record that a user removed while the pod ends is written again": {
+		"attempt.go", "|| pod.RecordedOn == node.UID ||", "||",
+	},
+	"the phase of a pod counts more than what its task has reported": {
+		"plan.go", "(p.Exit.OwnWord || p.Concluded)", "p.Exit.OwnWord",
+	},
 	"running pods do not count against maxConcurrent": {
 		"capacity.go", "if !c.rollout.joinedAfterStable(w.node) {\n\t\t\tc.taken++", "if false {\n\t\t\tc.taken++",
 	},

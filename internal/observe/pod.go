@@ -63,11 +63,28 @@ func Pod(pod *corev1.Pod) plan.Pod {
 				view.Started = started.Time
 			}
 			view.Exit = viewExit(status.State.Terminated, status.Image, only)
+			view.Concluded = only && staysEnded(pod) && view.Exit.Reported && view.Exit.Reason != outcome.ReasonDisrupted
 		case status.State.Running != nil:
 			view.Started = status.State.Running.StartedAt.Time
 		}
 	}
 	return view
+}
+
+// Ended reports whether the outcome of a pod is known: no container of it runs or will run, or its only container has
+// reported its outcome and ended.
+func Ended(pod *corev1.Pod) bool {
+	return task.PodEnded(pod.Status.Phase) || Pod(pod).Concluded
+}
+
+// staysEnded reports whether a container of a pod that has ended is not restarted, and nothing else of the pod runs. The
+// phase of a pod that was restricted in this way follows from the exit code of its only container, unless the kubelet
+// ends the pod for another reason in between.
+func staysEnded(pod *corev1.Pod) bool {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever || pod.Spec.Containers[0].RestartPolicy != nil {
+		return false
+	}
+	return !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil })
 }
 
 // isSilent reports whether the kubelet has reported nothing about a pod. It reports on each container, or why it rejects

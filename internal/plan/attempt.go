@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/record"
@@ -24,6 +22,9 @@ const (
 	// StopSlack is how long after the end of its grace period a deleted pod may still exist before its kubelet counts as
 	// dead, even if the node does not say so.
 	StopSlack = 60 * time.Second
+
+	// EndSlack is how long after the record of its outcome a pod may take to end before its kubelet counts as dead.
+	EndSlack = 60 * time.Second
 
 	// slowStart is how long a pod may take to start before the status says so.
 	slowStart = 30 * time.Second
@@ -45,7 +46,8 @@ const (
 	podOverdue
 	// podEnded : the outcome of the pod is known and not recorded.
 	podEnded
-	// podRecorded : the outcome is recorded on the node, and the finalizer of the pod must still be removed.
+	// podRecorded : the outcome is recorded on the node, and the finalizer of the pod must still be removed when it has
+	// ended.
 	podRecorded
 	// podTerminating : the pod is being deleted, and Everynode has no finalizer on it. Its attempt is over, even if a user
 	// has removed its record from the node to request a retry.
@@ -78,7 +80,7 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 		return podAssessment{disposition: podOrphaned}
 	case !sameMachine(a.in.Job, pod, node):
 		return podAssessment{disposition: podOrphaned}
-	case pod.ended():
+	case pod.ended() || pod.Concluded:
 		return a.ended(pod, node, a.readEnd(pod, node))
 	}
 
@@ -93,10 +95,11 @@ func (a *attemptReader) assessPod(pod *Pod, node *Node) podAssessment {
 // onRecord reports whether the outcome of the pod is recorded on its node.
 func onRecord(pod *Pod, node *Node) bool { return node.On.Record.HasEndOf(pod.UID) }
 
-// isRecorded reports whether the outcome of the pod is or was recorded on its node. A pod that is retained for its logs
-// says so itself.
+// isRecorded reports whether the outcome of the pod is or was recorded on its node. It is not recorded a second time from
+// a later status of the pod, not even if a user has removed the record. A pod that is retained for its logs says so
+// itself.
 func (a *attemptReader) isRecorded(pod *Pod, node *Node) bool {
-	return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)
+	return onRecord(pod, node) || pod.RecordedOn == node.UID || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)
 }
 
 // assessOverduePod assesses an attempt that is past its deadline. If the kubelet responds, the pod is deleted, and the
@@ -165,7 +168,7 @@ type end struct {
 // does not count as a failure.
 func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	exit := pod.Exit
-	if pod.Phase == corev1.PodSucceeded || (exit != nil && exit.OwnWord && exit.Code == 0) {
+	if pod.succeeded() {
 		e := end{outcome: record.Succeeded}
 		if exit != nil {
 			e.message = exit.Message
@@ -252,18 +255,16 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 	before := a.failuresBefore(pod, node)
 	r := record.Record{
-		Revision:   pod.Revision,
-		Digest:     a.digestOf(pod.Revision, node.On.Record),
-		Outcome:    e.outcome,
-		Attempts:   before + 1,
-		StartedAt:  pod.Started,
-		FinishedAt: a.in.Now,
-		Reason:     e.reason,
-		Message:    e.message,
-		BootID:     firstOf(task.BootID(pod.Machine), node.BootID),
-		MachineID:  node.MachineID,
-		Retry:      pod.Retry,
-		PodUID:     pod.UID,
+		Revision:  pod.Revision,
+		Digest:    a.digestOf(pod.Revision, node.On.Record),
+		Outcome:   e.outcome,
+		Attempts:  before + 1,
+		Reason:    e.reason,
+		Message:   e.message,
+		BootID:    firstOf(task.BootID(pod.Machine), node.BootID),
+		MachineID: node.MachineID,
+		Retry:     pod.Retry,
+		PodUID:    pod.UID,
 
 		FirstStartedAt: a.firstStart(node, pod.Revision),
 	}
@@ -272,12 +273,13 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.RemovedLabels = prev.RemovedLabels
 		r.Cordoned = prev.Cordoned && a.cordonedForUs(node) // until it succeeds
 	}
+	known := &Exit{}
 	if exit := pod.Exit; exit != nil && !exit.Lost {
+		known = exit
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
-		r.StartedAt, r.FinishedAt = a.times(pod, exit)
 	}
-	if r.StartedAt.IsZero() {
+	if r.StartedAt, r.FinishedAt = a.times(pod, known); r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
 	if e.outcome == record.Disrupted {

@@ -260,6 +260,14 @@ func TestRecordOfAnAttempt(t *testing.T) {
 				Reason: "TaskFailed", Message: "the end", BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
 			},
 		},
+		"a node's clock does not count if the end is not known": {
+			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, now.Add(-time.Hour) }),
+			want: record.Record{
+				Revision: rev, Outcome: record.Disrupted, Disruptions: 1, DisruptedSince: now, StartedAt: ago(10), FinishedAt: now, RecordedAt: now,
+				Reason: "Disrupted", Message: "the pod ended before its container reported how",
+				BootID: "n-boot", MachineID: "n-machine", PodUID: "n-pod-uid",
+			},
+		},
 		"an attempt that never started has the start time of its pod": {
 			pod: newPod(node, func(p *Pod) { p.Phase, p.Started = corev1.PodFailed, time.Time{} }),
 			want: record.Record{

@@ -182,6 +182,9 @@ func tell(action Action) string {
 		if a.Retain {
 			words += ", and keep its pod"
 		}
+		if a.Ending {
+			words += ", and its pod ends"
+		}
 		return words + cordoned(a.Cordon) + tainted(a.Change)
 	case PatchNode:
 		words := a.Reason + " " + a.Node

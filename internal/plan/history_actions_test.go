@@ -141,10 +141,13 @@ func (h *history) record(a Record) {
 	}
 	h.checkWish(&before, node)
 	if pod := h.made[a.Pod.UID]; pod != nil {
-		pod.recorded = true
+		h.checkRecordedOnce(&before, pod)
+		pod.recorded, pod.recordedInGap, pod.recordedAt = true, a.Pod.Concluded && !over(&a.Pod), h.told
+		h.recordedOn[pod.UID] = node.UID
 		h.noteBegin(node.UID, pod.Runs)
 	}
 	switch let := !h.faults || h.rng.Intn(6) > 0; {
+	case a.Ending:
 	case let && a.Retain:
 		h.keep(a.Pod)
 	case let:
@@ -256,6 +259,7 @@ func (h *history) release(pod Pod) {
 		return
 	}
 	h.checkRelease(pod)
+	h.checkEnded(live)
 	live.Finalized, live.released = false, true
 	if live.DeleteRequested.IsZero() {
 		live.DeleteRequested = h.now

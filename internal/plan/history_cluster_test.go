@@ -103,7 +103,9 @@ func (h *history) input() Input {
 	h.addPeers(&in)
 	h.tellTroubles(&in)
 	for _, name := range slices.Sorted(maps.Keys(h.cache.pods)) {
-		in.Pods = append(in.Pods, h.cache.pods[name])
+		pod := h.cache.pods[name]
+		pod.RecordedOn = h.recordedOn[pod.UID]
+		in.Pods = append(in.Pods, pod)
 	}
 	return in
 }

@@ -269,7 +269,11 @@ func (h *history) disrupt() {
 
 func (h *history) end(pod *simPod, phase corev1.PodPhase, exit *Exit, why string) {
 	h.say("pod %s on %s ends %s (%s)", pod.Name, pod.NodeName, phase, why)
-	pod.Phase, pod.Exit, pod.endedAt = phase, exit, h.now
+	if pod.Phase = phase; pod.inGap {
+		pod.remember()
+		return // its container had ended before, and its kubelet knows how
+	}
+	pod.Exit, pod.endedAt = exit, h.now
 }
 
 // kubelets simulates the kubelets of the nodes that are running.
@@ -286,6 +290,8 @@ func (h *history) kubelets() {
 			pod.Phase = corev1.PodFailed
 		case silent(node), h.isBad(node) && h.habit == "never ends a pod":
 			continue
+		case inGap(pod):
+			h.closeGap(pod, node)
 		case !over(&pod.Pod) && pod.Runs == task.Reboot && pod.DeleteRequested.IsZero():
 			h.rebootNode(pod, node)
 		case !over(&pod.Pod) && !pod.DeleteRequested.IsZero():
@@ -298,6 +304,7 @@ func (h *history) kubelets() {
 				pod.Phase, pod.Exit.Code, pod.Exit.Reason = corev1.PodFailed, 3, outcome.ReasonTaskFailed
 			}
 			h.say("%s of pod %s on %s ends %s", pod.Runs, name, pod.NodeName, pod.Phase)
+			h.openGap(pod)
 			if pod.Runs == task.Task && !pod.willSucceed && h.faults && h.rng.Intn(4) == 0 {
 				h.say("and the node becomes unreachable")
 				h.ready(node, corev1.ConditionFalse)

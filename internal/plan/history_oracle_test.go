@@ -207,7 +207,7 @@ func (h *history) busyNodes(pods []Pod) map[string]bool {
 		pod := &pods[i]
 		node, there := h.cache.nodes[pod.NodeName]
 		if there && h.owed(pod) && h.onThisMachine(pod, &node) && !h.exempt(&node) && !(h.isBad(&node) && over(pod)) &&
-			(pod.Runs == task.Task || undoesRecord(pod, &node) || pod.Runs == task.Rollback && !over(pod) && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+graceAfterDeadline))) {
+			(pod.Runs == task.Task || undoesRecord(pod, &node) || pod.Runs == task.Rollback && !over(pod) && !pod.Concluded && h.now.Before(pod.Created.Add(task.Timeout(h.job, pod.Runs)+graceAfterDeadline))) {
 			busy[pod.NodeName] = true
 		}
 	}

@@ -31,6 +31,8 @@ type shell struct {
 	// lastEnds and removals tell a record that is removed again and again.
 	lastEnds map[types.UID]lastEnd
 	removals map[types.UID]int
+	// recordedOn are the nodes on which it has recorded the outcomes of pods.
+	recordedOn map[types.UID]types.UID
 	// othersWait is true if the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
 	othersWait bool
 	// refusedSince is since when no pod was accepted.
@@ -61,6 +63,7 @@ type lastEnd struct {
 func newShell() shell {
 	return shell{
 		refusals: map[bool]*refusal{}, troubles: map[types.UID]*nodeTrouble{}, lastEnds: map[types.UID]lastEnd{}, removals: map[types.UID]int{},
+		recordedOn: map[types.UID]types.UID{},
 		triedSorts: map[bool]bool{}, stopped: map[bool]bool{}, refusedNow: map[bool]bool{},
 	}
 }

@@ -237,6 +237,7 @@ func (h *history) checkRecord(node *Node, a Record) {
 		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
 	case ended == record.Failed && !(pod.ran && !pod.willSucceed) && !overdue:
 		h.break_("rule 6", "a failure is recorded for %s, which neither failed nor took too long", pod.Name)
+	case pod.recorded: // by another manager, and then a user has removed the record
 	case ended == record.Disrupted && pod.ran && pod.DeleteRequested.IsZero() && pod.Disrupted.IsZero():
 		h.break_("truth", "a disruption is recorded for %s, which ran to its end", pod.Name)
 	}

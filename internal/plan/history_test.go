@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -179,6 +180,7 @@ type history struct {
 	oracle
 	truth
 	actors
+	gap
 	clocks
 	wishes
 	villain
@@ -201,6 +203,15 @@ type simPod struct {
 	recorded, released, tampered bool
 	// endedAt is when it really ended.
 	endedAt time.Time
+	// recordedInGap is true if its outcome was recorded before its phase said that it has ended, and recordedAt is when it
+	// was recorded, by the clock of the manager.
+	recordedInGap bool
+	recordedAt    time.Time
+	// inGap is true once its container has ended, finally its phase after that, and hidden its exit while its kubelet has
+	// forgotten it.
+	inGap   bool
+	finally corev1.PodPhase
+	hidden  *Exit
 	// willSucceed is the result of the task if nothing interrupts it.
 	willSucceed bool
 	// ran is true once the task itself ran to its end, and ranIn the boot in which it did.
@@ -233,6 +244,7 @@ func play(seed int64) *history {
 		oracle:    newOracle(),
 		truth:     newTruth(),
 		actors:    newActors(seed),
+		gap:       newGap(seed),
 		clocks:    newClocks(),
 		wishes:    newWishes(),
 		shell:     newShell(),

@@ -136,6 +136,12 @@ type Pod struct {
 	Started time.Time
 	// Exit is how the container of the task ended; nil if that is not known.
 	Exit *Exit
+	// Concluded is true if Exit is the outcome, whatever the phase says or will say: the only container has reported its
+	// outcome itself, has ended, and is not restarted. Kubelets report that a second before the phase of the pod.
+	Concluded bool
+	// RecordedOn is the UID of the Node on which this manager has recorded the outcome; "" if it has not. It stays if a
+	// user removes the record from the node later.
+	RecordedOn types.UID
 	// Waiting is why the container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 	// Silent is true if its kubelet has reported nothing about it.
@@ -145,6 +151,12 @@ type Pod struct {
 // ended reports whether no container of the pod runs or will run.
 func (p *Pod) ended() bool {
 	return task.PodEnded(p.Phase)
+}
+
+// succeeded reports whether the task has succeeded. What the task itself has reported counts more than the phase: a pod
+// whose container has ended can still be evicted.
+func (p *Pod) succeeded() bool {
+	return p.Phase == corev1.PodSucceeded || p.Exit != nil && p.Exit.Code == 0 && (p.Exit.OwnWord || p.Concluded)
 }
 
 // Exit is how the container of a task ended.
@@ -248,7 +260,7 @@ type DrainPodRequest struct {
 	Drain *v1alpha1.DrainSpec
 }
 
-// Record writes the outcome of an attempt to its node and then releases the pod. The opposite order is wrong: if a pod
+// Record writes the outcome of an attempt to its node and then releases the pod if it has ended. The opposite order is wrong: if a pod
 // is deleted before its record is written, the attempt is repeated.
 type Record struct {
 	Node string
@@ -259,6 +271,9 @@ type Record struct {
 	Final bool
 	// Quarantine is true if the node was quarantined because of an earlier failure.
 	Quarantine bool
+	// Ending is true if the pod has not ended although its outcome is known: a later plan releases it. A deletion before
+	// its end would cost the kubelet more requests.
+	Ending bool
 	// Retain is true if the pod is retained for its logs.
 	Retain bool
 }

@@ -19,21 +19,38 @@ func (a *attemptReader) retainedUntil(pod *Pod, rec *record.Record) time.Time {
 	if rec.Outcome == record.Rebooting {
 		return time.Time{} // the run continues with other pods
 	}
-	ended := rec.EndedAt()
-	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
-		ended = rec.Rollback.EndedAt()
-	}
-	return a.past(ended).Add(time.Duration(keep) * time.Second)
+	return a.recordedEnd(pod, rec).Add(time.Duration(keep) * time.Second)
 }
 
-// removePod releases a pod that needs no record, or has one, unless the pod is retained for its logs.
+// recordedEnd is when the outcome of the pod in that record was recorded.
+func (a *attemptReader) recordedEnd(pod *Pod, rec *record.Record) time.Time {
+	if rec.Rollback != nil && rec.Rollback.PodUID == pod.UID {
+		return a.past(rec.Rollback.EndedAt())
+	}
+	return a.past(rec.EndedAt())
+}
+
+// endsUntil is until when a pod whose outcome is on record may take to end; zero if it has ended, or need not end.
+func (a *attemptReader) endsUntil(pod *Pod, node *Node) time.Time {
+	if pod.ended() || !onRecord(pod, node) {
+		return time.Time{}
+	}
+	return a.recordedEnd(pod, node.On.Record).Add(EndSlack)
+}
+
+// removePod releases a pod that needs no record, or has one, unless it has not ended, or is retained for its logs.
 func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
+	if ends := as.attempts.endsUntil(pod, w.node); why == podRecorded && as.in.Now.Before(ends) {
+		w.terminating = true
+		as.plan.wake(ends)
+		return
+	}
 	until := as.attempts.retainedUntil(pod, w.node.On.Record)
 	if why == podRecorded && onRecord(pod, w.node) && as.in.Now.Before(until) {
 		as.retain(pod, w, until)
 		return
 	}
-	as.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node)})
+	as.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node) && pod.RecordedOn != w.node.UID})
 	w.terminating = true
 }
 

@@ -126,9 +126,11 @@ func (c *Cluster) apply(action plan.Action) string {
 // record writes the end of an attempt to its node, and then releases the pod.
 func (c *Cluster) record(a plan.Record) string {
 	words := recorded(a) + c.patch(a.Node, a.Change)
-	if a.Retain {
+	switch {
+	case a.Ending:
+	case a.Retain:
 		c.retain(a.Pod)
-	} else {
+	default:
 		delete(c.Pods, a.Pod.Name)
 	}
 	return words
