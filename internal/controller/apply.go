@@ -41,46 +41,49 @@ type applied struct {
 	// again is true if another pass is needed that no event triggers: after a write that came too late, or after
 	// evictions.
 	again bool
+	// more is true if the next pass should begin at once, because pods remain to be created.
+	more bool
 }
 
-// apply executes the actions of the plan. They are independent. Evictions come last, because they can take long.
+// apply executes the actions of the plan. They are independent. They begin in the order of their urgency.
 func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (applied, error) {
+	do := byUrgency(p.Actions)
+	if len(p.Actions) > len(do[forNobody]) {
+		r.releases.passBegins()
+		defer r.releases.passEnds()
+	}
 	var group errgroup.Group
 	group.SetLimit(maxParallelWrites)
 	var raced atomic.Bool
 	var probed probed
-	var starts []plan.Start
-	var evictions []plan.Evict
-	for _, action := range p.Actions {
-		switch a := action.(type) {
-		case plan.Start:
-			starts = append(starts, a)
-		case plan.Evict:
-			evictions = append(evictions, a)
-		default:
-			group.Go(func() error {
-				if !r.mayPrepare(ctx, seen, action, &probed) {
-					return nil
-				}
-				err := r.act(ctx, seen, action)
-				if errors.Is(err, errRaced) {
-					raced.Store(true)
-					return nil
-				}
-				return err
-			})
-		}
+	for _, action := range slices.Concat(do[forRecords], do[forChanges]) {
+		group.Go(func() error {
+			if !r.mayPrepare(ctx, seen, action, &probed) {
+				return nil
+			}
+			err := r.act(ctx, seen, action)
+			if errors.Is(err, errRaced) {
+				raced.Store(true)
+				return nil
+			}
+			return err
+		})
 	}
+	starts := asStarts(do[forStarts])
 	results := r.startAll(ctx, seen, starts, &group)
+	more := slices.Contains(results, errPostponed)
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
-	r.evictAll(evictCtx, seen, evictions, &group)
+	r.evictAll(evictCtx, seen, do[forEvictions], &group)
+	for _, action := range do[forNobody] {
+		group.Go(func() error { return r.act(ctx, seen, action) })
+	}
 	err := group.Wait()
 	starts, results = probed.with(starts, results)
 	refused, startErr := r.judgeStarts(seen, starts, results)
 	// Only the next plan contains what blocks an eviction, and which pods must be evicted from a node.
-	again := raced.Load() || len(evictions) > 0 || needsAnotherPass(seen, p) || r.problems.isFresh(client.ObjectKeyFromObject(seen.job))
-	return applied{refused: refused, again: again}, errors.Join(err, startErr)
+	again := raced.Load() || len(do[forEvictions]) > 0 || needsAnotherPass(seen, p) || r.problems.isFresh(client.ObjectKeyFromObject(seen.job))
+	return applied{refused: refused, again: again, more: more}, errors.Join(err, startErr)
 }
 
 // needsAnotherPass reports whether the plan needs the pods of a node that no pass has tried to list yet. If listing the
@@ -89,8 +92,12 @@ func needsAnotherPass(seen observation, p plan.Plan) bool {
 	return slices.ContainsFunc(p.DrainPodRequests, func(l plan.DrainPodRequest) bool { return !seen.asked[l.UID] })
 }
 
-func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Evict, group *errgroup.Group) {
-	for _, a := range evictions {
+func (r *Reconciler) evictAll(ctx context.Context, seen observation, evictions []plan.Action, group *errgroup.Group) {
+	for _, action := range evictions {
+		a, ok := action.(plan.Evict)
+		if !ok {
+			continue
+		}
 		for _, pod := range a.Pods {
 			group.Go(func() error { r.evict(ctx, seen, a, pod); return nil })
 		}
@@ -106,10 +113,13 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.FinalizePod:
-		r.noteForceDeleted(seen, a)
-		return r.finalizeOwnPod(ctx, seen.job, a.Pod)
+		next := release{job: seen.job, pod: a.Pod, unrecorded: a.Unrecorded}
+		if a.Awaited {
+			return r.releaseNow(ctx, next)
+		}
+		return r.releaseLater(ctx, next)
 	case plan.RetainPod:
-		return r.keep(ctx, seen.job, a.Pod)
+		return r.releaseLater(ctx, release{job: seen.job, pod: a.Pod, retain: true})
 	case plan.DeleteJob:
 		return r.expire(ctx, seen.job)
 	case plan.CleanUpNode:
@@ -121,14 +131,7 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	}
 }
 
-// noteForceDeleted reports that a pod was force-deleted before its end was recorded.
-func (r *Reconciler) noteForceDeleted(seen observation, a plan.FinalizePod) {
-	if a.Unrecorded && !r.written.wasRetained(a.Pod.UID) {
-		r.podForceDeleted(client.ObjectKeyFromObject(seen.job), a.Pod.NodeUID, a.Pod.Name)
-	}
-}
-
-// record writes the end of an attempt to its node, and only then removes the finalizer of a pod that has ended.
+// record writes the end of an attempt to its node, and only then releases a pod that has ended.
 func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record) error {
 	err := r.changeNode(ctx, seen.input.Nodes, a.Node, a.Change)
 	switch {
@@ -147,10 +150,7 @@ func (r *Reconciler) record(ctx context.Context, seen observation, a plan.Record
 	if a.Ending {
 		return nil
 	}
-	if a.Retain {
-		return r.keep(ctx, seen.job, a.Pod)
-	}
-	return r.finalizeOwnPod(ctx, seen.job, a.Pod)
+	return r.releaseLater(ctx, release{job: seen.job, pod: a.Pod, retain: a.Retain})
 }
 
 // mark writes anything other than the end of an attempt to a node.

@@ -23,6 +23,10 @@ const (
 	longestGather    = time.Second
 	longestGatherAll = 2 * time.Second
 
+	// A pass creates pods for at least leastStarts, and for gatherShare times the duration of the pass. Then the next
+	// pass records what has ended meanwhile.
+	leastStarts = 250 * time.Millisecond
+
 	// activeFor is how long after its last pass a NodeJob counts as active.
 	activeFor = 2 * longestGatherAll
 )
@@ -70,6 +74,13 @@ func (l *looks) gather(now time.Time) time.Duration {
 		}
 	}
 	return min(max(leastGather, gatherShare*l.sum), longestGatherAll)
+}
+
+// startsFor returns how long a pass of a NodeJob creates pods.
+func (l *looks) startsFor(job client.ObjectKey) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(leastStarts, gatherShare*l.last[job].took)
 }
 
 func (l *looks) forget(job client.ObjectKey) {

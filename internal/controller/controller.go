@@ -71,6 +71,7 @@ type Reconciler struct {
 	records                  records
 	pace                     loop.Pace
 	looks                    looks
+	releases                 *releases
 	drains                   drains
 	contents                 contents
 	gates                    gates
@@ -123,6 +124,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		scripts:        newScripts(),
 		records:        newRecords(),
 		drains:         newDrains(),
+		releases:       newReleases(metrics.releases),
 		contents:       newContents(),
 		wake:           make(chan event.GenericEvent, wakeRoom),
 	}
@@ -195,8 +197,14 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	if again {
 		wait = loop.Soonest(wait, loop.Soon)
 	}
+	if did.more {
+		wait = atOnce
+	}
 	return ctrl.Result{RequeueAfter: wait}, err
 }
+
+// atOnce is the shortest wait for the next pass.
+const atOnce = time.Millisecond
 
 // ensureFinalizer adds our finalizer to a NodeJob before anything is written to a node for it. It returns false if
 // there is nothing to do: the NodeJob is being deleted and we have already removed the finalizer.

@@ -39,6 +39,7 @@ type Metrics struct {
 	run         *prometheus.HistogramVec
 	readyToDone *prometheus.HistogramVec
 	attempts    *prometheus.CounterVec
+	releases    prometheus.Gauge
 	writes      loop.Writes
 }
 
@@ -68,10 +69,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_attempts_total",
 			Help: "Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.",
 		}, []string{"phase", "outcome"}),
+		releases: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "everynode_pending_pod_releases",
+			Help: "Pods whose outcome is on record, and that the manager deletes or retains in the background.",
+		}),
 		writes: loop.NewWrites("everynode_api_writes_total",
 			"Write requests to the API server, events and leases aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodeCount, m.stopped, m.run, m.readyToDone, m.attempts, m.writes)
+	registry.MustRegister(m.nodeCount, m.stopped, m.run, m.readyToDone, m.attempts, m.releases, m.writes)
 	return m
 }
 

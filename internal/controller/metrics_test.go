@@ -92,6 +92,7 @@ func TestMetricsNameNoNode(t *testing.T) {
 	want := map[string][]string{
 		"everynode_nodejob_nodes":              {"namespace", "nodejob", "state"},
 		"everynode_nodejob_stalled":            {"namespace", "nodejob"},
+		"everynode_pending_pod_releases":       nil,
 		"everynode_attempt_duration_seconds":   {"namespace", "nodejob"},
 		"everynode_node_ready_to_done_seconds": {"namespace", "nodejob"},
 		"everynode_attempts_total":             {"outcome", "phase"},

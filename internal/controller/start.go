@@ -24,8 +24,9 @@ import (
 	"github.com/everynode/everynode/internal/task"
 )
 
-// errSkipped is for a pod that was not tried, because another of the same kind was rejected.
-var errSkipped = errors.New("not tried")
+// errSkipped is for a pod that was not tried, because another of the same kind was rejected. errPostponed is for a pod
+// that the next pass creates.
+var errSkipped, errPostponed = errors.New("not tried"), errors.New("postponed")
 
 // isRunner reports whether a pod runs a script although the task is a template. The API server may accept one kind of
 // pod and reject the other.
@@ -33,16 +34,30 @@ func isRunner(job *v1alpha1.NodeJob, start *plan.Start) bool {
 	return job.Spec.Task.Template != nil && start.Attempt.Phase != task.Task
 }
 
+func asStarts(actions []plan.Action) []plan.Start {
+	starts := make([]plan.Start, 0, len(actions))
+	for _, action := range actions {
+		if a, ok := action.(plan.Start); ok {
+			starts = append(starts, a)
+		}
+	}
+	return starts
+}
+
 // startAll creates pods. If one is rejected, others of its kind would be rejected too. So the first pod of each kind is
-// created alone, and the others after it.
+// created alone, and the others after it. After a while, the rest is left to the next pass: it records first what has
+// ended meanwhile.
 func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []plan.Start, group *errgroup.Group) []error {
 	results := make([]error, len(starts))
 	tried, stopped := map[bool]bool{}, map[bool]bool{}
+	until := r.Now().Add(r.looks.startsFor(client.ObjectKeyFromObject(seen.job)))
 	for i := range starts {
 		sort := isRunner(seen.job, &starts[i])
 		switch {
 		case stopped[sort]:
 			results[i] = errSkipped
+		case tried[sort] && r.Now().After(until):
+			results[i] = errPostponed
 		case tried[sort]:
 			group.Go(func() error { results[i] = r.start(ctx, seen, starts[i]); return nil })
 		default:
@@ -97,7 +112,8 @@ func (r *Reconciler) judgeStarts(seen observation, starts []plan.Start, results 
 	for sort, refusals := range map[bool]*loop.Refusals{false: r.refusals, true: r.runnerRefusals} {
 		var errs []error
 		for i := range starts {
-			if isRunner(seen.job, &starts[i]) == sort && !errors.Is(results[i], errSkipped) {
+			tried := !errors.Is(results[i], errSkipped) && !errors.Is(results[i], errPostponed)
+			if isRunner(seen.job, &starts[i]) == sort && tried {
 				errs = append(errs, results[i])
 			}
 		}

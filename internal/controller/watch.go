@@ -53,6 +53,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := mgr.Add(manager.RunnableFunc(r.poll)); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(r.releasePods)); err != nil {
+		return err
+	}
 	if err := r.setupOrphanCollector(ctx, mgr); err != nil {
 		return err
 	}

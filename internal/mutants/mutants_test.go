@@ -53,6 +53,9 @@ var mutants = map[string]mutant{
 	"a node starts before its recorded pod has ended": {
 		"retainpods.go", "as.in.Now.Before(ends) {\n\t\tw.terminating = true\n", "as.in.Now.Before(ends) {\n",
 	},
+	"a node waits for a pod that is released in the background": {
+		"nodeplan.go", "return w.State == Waiting || w.State == Running || w.rollbackPending", "return false",
+	},
 	"a recorded pod is recorded again from a later status": {
 		"attempt.go", "case a.isRecorded(pod, node):", "case a.isRecorded(pod, node) && (!pod.ended() || pod.succeeded()):",
 	},
@@ -123,7 +126,7 @@ var mutants = map[string]mutant{
 		"start.go", "if why == \"\" || !j.in.Job.DeletionTimestamp.IsZero() {", "if true {",
 	},
 	"a retained pod is recorded again": {
-		"attempt.go", "return onRecord(pod, node) || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)", "return onRecord(pod, node)",
+		"attempt.go", " || (pod.Recorded && !pod.Finalized && a.in.Job.Spec.RetainPodsSeconds > 0)", "",
 	},
 	"a retained pod blocks the next one": {
 		"retainpods.go", "if !w.start.ready() || len(w.retained) == 0 {", "if true {",
@@ -138,7 +141,7 @@ var mutants = map[string]mutant{
 		"planner.go", "\t\tcase podEnded:\n", "\t\tcase podEnded:\n\t\t\tas.do(FinalizePod{Pod: *pod})\n",
 	},
 	"a success does not count if the pod was deleted after it": {
-		"attempt.go", "if pod.Phase == corev1.PodSucceeded ||", "if (pod.Phase == corev1.PodSucceeded && pod.DeleteRequested.IsZero()) ||",
+		"plan.go", "return p.Phase == corev1.PodSucceeded ||", "return (p.Phase == corev1.PodSucceeded && p.DeleteRequested.IsZero()) ||",
 	},
 	"a taint is ignored": {
 		"planner.go", "taint != nil {", "taint != nil && false {",

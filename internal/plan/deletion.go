@@ -29,6 +29,9 @@ func (p *planner) planDeletion() {
 	p.cleanUp()
 }
 
+// isDeleted reports whether the NodeJob is being deleted.
+func (j *job) isDeleted() bool { return !j.in.Job.DeletionTimestamp.IsZero() }
+
 // rollsBackOnDeletion reports whether the task is rolled back before the NodeJob is deleted. In a namespace that is
 // being deleted no pod can be created, so a rollback would block the deletion forever.
 func (j *job) rollsBackOnDeletion() bool {
@@ -43,7 +46,7 @@ func (p *planner) cleanUp() {
 	p.plan.Status = *p.in.Job.Status.DeepCopy()
 	for i := range p.in.Pods {
 		if needsFinalizerRemoval(&p.in.Pods[i]) {
-			p.do(FinalizePod{Pod: p.in.Pods[i]})
+			p.do(FinalizePod{Pod: p.in.Pods[i], Awaited: true})
 		}
 	}
 	for i := range p.in.Nodes {
@@ -154,6 +157,7 @@ func (as *assessor) assessNodeOnDeletion(w *nodePlan) {
 	if !w.slot && !w.progressDeadlineExceeded {
 		as.assessRollbackOnDeletion(terminating, w)
 	}
+	as.release(w)
 	if late := w.terminatingSince.Add(StopSlack); w.terminating && !w.terminatingSince.IsZero() && as.in.Now.Before(late) {
 		as.plan.wake(late)
 	}

@@ -38,7 +38,7 @@ func (h *history) do(action Action) {
 		if made := h.made[a.Pod.UID]; a.Unrecorded && made != nil {
 			h.trouble(a.Pod.NodeUID, v1alpha1.ReasonPodForceDeleted, "pod "+a.Pod.Name+" says that it is recorded", 10*time.Second, 300*time.Second)
 		}
-		h.release(a.Pod)
+		h.releaseInTime(a.Pod, a.Awaited)
 	case RetainPod:
 		h.keep(a.Pod)
 	case CleanUpNode:
@@ -151,7 +151,7 @@ func (h *history) record(a Record) {
 	case let && a.Retain:
 		h.keep(a.Pod)
 	case let:
-		h.release(a.Pod)
+		h.releaseInTime(a.Pod, false)
 	}
 }
 
@@ -253,13 +253,27 @@ func (h *history) forget(a CleanUpNode) {
 	h.checkChange(&before, node, a.Change)
 }
 
-func (h *history) release(pod Pod) {
+// releaseInTime releases a pod at once, or in the background if nothing waits for it.
+func (h *history) releaseInTime(pod Pod, awaited bool) {
 	live := h.pods[pod.Name]
 	if live == nil || live.UID != pod.UID {
 		return
 	}
 	h.checkRelease(pod)
 	h.checkEnded(live)
+	if awaited || !h.gaps {
+		h.release(pod)
+		return
+	}
+	h.queued[pod.UID] = pod
+}
+
+func (h *history) release(pod Pod) {
+	delete(h.queued, pod.UID)
+	live := h.pods[pod.Name]
+	if live == nil || live.UID != pod.UID {
+		return
+	}
 	live.Finalized, live.released = false, true
 	if live.DeleteRequested.IsZero() {
 		live.DeleteRequested = h.now

@@ -124,6 +124,7 @@ func (h *history) pass() {
 	case !h.faults || luck < 12:
 		h.catchUp()
 	}
+	h.releaseQueued()
 	in := h.input()
 	h.seen = maps.Clone(h.cache.nodes)
 	h.noteGates(in)

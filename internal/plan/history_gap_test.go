@@ -4,12 +4,14 @@
 package plan
 
 import (
+	"maps"
 	"math/rand"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -96,6 +98,30 @@ func (h *history) checkRecordedOnce(node *Node, pod *simPod) {
 		h.break_("rule 2", "pod %s is recorded a second time", pod.Name)
 	case h.recordedOn[pod.UID] == node.UID:
 		h.break_("retry", "pod %s is recorded again on %s after its record was removed", pod.Name, node.Name)
+	}
+}
+
+// releaseQueued releases pods in the background, some of them much later.
+func (h *history) releaseQueued() {
+	for _, uid := range slices.Sorted(maps.Keys(h.queued)) {
+		if !h.faults || h.odds.Intn(3) == 0 {
+			h.say("pod %s is released in the background", h.queued[uid].Name)
+			h.release(h.queued[uid])
+		}
+	}
+}
+
+// checkAwaited checks that no node waits for a pod that is released in the background.
+func (h *history) checkAwaited(p Plan) {
+	waits := map[string]bool{}
+	for i := range p.Nodes {
+		node := h.cache.nodes[p.Nodes[i].Name]
+		waits[node.Name] = p.Nodes[i].Reason == v1alpha1.ReasonPodTerminating || h.reboots(&node)
+	}
+	for _, action := range p.Actions {
+		if a, ok := action.(FinalizePod); ok && !a.Awaited && (waits[a.Pod.NodeName] || h.deleting()) {
+			h.break_("rule 2", "pod %s is released in the background, and %s waits for it", a.Pod.Name, a.Pod.NodeName)
+		}
 	}
 }
 

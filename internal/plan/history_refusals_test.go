@@ -33,6 +33,8 @@ type shell struct {
 	removals map[types.UID]int
 	// recordedOn are the nodes on which it has recorded the outcomes of pods.
 	recordedOn map[types.UID]types.UID
+	// queued are the pods that it releases in the background.
+	queued map[types.UID]Pod
 	// othersWait is true if the last try of a pod, while pods were refused, left nodes waiting that could have been tried.
 	othersWait bool
 	// refusedSince is since when no pod was accepted.
@@ -63,7 +65,7 @@ type lastEnd struct {
 func newShell() shell {
 	return shell{
 		refusals: map[bool]*refusal{}, troubles: map[types.UID]*nodeTrouble{}, lastEnds: map[types.UID]lastEnd{}, removals: map[types.UID]int{},
-		recordedOn: map[types.UID]types.UID{},
+		recordedOn: map[types.UID]types.UID{}, queued: map[types.UID]Pod{},
 		triedSorts: map[bool]bool{}, stopped: map[bool]bool{}, refusedNow: map[bool]bool{},
 	}
 }

@@ -52,6 +52,7 @@ func (h *history) checkPlan(in Input, p Plan) {
 		}
 	}
 	h.checkWrites(p)
+	h.checkAwaited(p)
 	h.checkControlPlane(in, p)
 	h.checkPrepared(in, p, busy, limit)
 	if !p.WakeAt.IsZero() && !p.WakeAt.After(in.Now) {

@@ -40,6 +40,8 @@ type nodePlan struct {
 	terminating bool
 	// terminatingSince is when that pod should have ended; zero if that is not known.
 	terminatingSince time.Time
+	// releases are pods of Everynode that are released.
+	releases []FinalizePod
 	// retained are pods of Everynode whose outcome is on record, and that are retained for their logs.
 	retained []*Pod
 	// written is true if this pass writes a record on the node: a second write would not include the first.
@@ -222,6 +224,11 @@ func (w *nodePlan) continues() bool {
 		causeManagerNodeLast, causeRollback:
 	}
 	return true
+}
+
+// awaitsPods reports whether an attempt may start on the node when its pods have ended.
+func (w *nodePlan) awaitsPods() bool {
+	return w.State == Waiting || w.State == Running || w.rollbackPending
 }
 
 // waitsForRollout reports whether the node waits for other nodes.

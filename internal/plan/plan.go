@@ -310,6 +310,8 @@ type FinalizePod struct {
 	Pod Pod
 	// Unrecorded is true for a pod that says that its outcome was recorded, although its node has no record of it.
 	Unrecorded bool
+	// Awaited is true if the node, or the deletion of the NodeJob, waits for the end of the pod. Otherwise there is no hurry.
+	Awaited bool
 }
 
 // RetainPod removes the finalizer of a pod whose outcome is on record, and retains the pod for its logs.

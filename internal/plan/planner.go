@@ -85,6 +85,7 @@ func (as *assessor) assessNode(w *nodePlan) {
 	}
 	as.checkProgress(w, known)
 	as.removeRetainedPods(w)
+	as.release(w)
 	as.plan.wake(w.Until)
 }
 
@@ -250,7 +251,7 @@ func (as *assessor) removeOrphanedPods() {
 	for i := range as.in.Pods {
 		pod := &as.in.Pods[i]
 		if !known[pod.NodeName] && needsFinalizerRemoval(pod) {
-			as.do(FinalizePod{Pod: *pod})
+			as.do(FinalizePod{Pod: *pod, Awaited: as.isDeleted()})
 		}
 	}
 }

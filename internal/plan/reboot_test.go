@@ -236,7 +236,7 @@ func TestPodStaysRecordedWhenTimeEndsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task := newPod(node, exited(0), func(p *Pod) { p.UID = "earlier-pod" })
 			p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, task))
-			a, ok := p.Actions[1].(Record)
+			a, ok := p.Actions[0].(Record)
 			if !ok || a.Record.PodUID != "earlier-pod" || a.Pod.UID != "" {
 				t.Errorf("actions %v, want a record of the pod that is on record", told(p))
 			}

@@ -50,8 +50,16 @@ func (as *assessor) removePod(pod *Pod, why podDisposition, w *nodePlan) {
 		as.retain(pod, w, until)
 		return
 	}
-	as.do(FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node) && pod.RecordedOn != w.node.UID})
+	w.releases = append(w.releases, FinalizePod{Pod: *pod, Unrecorded: why == podRecorded && !onRecord(pod, w.node) && pod.RecordedOn != w.node.UID})
 	w.terminating = true
+}
+
+// release plans the release of the pods of a node, once its state is known.
+func (as *assessor) release(w *nodePlan) {
+	for _, a := range w.releases {
+		a.Awaited = as.isDeleted() || w.awaitsPods()
+		as.do(a)
+	}
 }
 
 // retain retains a pod. Its finalizer is removed anyway, so that a deletion of the pod does not block.
@@ -70,7 +78,7 @@ func (as *assessor) removeRetainedPods(w *nodePlan) {
 		return
 	}
 	for _, pod := range w.retained {
-		as.do(FinalizePod{Pod: *pod})
+		w.releases = append(w.releases, FinalizePod{Pod: *pod})
 	}
 	b := podIsTerminating(as.job, startRequest{terminating: true})
 	w.start = start{}
