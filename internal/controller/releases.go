@@ -203,7 +203,7 @@ func (r *Reconciler) releasePods(ctx context.Context) error {
 		select {
 		case <-r.releases.changed:
 		case <-ends:
-			ends, drained = nil, time.After(drainTimeout)
+			ends, drained = nil, time.After(drainTimeout) //nolint:forbidigo // a wait, and no time
 		case <-drained:
 			cancel()
 			return nil
@@ -224,7 +224,7 @@ func (r *Reconciler) releaseQueued(ctx, manager context.Context, next release) {
 	name := client.ObjectKeyFromObject(next.job)
 	logf.FromContext(ctx).WithName("releases").Error(err, "releasing a pod", "namespace", name.Namespace, "nodejob", name.Name)
 	r.writeFailed(next.job, err)
-	time.AfterFunc(wait, func() {
+	time.AfterFunc(wait, func() { //nolint:forbidigo // a wait, and no time
 		r.releases.forget(next.pod.UID)
 		r.wakeUp(manager, name)
 	})

@@ -55,20 +55,25 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		}
 	}
 	if status := taskContainer(pod); status != nil {
-		switch {
-		case status.State.Terminated != nil:
-			only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
-			// For a container that could not be started, this is the start of Unix time.
-			if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
-				view.Started = started.Time
-			}
-			view.Exit = viewExit(status.State.Terminated, status.Image, only)
-			view.Concluded = only && staysEnded(pod) && view.Exit.Reported && view.Exit.Reason != outcome.ReasonDisrupted
-		case status.State.Running != nil:
-			view.Started = status.State.Running.StartedAt.Time
-		}
+		viewContainer(&view, pod, status)
 	}
 	return view
+}
+
+// viewContainer adds the state of the container that represents the pod.
+func viewContainer(view *plan.Pod, pod *corev1.Pod, status *corev1.ContainerStatus) {
+	switch {
+	case status.State.Terminated != nil:
+		only := len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Name == status.Name
+		// For a container that could not be started, this is the start of Unix time.
+		if started := status.State.Terminated.StartedAt; started.Unix() > 0 {
+			view.Started = started.Time
+		}
+		view.Exit = viewExit(status.State.Terminated, status.Image, only)
+		view.Concluded = only && staysEnded(pod) && view.Exit.Reported && view.Exit.Reason != outcome.ReasonDisrupted
+	case status.State.Running != nil:
+		view.Started = status.State.Running.StartedAt.Time
+	}
 }
 
 // Ended reports whether the outcome of a pod is known: no container of it runs or will run, or its only container has
