@@ -118,7 +118,7 @@ func (s *shard) run(below string) {
 	var copied sync.WaitGroup
 	copied.Go(func() { s.copy(out) })
 	s.err = cmd.Run()
-	in.Close()
+	_ = in.Close() // never fails
 	copied.Wait()
 }
 

@@ -125,24 +125,26 @@ func Run(ctx context.Context, o Options) (_ *report.Joins, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.down(ctx)) }()
-	if err := r.connect(); err != nil {
+	if err := errors.Join(r.connect(), r.install(ctx)); err != nil {
 		return nil, err
 	}
-	if err := r.install(ctx); err != nil {
-		return nil, err
-	}
+	return r.measureAll(ctx)
+}
+
+// measureAll measures the variants that the API server supports.
+func (r *run) measureAll(ctx context.Context) (*report.Joins, error) {
 	version, err := r.client.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("asking for the API server's version: %w", err)
 	}
-	result := &report.Joins{Kubernetes: version.GitVersion, Nodes: o.Nodes, Real: o.Real}
 	policies, err := install.ServesPolicies(version.GitVersion)
 	if err != nil {
 		return nil, err
 	}
+	result := &report.Joins{Kubernetes: version.GitVersion, Nodes: r.Nodes, Real: r.Real}
 	for i := range variants {
 		v := &variants[i]
-		if (len(o.Only) > 0 && !slices.Contains(o.Only, v.name)) || (v.policy && !policies) {
+		if (len(r.Only) > 0 && !slices.Contains(r.Only, v.name)) || (v.policy && !policies) {
 			continue
 		}
 		measured, err := r.measure(ctx, v)

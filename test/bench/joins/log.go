@@ -6,7 +6,6 @@ package joins
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -165,34 +164,39 @@ func (l *log) result(name, description string) *report.JoinVariant {
 // addStartupTaint does what Karpenter does with a node that has registered: in one write, it adds the startup taints of the
 // node pool, and removes its own taint.
 func (r *run) addStartupTaint(ctx context.Context, node *corev1.Node) {
-	for {
-		registered := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key })
-		if !registered {
+	for isUnregistered(node) {
+		_, err := r.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, registration(node), metav1.PatchOptions{})
+		if apierrors.IsConflict(err) {
+			node, err = r.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
+		} else if err == nil {
 			return
 		}
-		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
-			return t.Key == unregistered.Key || t.Key == startupTaint.Key
-		})
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
-			"spec":     map[string]any{"taints": append(taints, startupTaint)},
-		})
-		if err == nil {
-			_, err = r.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		}
-		if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) {
-			return
-		}
-		if !apierrors.IsConflict(err) {
-			r.say("adding the startup taint to %s: %v", node.Name, err)
-		}
-		if node, err = r.client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{}); err != nil {
-			if !errors.Is(err, context.Canceled) && !apierrors.IsNotFound(err) {
-				r.say("reading %s: %v", node.Name, err)
+		if err != nil {
+			if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+				r.say("adding the startup taint: %v", err)
 			}
 			return
 		}
 	}
+}
+
+func isUnregistered(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered.Key })
+}
+
+// registration is the patch that registers a node.
+func registration(node *corev1.Node) []byte {
+	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Key == unregistered.Key || t.Key == startupTaint.Key
+	})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": node.ResourceVersion},
+		"spec":     map[string]any{"taints": append(taints, startupTaint)},
+	})
+	if err != nil {
+		panic(err) // taints and strings always marshal
+	}
+	return patch
 }
 
 // isClosed reports whether the node has the taint of the variant's gate.

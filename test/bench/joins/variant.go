@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,7 +31,11 @@ func namespaceOf(v *variant) string { return "joins-" + v.name }
 // measure creates a NodeJob and pods that wait for nodes, lets the nodes join, and counts.
 func (r *run) measure(ctx context.Context, v *variant) (_ *report.JoinVariant, err error) {
 	r.say("%s: %s", v.name, v.description)
-	defer func() { err = errors.Join(err, r.cleanUp(ctx, v)) }()
+	defer func() {
+		if ctx.Err() == nil { // otherwise the whole cluster is removed
+			err = errors.Join(err, r.cleanUp(ctx, v))
+		}
+	}()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	log, err := r.follow(watching, v)
@@ -64,7 +69,10 @@ func (r *run) measure(ctx context.Context, v *variant) (_ *report.JoinVariant, e
 
 // prepare creates the namespace, the NodeJob and the waiting pods.
 func (r *run) prepare(ctx context.Context, v *variant) error {
-	manifests := fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s, labels: {pod-security.kubernetes.io/enforce: privileged}}}
+	var manifests strings.Builder
+	fmt.Fprintf(&manifests, `apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s, labels: {pod-security.kubernetes.io/enforce: privileged, everynode.dev/nodejobs: allowed}}
 ---
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
@@ -75,11 +83,11 @@ spec:
   task: {script: "true"}
 `, namespaceOf(v), jobName, poolLabel, v.name)
 	if v.gate != "" {
-		manifests += "  gate: " + v.gate + "\n"
+		manifests.WriteString("  gate: " + v.gate + "\n")
 	}
 	if v.policy {
 		for _, policy := range []string{"everynode-gate", "everynode-manager"} {
-			manifests += fmt.Sprintf(`---
+			fmt.Fprintf(&manifests, `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: %s-%s}
@@ -87,7 +95,7 @@ spec: {policyName: %[1]s, paramRef: {namespace: %[2]s, selector: {}, parameterNo
 `, policy, namespaceOf(v))
 		}
 	}
-	if err := r.kubectl(ctx, manifests, "apply", "-f", "-"); err != nil {
+	if err := r.kubectl(ctx, manifests.String(), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if v.policy {
@@ -196,9 +204,6 @@ func (r *run) startManagerLater(ctx context.Context) error {
 
 // cleanUp removes the nodes, and then the namespace with all that is in it.
 func (r *run) cleanUp(ctx context.Context, v *variant) error {
-	if ctx.Err() != nil {
-		return nil // the cluster is removed
-	}
 	nodes, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: poolLabel + "=" + v.name})
 	if err != nil {
 		return fmt.Errorf("listing the nodes to remove: %w", err)
