@@ -29,6 +29,8 @@ const (
 	budgets = "create poddisruptionbudgets.policy"
 	// rbac are requests that RBAC refuses before the policies are asked.
 	rbac = "rbac"
+	// confined stands for what the policies of config/confinement refuse to the manager.
+	confined = "confined"
 )
 
 // requester is a user, and which rights it has.
@@ -103,7 +105,7 @@ func (w *world) rightsAreKnown(r requester) {
 type action struct {
 	needs []string
 	do    func(w *world, c client.Client) error
-	// manager is what the manager lacks: RBAC, unless it says otherwise; "" if it may do it.
+	// manager is why the manager may not do it: rbac or confined; "" if it may.
 	manager string
 	// noRole are requests that no role for users allows, apart from those with *.
 	noRole bool
@@ -154,6 +156,7 @@ func (w *world) prepare() {
 	w.t.Helper()
 	for name, spec := range map[string]string{
 		"script":    `{task: {script: "true"}}`,
+		"expires":   `{task: {script: "true"}, ttlSecondsAfterFinished: 60}`,
 		"templated": template,
 		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: RollBack}`,
 	} {
@@ -181,8 +184,9 @@ var actions = map[string]action{
 	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"},"finalizers":["everynode.dev/records"]}}`)},
 	"apply a NodeJob without a change":          {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
 	"request a retry":                           {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), manager: rights.RunAsRoot},
-	"delete a NodeJob":                          {do: deletes(nodeJob("script"))},
-	"delete a NodeJob that is then rolled back": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("undone"))},
+	"delete a NodeJob":                          {do: deletes(nodeJob("script")), manager: confined},
+	"delete a NodeJob with a time to live":      {do: deletes(nodeJob("expires"))},
+	"delete a NodeJob that is then rolled back": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("undone")), manager: confined},
 	"delete all NodeJobs, of which one is rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
 		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
 	}},
@@ -244,6 +248,8 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 	case lacks == "":
 	case !apierrors.IsForbidden(err):
 		t.Errorf("the API server says %v, and should forbid it: the user lacks %s", err, lacks)
+	case lacks == confined:
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-confine-", "manager must delete only NodeJobs with spec.ttlSecondsAfterFinished")
 	case lacks == rbac:
 		wantText(t, err.Error(), `cannot `, ` resource `)
 	case lacks == pods || lacks == budgets:

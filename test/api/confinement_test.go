@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/rights"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -45,6 +46,9 @@ func newThief(t *testing.T) *thief {
 	t.Cleanup(func() {
 		must(t, client.IgnoreNotFound(admin.Patch(w.ctx, f.node, mergePatch(`{"metadata":{"finalizers":null}}`))))
 	})
+	// Otherwise the policies that ask for rights may refuse its changes of NodeJobs first.
+	w.bind(managerUser, "everynode-all-effects", true)
+	w.rightsAreKnown(requester{user: managerUser, has: []string{rights.RunAsRoot}})
 	f.job = w.job("task", nil)
 	f.expiry = w.job("expires", func(s *v1alpha1.NodeJobSpec) { s.TTLSecondsAfterFinished = new(int32(1)) })
 	must(t, admin.Patch(w.ctx, f.job, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"},"finalizers":["x.test/theirs","everynode.dev/records"]}}`)))
