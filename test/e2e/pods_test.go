@@ -87,11 +87,17 @@ func (l *podLog) see(kind watch.EventType, pod *corev1.Pod) {
 	}
 	running := 0
 	for _, p := range l.pods {
-		if !p.over {
+		if !p.over && !hasRun(&p.pod) {
 			running++
 		}
 	}
 	l.most = max(l.most, running)
+}
+
+// hasRun reports whether all containers of a pod have ended. Its phase says so a second later.
+func hasRun(pod *corev1.Pod) bool {
+	statuses := pod.Status.ContainerStatuses
+	return len(statuses) > 0 && !slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil })
 }
 
 // of returns the pods of a NodeJob in the order in which they were made, as they were last.
@@ -129,7 +135,7 @@ func (l *podLog) find(uid types.UID) (loggedPod, bool) {
 	return loggedPod{}, false
 }
 
-// mostAtOnce is how many pods were there at the same time that had not ended.
+// mostAtOnce is how many pods were there at the same time whose containers had not ended.
 func (l *podLog) mostAtOnce() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
