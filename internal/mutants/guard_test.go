@@ -175,7 +175,7 @@ var guardMutants = map[string]mutant{
 		"objects.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
 	},
 	"pods are created before the salt of their names is written": {
-		"companion.go", "	if g.Status.NameSalt == \"\" {\n", "	if false {\n",
+		"companion.go", "	if g.Status.NameSalt == \"\" || o.in", "	if o.in",
 	},
 	"a taken name is tried repeatedly": {
 		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
