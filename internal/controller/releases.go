@@ -246,7 +246,11 @@ func (r *Reconciler) releaseNow(ctx context.Context, next release) error {
 	return r.release(ctx, next)
 }
 
+// release releases a pod, unless it was released after the plan was made.
 func (r *Reconciler) release(ctx context.Context, next release) error {
+	if r.written.wasFinalized(next.pod.UID) {
+		return nil
+	}
 	if next.unrecorded && !r.written.wasRetained(next.pod.UID) {
 		// It was force-deleted before its end was recorded.
 		r.podForceDeleted(client.ObjectKeyFromObject(next.job), next.pod.NodeUID, next.pod.Name)

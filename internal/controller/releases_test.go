@@ -325,3 +325,26 @@ func TestNoReleaseIsLostWhenTheManagerEnds(t *testing.T) {
 		t.Errorf("without a queue, pods are released at once: %v", err)
 	}
 }
+
+// TestAPodIsReleasedOnce covers a plan that was made before the pod was released, and is applied after that.
+func TestAPodIsReleasedOnce(t *testing.T) {
+	job := liveJob()
+	log := &writeLog{}
+	r := newFaultyReconciler(t, log.faults(), job, watchedNode())
+	r.runs()
+	seen, err := r.observe(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := plan.Plan{Actions: []plan.Action{plan.FinalizePod{Pod: endedPod("done")}}}
+	for range 2 {
+		if _, err := r.apply(t.Context(), seen, ended); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("the pod is released", r.releases.idle)
+		r.written.forgetPod("done-uid") // the cache shows that it is deleted
+	}
+	if diff := cmp.Diff([]string{"delete pod done", "patch pod done"}, log.all()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}

@@ -36,6 +36,8 @@ type writtenPod struct {
 	seen time.Time
 	// finalized is true after nothing of ours keeps the pod in the API.
 	finalized bool
+	// gone is true after the cache has shown the deletion of a pod that we have released.
+	gone bool
 	// retained is true after we have retained the pod for its logs.
 	retained bool
 	// recordedOn is the UID of the Node on which we have recorded its outcome.
@@ -179,10 +181,15 @@ func (m *writtenObjects) wasFinalized(uid types.UID) bool {
 	return ok && known.finalized
 }
 
-// forgetPod is called when the cache shows that the pod is deleted, and nothing about it is needed any more.
+// forgetPod is called when the cache shows that the pod is deleted, and nothing about it is needed any more, except that we
+// have released it: the plan of a pass that has begun before may contain it.
 func (m *writtenObjects) forgetPod(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if known, ok := m.pods[uid]; ok && known.finalized {
+		known.gone = true
+		return
+	}
 	delete(m.pods, uid)
 }
 
@@ -233,7 +240,11 @@ func (m *writtenObjects) podsOf(owner types.UID, cached []*corev1.Pod, now time.
 // dropOld deletes old deletions. The caller must hold the lock.
 func (m *writtenObjects) dropOld(now time.Time) {
 	maps.DeleteFunc(m.pods, func(_ types.UID, known *writtenPod) bool {
-		return known.pod == nil && now.Sub(known.seen) > forgetAfter
+		after := forgetAfter
+		if known.gone {
+			after = forgetGoneAfter
+		}
+		return known.pod == nil && now.Sub(known.seen) > after
 	})
 }
 
@@ -244,6 +255,9 @@ const doubtAfter = 15 * time.Second
 // forgetAfter is when a deletion need not be remembered any more, because the cache has shown it long ago. Most are
 // forgotten when the cache shows the deletion, but that may come before the response to the write that we remember.
 const forgetAfter = time.Hour
+
+// forgetGoneAfter is longer than a pass takes.
+const forgetGoneAfter = time.Minute
 
 func ownedBy(pod *corev1.Pod, uid types.UID) bool {
 	for i := range pod.OwnerReferences {
