@@ -65,7 +65,7 @@ func (n *realNode) saveOptions() error {
 	if err != nil {
 		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
 	}
-	if err := os.WriteFile(filepath.Join(n.spec.Dir, optionsFile), data, 0o644); err != nil {
+	if err := nodespec.WriteWhole(filepath.Join(n.spec.Dir, optionsFile), data); err != nil {
 		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
 	}
 	return nil

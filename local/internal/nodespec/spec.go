@@ -99,8 +99,17 @@ func (s *Spec) Save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the node's description: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(s.Dir, SpecFile), append(data, '\n'), 0o644); err != nil {
+	if err := WriteWhole(filepath.Join(s.Dir, SpecFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("writing the node's description: %w", err)
 	}
 	return nil
+}
+
+// WriteWhole writes a file that is complete whenever it exists, also if the process is killed meanwhile.
+func WriteWhole(path string, data []byte) error {
+	temp := path + ".new"
+	if err := os.WriteFile(temp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
 }
