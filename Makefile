@@ -148,7 +148,7 @@ test-unit: ## Run the unit tests.
 	go -C charts test -count=1 ./...
 	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
-	go -C test test ./bench/... ./cmd/... ./install
+	go -C test test ./bench/... ./cmd/... ./install ./shards
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.
