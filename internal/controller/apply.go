@@ -48,7 +48,7 @@ type applied struct {
 // apply executes the actions of the plan. They are independent. They begin in the order of their urgency.
 func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (applied, error) {
 	do := byUrgency(p.Actions)
-	if len(p.Actions) > len(do[forNobody]) {
+	if len(p.Actions) > len(do[forReleases]) {
 		r.releases.passBegins()
 		defer r.releases.passEnds()
 	}
@@ -75,7 +75,7 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	evictCtx, cancel := context.WithTimeout(ctx, evictionsTimeout)
 	defer cancel()
 	r.evictAll(evictCtx, seen, do[forEvictions], &group)
-	for _, action := range do[forNobody] {
+	for _, action := range do[forReleases] {
 		group.Go(func() error { return r.act(ctx, seen, action) })
 	}
 	err := group.Wait()

@@ -57,7 +57,7 @@ const (
 	releaseFailed
 )
 
-// releases is the queue of the pods that are released in the background: the writes that nobody waits for. It is only in
+// releases is the queue of the pods that are released in the background, after all other writes. It is only in
 // memory. Each plan contains the pods that are not released yet, also the first plan of the next manager.
 type releases struct {
 	mu sync.Mutex
@@ -230,7 +230,7 @@ func (r *Reconciler) releaseQueued(ctx, manager context.Context, next release) {
 	})
 }
 
-// releaseLater releases a pod that nobody waits for.
+// releaseLater releases a pod in the background.
 func (r *Reconciler) releaseLater(ctx context.Context, next release) error {
 	if r.releases.add(next) {
 		return nil

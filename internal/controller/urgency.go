@@ -18,8 +18,8 @@ const (
 	// take long.
 	forStarts
 	forEvictions
-	// forNobody: pods whose outcome is on record are released in the background (see releases).
-	forNobody
+	// forReleases: pods whose outcome is on record are released in the background (see releases).
+	forReleases
 	urgencies
 )
 
@@ -32,9 +32,9 @@ func urgencyOf(action plan.Action) urgency {
 		if a.Awaited {
 			return forChanges
 		}
-		return forNobody
+		return forReleases
 	case plan.RetainPod:
-		return forNobody
+		return forReleases
 	case plan.Start:
 		return forStarts
 	case plan.Evict:

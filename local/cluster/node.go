@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/local/internal/filelock"
 	"github.com/everynode/everynode/local/internal/nodespec"
 	"github.com/everynode/everynode/local/internal/procs"
+	"github.com/everynode/everynode/local/internal/wholefile"
 	"github.com/everynode/everynode/local/prereq"
 )
 
@@ -65,7 +66,7 @@ func (n *realNode) saveOptions() error {
 	if err != nil {
 		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
 	}
-	if err := nodespec.WriteWhole(filepath.Join(n.spec.Dir, optionsFile), data); err != nil {
+	if err := wholefile.Write(filepath.Join(n.spec.Dir, optionsFile), data); err != nil {
 		return fmt.Errorf("recording node %s: %w", n.spec.Name, err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/local/internal/filelock"
+	"github.com/everynode/everynode/local/internal/wholefile"
 )
 
 // StateVariable names the folder that holds the clusters' state. It must be on a plain file system,
@@ -104,11 +105,7 @@ func (c *Cluster) save() error {
 	if err != nil {
 		return fmt.Errorf("recording the cluster: %w", err)
 	}
-	temp := c.path(stateFile + ".new")
-	if err := os.WriteFile(temp, append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("recording the cluster: %w", err)
-	}
-	if err := os.Rename(temp, c.path(stateFile)); err != nil {
+	if err := wholefile.Write(c.path(stateFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("recording the cluster: %w", err)
 	}
 	return nil

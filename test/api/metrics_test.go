@@ -46,7 +46,7 @@ func TestMetricsNeedAPermission(t *testing.T) {
 	}{
 		"no token":                {"", http.StatusUnauthorized},
 		"an invalid token":        {"eyJhbGciOiJub25lIn0.e30.", http.StatusUnauthorized},
-		"a token without a right": {w.tokenOf("somebody"), http.StatusForbidden},
+		"a token without a right": {w.tokenOf("without-a-right"), http.StatusForbidden},
 		"a token with the right":  {w.tokenOf("prometheus"), http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/everynode/everynode/local/internal/wholefile"
 )
 
 // Names of files in a node's folder on the host.
@@ -99,17 +101,8 @@ func (s *Spec) Save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the node's description: %w", err)
 	}
-	if err := WriteWhole(filepath.Join(s.Dir, SpecFile), append(data, '\n')); err != nil {
+	if err := wholefile.Write(filepath.Join(s.Dir, SpecFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("writing the node's description: %w", err)
 	}
 	return nil
-}
-
-// WriteWhole writes a file that is complete whenever it exists, also if the process is killed meanwhile.
-func WriteWhole(path string, data []byte) error {
-	temp := path + ".new"
-	if err := os.WriteFile(temp, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
 }

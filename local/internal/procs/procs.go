@@ -12,6 +12,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/everynode/everynode/local/internal/wholefile"
 )
 
 // Record identifies a process.
@@ -97,11 +99,7 @@ func (r Record) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("recording process %d: %w", r.PID, err)
 	}
-	temp := path + ".new"
-	if err := os.WriteFile(temp, data, 0o644); err != nil {
-		return fmt.Errorf("recording process %d: %w", r.PID, err)
-	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := wholefile.Write(path, data); err != nil {
 		return fmt.Errorf("recording process %d: %w", r.PID, err)
 	}
 	return nil
