@@ -118,6 +118,41 @@ func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 	}
 }
 
+// A NodeJob may be applied together with its namespace, before Kubernetes has created the service account there. A status
+// that is Stalled for a moment would fail a deployment that waits for it.
+func TestANewNamespaceMayLackItsServiceAccountForAMoment(t *testing.T) {
+	refuse := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(),
+			errors.New(`error looking up service account ns/default: serviceaccount "default" not found`))
+	}}
+	cordon := plan.PatchNode{Node: "b", Change: record.Change{UID: "b-uid"}, Before: &task.Attempt{NodeName: "b", NodeUID: "b-uid", Phase: task.Task, Number: 1}}
+	for name, tt := range map[string]struct {
+		age     time.Duration
+		problem bool
+	}{
+		"a new NodeJob: an error, which is retried":        {newNamespaceGrace - time.Second, false},
+		"a NodeJob that is older: a problem in its status": {newNamespaceGrace, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := liveJob(func(j *v1alpha1.NodeJob) { j.CreationTimestamp = metav1.NewTime(noon.Add(-tt.age)) })
+			r := newFaultyReconciler(t, refuse, job)
+			for _, action := range []plan.Action{startOn("a", task.Task), cordon} {
+				did, err := r.apply(t.Context(), observation{job: job}, plan.Plan{Actions: []plan.Action{action}})
+				if did.refused != tt.problem || (err == nil) != tt.problem {
+					t.Errorf("%T: %+v (%v), want a problem: %v", action, did, err, tt.problem)
+				}
+			}
+			if met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}}); (len(met) > 0) != tt.problem {
+				t.Errorf("node problems %+v, want one: %v", met, tt.problem)
+			}
+			seen, err := r.observe(t.Context(), job)
+			if err != nil || (seen.input.Obstacle != nil) != tt.problem {
+				t.Errorf("obstacle %+v (%v), want one: %v", seen.input.Obstacle, err, tt.problem)
+			}
+		})
+	}
+}
+
 // A node must not be cordoned or drained for a pod that cannot be created.
 func TestNoNodeIsPreparedForAPodThatIsRefused(t *testing.T) {
 	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Maintenance.Cordon = true })

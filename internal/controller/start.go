@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -93,14 +94,14 @@ func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action pl
 func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
 	pod := task.Pod(seen.job, seen.source, *attempt, r.Options)
 	err := r.Client.Create(ctx, pod, client.DryRunAll)
-	switch refused := loop.AsRefusal(err); {
+	switch rejected := r.asRejection(seen.job, err); {
 	case apierrors.IsAlreadyExists(err):
 		ours, err := r.adopt(ctx, seen.job, pod, attempt.NodeUID)
 		return ours && err == nil
-	case refused != nil:
+	case rejected != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.starts, p.results = append(p.starts, plan.Start{Attempt: *attempt}), append(p.results, refused)
+		p.starts, p.results = append(p.starts, plan.Start{Attempt: *attempt}), append(p.results, rejected)
 		return false
 	}
 	return true // any other error occurs again when the pod is created
@@ -168,10 +169,25 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 		_, err := r.adopt(ctx, seen.job, pod, start.Attempt.NodeUID)
 		return err
 	}
-	if refused := loop.AsRefusal(err); refused != nil {
-		return refused
+	if rejected := r.asRejection(seen.job, err); rejected != nil {
+		return rejected
 	}
 	return fmt.Errorf("creating pod %s for node %s: %w", pod.Name, start.Attempt.NodeName, err)
+}
+
+// newNamespaceGrace is how long a namespace may lack the service account "default" without a problem in the status. A
+// controller of Kubernetes creates it shortly after the namespace, and a NodeJob may be applied together with its
+// namespace.
+const newNamespaceGrace = 30 * time.Second
+
+// asRejection returns the error for a response that rejects a pod, and nil for any other. It is a RefusedError, unless
+// the pod will be accepted soon, because the namespace of a new NodeJob is not complete: then it is an ordinary error,
+// which is retried like a failed request.
+func (r *Reconciler) asRejection(job *v1alpha1.NodeJob, err error) error {
+	if loop.LacksDefaultAccount(err) && r.Now().Sub(job.CreationTimestamp.Time) < newNamespaceGrace {
+		return fmt.Errorf("the namespace is new: %w", err)
+	}
+	return loop.AsRefusal(err)
 }
 
 // refusalReasons are the reasons of pods that the API server rejects.

@@ -106,6 +106,12 @@ func AsRefusal(err error) error {
 	return nil
 }
 
+// LacksDefaultAccount reports whether the API server rejects a pod because its namespace has no service account "default".
+// Source: kubernetes/plugin/pkg/admission/serviceaccount.
+func LacksDefaultAccount(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `serviceaccount "default" not found`)
+}
+
 // Judge records the rejections among the results of a pass's creations, as one, or that there are none any more. It
 // returns the other errors.
 func (r *Refusals) Judge(o client.Object, errs []error, now time.Time) (refused bool, err error) {
@@ -168,6 +174,10 @@ func reasonOf(err error) (reason string, remedy func(w *Words, namespace string)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
 		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {
 			return fmt.Sprintf("%s: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite", w.Privileged, namespace)
+		}
+	case LacksDefaultAccount(err):
+		return v1alpha1.ReasonPodForbidden, func(_ *Words, namespace string) string {
+			return fmt.Sprintf("Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n %s", namespace)
 		}
 	case apierrors.IsForbidden(err):
 		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {

@@ -57,6 +57,11 @@ func TestRefusals(t *testing.T) {
 			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
 				"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does"},
 		},
+		"a namespace without its service account": {
+			forbidden(`error looking up service account ns/default: serviceaccount "default" not found`),
+			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
+				"Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n ns"},
+		},
 		"a namespace that is being deleted": {
 			terminating("unable to create new content in namespace ns because it is being terminated"),
 			&task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +

@@ -136,7 +136,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w.job("restart", w.hold(), onNode2)
 	pod := w.runningPod("node-2")
 	before := w.manager()
-	must(t, real.StopAPIServer(w.ctx))
+	w.stopAPIServer()
 	// The task ends while the API server is unreachable.
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")

@@ -104,6 +104,20 @@ func (w *world) cleanUp() {
 	})
 }
 
+// stopAPIServer kills the API server. It is started again at the end of the test at the latest: the tests that follow
+// need it.
+func (w *world) stopAPIServer() {
+	w.t.Helper()
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if err := real.StartAPIServer(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	must(w.t, real.StopAPIServer(w.ctx))
+}
+
 // longestLine is how many bytes of each line of the output of kubectl are printed when a test has failed.
 const longestLine = 300
 

@@ -20,7 +20,7 @@ func TestR22_TheAPIServerIsAwayInMidRun(t *testing.T) {
 	at := w.terminal("run", "node-2", "--", "sh", "-c", "echo begun; "+w.hold()+"; echo over")
 	at.await("node-2: begun")
 	w.began("node-2")
-	must(t, real.StopAPIServer(w.ctx))
+	w.stopAPIServer()
 	at.await("the API server does not answer")
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
