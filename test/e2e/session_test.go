@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/creack/pty"
 
@@ -261,10 +262,12 @@ func glass(t *testing.T, s string) []string {
 				t.Errorf("the terminal was told %q", s[:12])
 			}
 			return lines
+		case !utf8.FullRuneInString(s):
+			return lines // the rest has not arrived yet
 		default:
-			r := []rune(s[:min(len(s), 4)])[0]
+			r, size := utf8.DecodeRuneInString(s)
 			put(r)
-			s = s[len(string(r)):]
+			s = s[size:]
 		}
 	}
 	for i := range lines {

@@ -5,10 +5,8 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,7 +32,7 @@ func (r *running) end(ctx context.Context, how ending) error {
 	r.saveIndex(true)
 	err := r.show()
 	r.Tell(r.notes...)
-	if r.writeErr != nil && !errors.Is(r.writeErr, syscall.EPIPE) {
+	if r.writeErr != nil && !r.outputClosed() {
 		err, r.broken = fmt.Errorf("writing what the nodes printed: %w", r.writeErr), false // a full disk is an error
 	}
 	after := r.cleanUp(ctx, how)

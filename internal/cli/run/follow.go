@@ -6,6 +6,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ type running struct {
 	suspended bool
 	// stopErr is the error of the last try to suspend the NodeJob.
 	stopErr error
-	// broken reports whether the reader of the output has closed it. writeErr is the error of the write.
+	// broken reports whether the output cannot be written. writeErr is the error of the write.
 	broken   bool
 	writeErr error
 	// seen reports whether a manager has observed the NodeJob.
@@ -155,8 +156,11 @@ func (r *running) loop(ctx context.Context) ending {
 	tick, check := r.After(tickInterval), r.After(unreachableInterval)
 	deadline := r.After(r.startingDeadline + r.timeout + slack)
 	for {
-		if r.overNow() {
+		switch {
+		case r.overNow():
 			return endOver
+		case r.outputClosed():
+			return endDetached
 		}
 		select {
 		case observation := <-observations:
@@ -200,6 +204,9 @@ func (r *running) endingWhenGone() ending {
 	}
 	return endGone
 }
+
+// outputClosed reports whether the reader of the output has closed it.
+func (r *running) outputClosed() bool { return errors.Is(r.writeErr, syscall.EPIPE) }
 
 // overNow reports whether nothing more is expected. It sets the timers for events that may never occur.
 func (r *running) overNow() bool {
@@ -300,9 +307,6 @@ func (r *running) count(state view.RunState) int {
 // signalled handles a signal, and reports whether the user does not want to wait any longer.
 func (r *running) signalled(ctx context.Context, s os.Signal) bool {
 	switch {
-	case s == syscall.SIGPIPE:
-		r.broken = true
-		return true
 	case s != os.Interrupt:
 		return true // a process that ends this command from outside does not wait
 	}

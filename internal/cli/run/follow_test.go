@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,42 @@ func TestAFailedSuspensionIsReportedAndRetried(t *testing.T) {
 	}
 	if !r.signalled(t.Context(), os.Interrupt) {
 		t.Error("the second Ctrl-C does not end the command")
+	}
+}
+
+// TestAConnectionThatBreaksIsNoReasonToEnd checks that SIGPIPE, which the kernel also sends for a connection to an API
+// server that has ended, does not end the command.
+func TestAConnectionThatBreaksIsNoReasonToEnd(t *testing.T) {
+	r := newRun(t, &jobServer{uid: "uid-of-j"})
+	r.catchSignals()
+	for _, sent := range []syscall.Signal{syscall.SIGPIPE, syscall.SIGTERM} {
+		if err := syscall.Kill(os.Getpid(), sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := <-r.signals; got != syscall.SIGTERM {
+		t.Errorf("signal %v reaches the command", got)
+	}
+}
+
+// TestAClosedOutputEndsTheCommand checks that the run goes on without a command whose output is not read.
+func TestAClosedOutputEndsTheCommand(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a closed pipe": {syscall.EPIPE, true},
+		"a full disk":   {syscall.ENOSPC, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, &jobServer{uid: "uid-of-j"})
+			r.Out = failing{tt.err}
+			r.printLine(0, "said")
+			r.draw()
+			if got := r.outputClosed(); got != tt.want {
+				t.Errorf("the output is closed: %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

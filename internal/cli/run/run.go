@@ -165,12 +165,14 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// catchSignals subscribes to signals. SIGPIPE is one of them: if a pipe is closed early, the command must still report
-// what continues without it.
+// catchSignals subscribes to signals. It discards SIGPIPE: if the reader of the output closes it, the write fails, and the
+// command reports what continues without it. The signal does not say what was closed: it is also sent for a connection to
+// an API server that has ended.
 func (o *options) catchSignals() {
 	if o.signals == nil {
 		signals := make(chan os.Signal, signalBuffer)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		o.signals = signals
 	}
 }
