@@ -42,7 +42,8 @@ help: ## List the targets.
 .PHONY: demo
 demo: ## Show the main job on a local cluster of real nodes, and leave it running (K8S: another version; DOWNLOAD).
 	@echo "building the demo (the first time, this takes a minute) …"
-	@go -C test run ./cmd/everynode-demo up $(if $(K8S),-kubernetes=$(K8S))
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; GOGC=$${GOGC:-400} go -C test build -o "$$program/" ./cmd/everynode-demo; \
+	cd test && "$$program/everynode-demo" up $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster away again.
