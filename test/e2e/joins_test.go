@@ -325,36 +325,6 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 	})
 }
 
-// TestHowLongAJoiningNodeIsClosed never fails: it prints the figures of docs/gate.md.
-func TestHowLongAJoiningNodeIsClosed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.job("setup", "true", gated)
-	w.bindGate("setup")
-	log := w.logJoins("setup")
-	var names []string
-	for range 3 {
-		names = append(names, w.join(cluster.NodeOptions{}))
-	}
-	for _, node := range names {
-		w.done("setup", node)
-	}
-	w.complete("setup")
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	for _, name := range names {
-		live := w.node(name)
-		var ready time.Time
-		for _, c := range live.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				ready = c.LastTransitionTime.Time
-			}
-		}
-		t.Logf("node %s: open %.1f s after it registered, and Ready %.0f s after (to the second)",
-			name, log.opened[name].Sub(log.seen[name]).Seconds(), ready.Sub(live.CreationTimestamp.Time).Seconds())
-	}
-}
-
 // TestR23_NoPodStartsOnAHundredJoiningNodesBeforeTheyAreDone has a pod ready for each node that joins, which the
 // scheduler binds as soon as it may.
 func TestR23_NoPodStartsOnAHundredJoiningNodesBeforeTheyAreDone(t *testing.T) {
