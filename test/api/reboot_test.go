@@ -28,10 +28,18 @@ func envOf(pod *corev1.Pod, name string) string {
 }
 
 // killed simulates the end of a pod that is only observed after its node has rebooted, so that the exit code is
-// unknown.
+// unknown. The manager may have seen the new boot first and have deleted the pod. Then the kubelet completes the deletion.
 func (w *world) killed(pod *corev1.Pod) {
 	w.t.Helper()
-	must(w.t, client.IgnoreNotFound(tellEnd(w.ctx, admin, pod, unknownExit, "")))
+	live := pod.DeepCopy()
+	err := tellEnd(w.ctx, admin, pod, unknownExit, "")
+	if err == nil {
+		err = admin.Get(w.ctx, client.ObjectKeyFromObject(pod), live)
+	}
+	if err == nil && !live.DeletionTimestamp.IsZero() {
+		err = admin.Delete(w.ctx, live, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	}
+	must(w.t, client.IgnoreNotFound(err))
 }
 
 // outcome waits until the record of a node has an outcome.
