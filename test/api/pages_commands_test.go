@@ -31,6 +31,7 @@ var (
 // TestTheCommandsInThePagesWork executes each command that the documentation shows, with the state that the page describes,
 // in a shell with kubectl and the plugin. It checks the exit code, and that the command finds something to print.
 func TestTheCommandsInThePagesWork(t *testing.T) {
+	needsPolicies(t) // the pages describe an installation that is complete
 	d := newDescribed(t)
 	pages := readPages(t)
 	for _, p := range pages {
