@@ -188,6 +188,25 @@ func TestWithoutTheMutationTheAnnotationCannotNameAnotherUser(t *testing.T) {
 	}
 }
 
+func TestTheRecordNamesWhoHadChangedTheSpecWhenTheAttemptStarted(t *testing.T) {
+	needsPolicies(t)
+	w := newWorld(t)
+	w.writers(alice, bob)
+	startManager(t, noFaults)
+	w.node("named-1")
+	job := w.draft("named")
+	must(t, w.as(alice).Create(w.ctx, job))
+	pod := w.podOn("named-1")
+	must(t, w.as(bob).Patch(w.ctx, job, mergePatch(`{"spec":{"ttlSecondsAfterFinished":6000}}`)))
+	w.end(pod, 0, "")
+	if rec := w.done("named", "named-1"); rec.ChangedBy != alice || named(w.live("named")) != bob {
+		t.Errorf("the record names %q, and the NodeJob %q", rec.ChangedBy, named(w.live("named")))
+	}
+	config := w.kubeconfigOf()
+	wantText(t, w.everynode(config, "explain", "named", "named-1").out, "Spec      last changed by bob; before the last attempt, by alice")
+	wantText(t, w.everynode(config, "status", "named").out, "Spec      last changed by bob\n")
+}
+
 // unattributed has the API server not name who changes objects in the namespace of the world.
 func (w *world) unattributed() {
 	w.t.Helper()
