@@ -19,6 +19,7 @@ const (
 	budget      = "PodDisruptionBudget everynode-system/everynode-manager"
 	quota       = "ResourceQuota everynode-system/everynode-critical-pods"
 	gate        = "MutatingAdmissionPolicy everynode-gate"
+	attribution = "MutatingAdmissionPolicy everynode-attribution"
 	rights      = "ValidatingAdmissionPolicy everynode-nodejobs"
 	bound       = "ValidatingAdmissionPolicyBinding everynode-nodejobs"
 	viewer      = "ClusterRole everynode-nodejob-viewer"
@@ -111,6 +112,11 @@ func TestValues(t *testing.T) {
 		"policies fail closed":             {with(`gate: {failurePolicy: Ignore}`), rights, []string{"failurePolicy: Fail"}, nil},
 		"no policies for rights":           {with(`authorization: {enabled: false}`), rights, nil, []string{unwanted}},
 		"no bindings for rights":           {with(`authorization: {enabled: false}`), bound, nil, []string{unwanted}},
+		"who changed an object":            {with("", policyAPI), attribution, []string{"failurePolicy: Fail"}, nil},
+		"no names of users before 1.36":    {with("", oldPolicyAPI), attribution, nil, []string{unwanted}},
+		"no names of users":                {with(`attribution: {enabled: false}`, policyAPI), attribution, nil, []string{unwanted}},
+		"no wrong names before 1.36":       {with("", oldPolicyAPI), "ValidatingAdmissionPolicy everynode-attribution", []string{"everynode.dev/changed-by"}, nil},
+		"wrong names are always refused":   {with(`authorization: {validationActions: [Warn]}`), "ValidatingAdmissionPolicyBinding everynode-attribution", []string{"validationActions: - Deny "}, nil},
 		"no roles for users":               {with(`userRoles: {enabled: false}`), "ClusterRole everynode-view", nil, []string{unwanted}},
 		"roles are not aggregated":         {with(""), viewer, []string{"nodejobs"}, []string{"aggregate"}},
 		"the roles of viewers":             {with(`userRoles: {aggregateToView: true}`), viewer, []string{`rbac.authorization.k8s.io/aggregate-to-view: "true"`, "nodejobs"}, nil},

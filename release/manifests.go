@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -20,8 +21,8 @@ import (
 // placeholder is the registry of the images in config.
 const placeholder = "everynode.invalid"
 
-// gateFolder is the folder of config/default with the admission policies.
-const gateFolder = "../gate"
+// since136 are the folders of config/default that need Kubernetes 1.36: those with MutatingAdmissionPolicies.
+var since136 = []string{"../gate", "../attribution"}
 
 // writeManifests writes what a user applies to install Everynode.
 func writeManifests(o *Options, refs references) error {
@@ -31,19 +32,19 @@ func writeManifests(o *Options, refs references) error {
 	}
 	var withoutGates []string
 	for _, folder := range all {
-		if folder != gateFolder {
+		if !slices.Contains(since136, folder) {
 			withoutGates = append(withoutGates, folder)
 		}
 	}
-	if len(withoutGates) != len(all)-1 {
-		return fmt.Errorf("config/default does not have the folder %s, which clusters before Kubernetes 1.36 must leave out", gateFolder)
+	if len(withoutGates) != len(all)-len(since136) {
+		return fmt.Errorf("config/default does not have the folders %s, which clusters before Kubernetes 1.36 must leave out", strings.Join(since136, ", "))
 	}
 	for _, m := range []struct {
 		name, comment string
 		folders       []string
 	}{
 		{InstallFile, "needs Kubernetes 1.36", all},
-		{InstallNoGatesFile, "for Kubernetes before 1.36: without the admission policies of the gate", withoutGates},
+		{InstallNoGatesFile, "for Kubernetes before 1.36: without the admission policies of the gate and of the attribution", withoutGates},
 	} {
 		content, err := render(o, refs, m.folders)
 		if err != nil {

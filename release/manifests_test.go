@@ -111,7 +111,7 @@ func TestManifestsNameTheImagesOfTheRelease(t *testing.T) {
 	}
 }
 
-func TestOnlyTheGatesPoliciesAreLeftOut(t *testing.T) {
+func TestOnlyThePoliciesThatNeedKubernetes136AreLeftOut(t *testing.T) {
 	all, without := objectsOf(t, InstallFile), objectsOf(t, InstallNoGatesFile)
 	var left []string
 	for name := range all {
@@ -121,8 +121,8 @@ func TestOnlyTheGatesPoliciesAreLeftOut(t *testing.T) {
 	}
 	slices.Sort(left)
 	want := []string{
-		"MutatingAdmissionPolicy everynode-gate", "MutatingAdmissionPolicy everynode-manager",
-		"MutatingAdmissionPolicyBinding everynode-gate-node-setup", "MutatingAdmissionPolicyBinding everynode-manager-node-setup",
+		"MutatingAdmissionPolicy everynode-attribution", "MutatingAdmissionPolicy everynode-gate", "MutatingAdmissionPolicy everynode-manager",
+		"MutatingAdmissionPolicyBinding everynode-attribution", "MutatingAdmissionPolicyBinding everynode-gate-node-setup", "MutatingAdmissionPolicyBinding everynode-manager-node-setup",
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -130,7 +130,7 @@ func TestOnlyTheGatesPoliciesAreLeftOut(t *testing.T) {
 	for _, name := range []string{
 		"CustomResourceDefinition nodejobs.everynode.dev", "CustomResourceDefinition nodeguards.everynode.dev",
 		"Namespace everynode-system", "ClusterRole everynode-manager", "ClusterRole everynode-run-as-root",
-		"ValidatingAdmissionPolicy everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-scripts",
+		"ValidatingAdmissionPolicy everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-scripts", "ValidatingAdmissionPolicyBinding everynode-attribution",
 	} {
 		if _, found := without[name]; !found {
 			t.Errorf("%s is missing", name)

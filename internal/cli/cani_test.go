@@ -110,11 +110,13 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"there are no policies": {rightsServer{}, cmdutil.ExitOK, head + both + tail + granted +
 			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs does not exist: apply config/authorization\n" +
 			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards does not exist: apply config/authorization\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts does not exist: apply config/authorization\n"},
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts does not exist: apply config/authorization\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-namespaces does not exist: apply config/authorization\n"},
 		"the policies only warn": {rightsServer{actions: []admissionv1.ValidationAction{admissionv1.Warn}}, cmdutil.ExitOK, head + both + tail + granted +
 			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs has the validationActions [Warn], without Deny\n" +
 			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards has the validationActions [Warn], without Deny\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts has the validationActions [Warn], without Deny\n"},
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts has the validationActions [Warn], without Deny\n" +
+			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-namespaces has the validationActions [Warn], without Deny\n"},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
@@ -114,6 +115,23 @@ func TestEventsOfNodeChanges(t *testing.T) {
 				t.Fatalf("%+v, %v", did, err)
 			}
 			if diff := cmp.Diff(tt.want, r.told.events()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheEventOfARevisionNamesWhoHasChangedTheSpec(t *testing.T) {
+	for name, tt := range map[string]struct{ by, want string }{
+		"a user":                         {"jane", "revision rev begins; nodes to do: 3; last changed by jane"},
+		"a name with control characters": {"jane\n\x1b[2J", `revision rev begins; nodes to do: 3; last changed by jane\n\x1b[2J`},
+		"nothing is known":               {"", "revision rev begins; nodes to do: 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(t)
+			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ChangedByAnnotation: tt.by}}}
+			r.announce(t.Context(), job, v1alpha1.NodeJobStatus{Revision: "rev", Nodes: v1alpha1.NodeCounts{Matched: 4, Done: 1}})
+			if diff := cmp.Diff([]string{"Normal RevisionStarted Rollout on the NodeJob: " + tt.want}, r.told.events()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 )
 
 // report writes the status if it changed, and reports changes by events and metrics. It returns when to check again;
@@ -72,7 +73,7 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
-			fmt.Sprintf("revision %s begins; nodes to do: %d", status.Revision, status.Nodes.Matched-status.Nodes.Done))
+			fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job)))
 		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
 	}
 	if note := stepStarted(&job.Status, &status); note != "" {
@@ -80,6 +81,14 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 		log.Info("step started", "revision", status.Revision, "step", status.Rollout.Step)
 	}
 	r.announceConditions(ctx, job, status.Conditions)
+}
+
+// changedBy names who has last changed the spec; "" if that is unknown.
+func changedBy(job *v1alpha1.NodeJob) string {
+	if by := record.ChangedBy(job.Annotations); by != "" {
+		return "; last changed by " + by
+	}
+	return ""
 }
 
 func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {

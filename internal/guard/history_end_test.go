@@ -21,6 +21,7 @@ func (h *history) settle() {
 		w()
 	}
 	h.asleep = nil
+	clear(h.barred)
 	h.rounds(40)
 	h.allNamed()
 	h.allGuarded()

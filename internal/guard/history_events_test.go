@@ -89,7 +89,12 @@ func (h *history) trouble() {
 func (h *history) user() {
 	name, guard := pick(h, h.nodes), pick(h, h.guards)
 	node := h.nodes[name]
-	switch h.rng.Intn(11) {
+	switch h.rng.Intn(12) {
+	case 11:
+		if guard != "" {
+			h.barred[guard] = h.chance(40)
+			h.say("the namespace of %s is allowed: %v", guard, !h.barred[guard])
+		}
 	case 10:
 		h.comeAndGo(guard)
 	case 0, 1:

@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,7 @@ func (h *history) pass(name string) {
 	if !p.WakeAt.IsZero() && (h.wake.IsZero() || p.WakeAt.Before(h.wake)) {
 		h.wake = p.WakeAt
 	}
+	h.creates(&in, &p)
 	h.happened += len(p.Actions) + len(p.Moves)
 	var writes []func()
 	written := false
@@ -65,6 +67,23 @@ func (h *history) pass(name string) {
 		}
 	}
 	h.write(writes)
+}
+
+// creates : nothing is created in a namespace that is not allowed. What exists stays.
+func (h *history) creates(in *Input, p *Plan) {
+	if in.NotAllowed == nil {
+		return
+	}
+	h.met["namespace not allowed"]++
+	if slices.ContainsFunc(p.Moves, func(m Move) bool { return m.Kind == MoveReleased }) {
+		h.met["released in a namespace that is not allowed"]++
+	}
+	for _, a := range p.Actions {
+		switch a.(type) {
+		case CreateCompanion, CreateCheck, CreateBudget:
+			h.fail("%s is in a namespace that is not allowed, and creates %+v", in.Guard.Name, a)
+		}
+	}
 }
 
 func (h *history) isReleased(g *v1alpha1.NodeGuard, node string) bool {

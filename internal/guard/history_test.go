@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 var (
@@ -108,7 +109,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"released", "available again", "node deleted", "evicted", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
-		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "skewed check",
+		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "released without a peer that is not allowed", "skewed check",
 		v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForOtherRelease, v1alpha1.ReasonHeldByOtherGuard, v1alpha1.ReasonReleasesDisabled, v1alpha1.ReasonCheckFailed,
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonWaitingForTurn,
 	} {
@@ -127,7 +128,8 @@ type cluster struct {
 	pods    map[string]simPod
 	budgets map[string]simBudget
 	guards  map[string]*v1alpha1.NodeGuard
-	foreign bool // a budget that Everynode did not create selects the companions
+	barred  map[string]bool // NodeGuards whose namespace is not allowed
+	foreign bool            // a budget that Everynode did not create selects the companions
 }
 
 type simPod struct {
@@ -215,7 +217,7 @@ func pick[K ~string, V any](h *history, m map[K]V) K {
 }
 
 func (h *history) begin() {
-	h.cluster = cluster{nodes: map[string]Node{}, targets: map[string]map[string]TargetPod{"a": {}, "b": {}}, missing: map[string]bool{},
+	h.cluster = cluster{nodes: map[string]Node{}, targets: map[string]map[string]TargetPod{"a": {}, "b": {}}, missing: map[string]bool{}, barred: map[string]bool{},
 		pods: map[string]simPod{}, budgets: map[string]simBudget{}, guards: map[string]*v1alpha1.NodeGuard{}}
 	for i := range 2 + h.rng.Intn(5) {
 		h.addNode(fmt.Sprint("n", i))
@@ -272,7 +274,7 @@ func (h *history) respec(g *v1alpha1.NodeGuard) {
 func (c *cluster) copied() cluster {
 	d := *c
 	d.nodes, d.pods, d.budgets, d.guards, d.missing = maps.Clone(c.nodes), maps.Clone(c.pods), maps.Clone(c.budgets), maps.Clone(c.guards), maps.Clone(c.missing)
-	d.targets = map[string]map[string]TargetPod{}
+	d.barred, d.targets = maps.Clone(c.barred), map[string]map[string]TargetPod{}
 	for name, pods := range c.targets {
 		d.targets[name] = maps.Clone(pods)
 	}
@@ -298,7 +300,7 @@ func (h *history) catchUpWith() {
 	case 2:
 		h.cache.budgets = c.budgets
 	case 3:
-		h.cache.guards = c.guards
+		h.cache.guards, h.cache.barred = c.guards, c.barred
 	case 4:
 		h.cache.targets, h.cache.missing, h.cache.foreign = c.targets, c.missing, c.foreign
 	}
@@ -340,6 +342,9 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	}
 	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
 	h.remembered(&in)
+	if c.barred[name] {
+		in.NotAllowed = task.NamespaceNotAllowed("ns")
+	}
 	ds := g.Spec.Target.DaemonSet
 	in.Target = Target{Name: "DaemonSet " + ds, Missing: c.missing[ds], Template: template, Pods: make([]TargetPod, 0, len(c.targets[ds]))}
 	in.Nodes, in.Companions, in.Checks = make([]Node, 0, len(c.nodes)), make([]Pod, 0, len(c.pods)), make([]Pod, 0, len(c.pods))
@@ -371,7 +376,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
 	for _, other := range sorted(c.guards) {
-		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
+		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() && !c.barred[other] {
 			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Released: o.Status.Released})
 		}
 	}

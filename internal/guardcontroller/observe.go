@@ -121,12 +121,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 		return nil, err
 	}
 	seen.add(made)
-	for i := range what.guards {
-		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
-			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
-			in.Peers = append(in.Peers, guard.Peer{Name: nameOf(o), SameTarget: same, Released: o.Status.Released})
-		}
-	}
+	in.Peers = r.peersOf(ctx, g, what)
 	return seen, nil
 }
 

@@ -19,6 +19,19 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
+// peersOf returns the other NodeGuards that count for this one. Those of a namespace that is not allowed do not: a tenant can create
+// them, and write their status.
+func (r *Reconciler) peersOf(ctx context.Context, g *v1alpha1.NodeGuard, what *around) []guard.Peer {
+	var found []guard.Peer
+	for i := range what.guards {
+		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() && r.namespaces().Allowed(ctx, o.Namespace) {
+			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
+			found = append(found, guard.Peer{Name: nameOf(o), SameTarget: same, Released: o.Status.Released})
+		}
+	}
+	return found
+}
+
 // maxParallelPeers limits how many other NodeGuards are evaluated concurrently.
 const maxParallelPeers = 8
 

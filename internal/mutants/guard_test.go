@@ -54,6 +54,12 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
+	"pods are created in a namespace that is not allowed": {
+		"companion.go", `g.Status.NameSalt == "" || o.in.NotAllowed != nil`, `g.Status.NameSalt == ""`,
+	},
+	"budgets are created in a namespace that is not allowed": {
+		"budget.go", "case b == nil && p.in.NotAllowed != nil:", "case b == nil && p.in.NotAllowed != nil && p.in.Live:",
+	},
 	"one more node than maxUnavailable": {
 		"maxunavailable.go", "case unavailable >= limit:", "case unavailable > limit:",
 	},

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -33,6 +34,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Revision:      pod.Labels[v1alpha1.RevisionLabel],
 		Attempt:       attemptOf(pod),
 		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],
+		ChangedBy:     record.ChangedBy(pod.Annotations),
 		Created:       pod.CreationTimestamp.Time,
 		Recorded:      pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 		Finalized:     slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),

@@ -264,6 +264,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		BootID:    firstOf(task.BootID(pod.Machine), node.BootID),
 		MachineID: node.MachineID,
 		Retry:     pod.Retry,
+		ChangedBy: pod.ChangedBy,
 		PodUID:    pod.UID,
 
 		FirstStartedAt: a.firstStart(node, pod.Revision),

@@ -112,8 +112,10 @@ type Pod struct {
 	Revision string
 	Attempt  int32
 	// Retry is task.RetryToken of the NodeJob when the pod was created.
-	Retry   string
-	Created time.Time
+	Retry string
+	// ChangedBy is the user who had last changed the spec when the pod was created; "" if that is unknown.
+	ChangedBy string
+	Created   time.Time
 	// Finalized is true while the finalizer of Everynode is on the pod.
 	Finalized bool
 	// Recorded is true for a pod that was released when its outcome was recorded, and retained for its logs. It stays true

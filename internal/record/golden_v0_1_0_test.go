@@ -19,7 +19,7 @@ var readingsOfV010 = map[string]reading{
 			FinishedAt: at("12:00:00"), RecordedAt: at("12:00:00"),
 			Reason: "AssumedDone", Message: "it matched spec.assumeDone",
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
-			Assumed: true, NeverStarted: true,
+			Assumed: true, ChangedBy: "alice", NeverStarted: true,
 		}},
 	},
 	"cut": {
@@ -73,7 +73,7 @@ var readingsOfV010 = map[string]reading{
 			StartedAt: at("12:00:00"), FinishedAt: at("12:01:00"), RecordedAt: at("12:01:00"),
 			Reason: "DrainTimedOut", Message: "1 pod not evicted within 60 s; shop/db-0: The disruption budget db needs 2 healthy pods and has 2 currently",
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004",
-			NeverStarted: true,
+			ChangedBy: "alice", NeverStarted: true,
 		}},
 	},
 	"new-revision": {
@@ -83,6 +83,7 @@ var readingsOfV010 = map[string]reading{
 			StartedAt: at("12:01:00"), FinishedAt: at("12:01:20"), RecordedAt: at("12:01:20"),
 			ExitCode: new(int32(0)),
 			BootID:   "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004", PodUID: "00000000-0000-4000-8000-000000000013",
+			ChangedBy: "bob\\x1b[2J",
 			Earlier: record.Attempts{
 				{Revision: "8ef4ff86f1", Number: 1, Outcome: record.Succeeded, StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), ExitCode: new(int32(0))},
 			},

@@ -101,6 +101,7 @@ var situations = map[string]situation{
 		about: "The node matched assumeDone, so it counts as done without a run.",
 		spec:  disk + "assumeDone: {nodeSelector: {}}\n",
 		script: func(c *plantest.Cluster) {
+			c.Job.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 			c.Create()
 			c.Run(time.Minute)
 		},
@@ -136,18 +137,23 @@ var situations = map[string]situation{
 			blocked := plantest.NewWorkload("shop", "db-0")
 			blocked.Budget = "The disruption budget db needs 2 healthy pods and has 2 currently"
 			c.Workloads["node-1"] = []*plantest.Workload{blocked}
+			c.Job.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 			c.Create()
 			c.Run(3 * time.Minute)
 		},
 	},
 	"new-revision": {
-		about: "A changed task has succeeded. The record keeps the results of the revision before, of which one was too long.",
+		about: "A task that another user has changed has succeeded. The record keeps the results of the revision before, of which one was too long.",
 		spec:  disk,
 		script: func(c *plantest.Cluster) {
 			c.Task = ends(plantest.Result{Results: map[string]string{"disks": "sda", "log": strings.Repeat("0123456789", 30)}})
+			c.Job.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 			c.Create()
 			c.Run(time.Minute)
-			c.Happens("A user changes the task.", func() { c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script += " || true" }) })
+			c.Happens("Another user changes the task.", func() {
+				c.Job.Annotations[v1alpha1.ChangedByAnnotation] = "bob\x1b[2J"
+				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script += " || true" })
+			})
 			c.Run(time.Minute)
 		},
 	},

@@ -85,6 +85,9 @@ type Record struct {
 	// Retry is the hash of the NodeJob's retry annotation at the time of the attempt; "" if there was none. Failures
 	// with another value no longer count.
 	Retry string `json:"retry,omitempty"`
+	// ChangedBy is the user who had last changed the spec of the NodeJob when the attempt started; "" if that is unknown. For
+	// display only.
+	ChangedBy string `json:"changedBy,omitempty"`
 	// RetryRequested is true after a user has requested a retry on this node. The failures on record no longer count.
 	RetryRequested bool `json:"retryRequested,omitempty"`
 	// RunsAlone is true if a user has requested a retry on this node before any other node starts: until the end of the run
@@ -243,6 +246,7 @@ func (r Record) bounded() Record {
 	// What was read from a node is written back to it, and any client may have written it there.
 	r.Retry, r.PodUID = outcome.Clean(r.Retry, 64), types.UID(outcome.Clean(string(r.PodUID), 64))
 	r.BootID, r.MachineID = BoundID(r.BootID), BoundID(r.MachineID)
+	r.ChangedBy = boundUser(r.ChangedBy)
 	r.Attempts, r.Disruptions = min(r.Attempts, maxCount), min(r.Disruptions, maxCount)
 	if r.Rollback != nil {
 		b := *r.Rollback
@@ -310,7 +314,7 @@ func Encode(r Record) string {
 	least := Record{
 		Revision: r.Revision, Digest: r.Digest, Outcome: r.Outcome, Attempts: r.Attempts, Disruptions: r.Disruptions, DisruptedSince: r.DisruptedSince,
 		FinishedAt: r.FinishedAt, RecordedAt: r.RecordedAt, Retry: r.Retry, Cordoned: r.Cordoned, Drain: r.Drain, PodUID: r.PodUID,
-		Rerun: r.Rerun, Label: r.Label, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
+		Rerun: r.Rerun, Label: r.Label, ChangedBy: r.ChangedBy, Assumed: r.Assumed, RetryRequested: r.RetryRequested, RunsAlone: r.RunsAlone, NeverStarted: r.NeverStarted, Reboot: r.Reboot, RemovedLabels: r.RemovedLabels,
 	}
 	if b := r.Rollback; b != nil {
 		least.Rollback = &Rollback{

@@ -24,7 +24,7 @@ const (
 
 // Policies returns the names of the policies of config/authorization, which are also those of their bindings.
 func Policies() []string {
-	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts"}
+	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces"}
 }
 
 // Right is a permission, and why it is needed.

@@ -213,6 +213,10 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
 		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
 	})
+	delete(pod.Annotations, v1alpha1.ChangedByAnnotation) // a template must not name a user
+	if by := record.ChangedBy(job.Annotations); by != "" {
+		pod.Annotations[v1alpha1.ChangedByAnnotation] = by
+	}
 	if a.Retry != "" {
 		pod.Annotations[v1alpha1.RetryAnnotation] = a.Retry
 	}

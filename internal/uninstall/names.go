@@ -31,6 +31,7 @@ const (
 	Manager       = "everynode-manager" // name of the Deployment, ServiceAccount, lease, role and bindings
 	GatePolicy    = "everynode-gate"
 	ManagerPolicy = "everynode-manager"
+	Attribution   = "everynode-attribution"
 
 	leaderElection = "everynode-leader-election"
 	quota          = "everynode-critical-pods"
@@ -55,12 +56,14 @@ func CRDs() []client.Object {
 	return []client.Object{CRD("nodejobs"), CRD("nodeguards")}
 }
 
-// Policies returns the admission policies of config/gate and config/authorization. Their bindings are found by the name of
+// Policies returns the admission policies of config/gate, config/attribution and config/authorization. Their bindings are found by the name of
 // their policy.
 func Policies() []client.Object {
 	all := []client.Object{
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: GatePolicy}},
 		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ManagerPolicy}},
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Attribution}},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: Attribution}},
 	}
 	for _, name := range rights.Policies() {
 		all = append(all, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -24,12 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rights"
 )
 
 // authorization are the objects of config/authorization, and userRoles those of config/rbac/user_roles.yaml.
 var (
-	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml"}
+	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/attribution.yaml"}
 	userRoles     = []string{"rbac/user_roles.yaml"}
 )
 
@@ -60,13 +62,43 @@ func configObjects(files ...string) ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
+// unattributedLabel, on a namespace, has the API server not name who changes a NodeJob there, as before Kubernetes 1.36.
+const unattributedLabel = "test.everynode.dev/unattributed"
+
 // installAuthorization has the API server of all tests ask for rights, and gives it the roles for users.
 func installAuthorization(ctx context.Context) error {
 	objects, err := configObjects(append(authorization, userRoles...)...)
+	if policiesServed {
+		attribution, wrong := configObjects("attribution/policy.yaml")
+		for _, o := range attribution {
+			if o.GetKind() == "MutatingAdmissionPolicyBinding" {
+				wrong = errors.Join(wrong, unstructured.SetNestedSlice(o.Object, []any{map[string]any{"key": unattributedLabel, "operator": "DoesNotExist"}},
+					"spec", "matchResources", "namespaceSelector", "matchExpressions"))
+			}
+		}
+		objects, err = append(objects, attribution...), errors.Join(err, wrong)
+	}
 	for _, o := range objects {
 		err = errors.Join(err, admin.Create(ctx, o))
 	}
-	return err
+	return errors.Join(err, changesAreNamed(ctx, admin))
+}
+
+// changesAreNamed waits until an API server names who creates an object, if it can. It reads the schemas of new CRDs every 5 s,
+// and refuses NodeJobs before that.
+func changesAreNamed(ctx context.Context, admin client.Client) error {
+	if !policiesServed {
+		return nil
+	}
+	var last error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "named"}}
+		job.Spec.Task.Script = "true"
+		if last = admin.Create(ctx, job, client.DryRunAll); last == nil && named(job) != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the API server does not name who creates a NodeJob within 30 s: %w", errors.Join(last, errors.New("there is no annotation")))
 }
 
 // as returns a client that acts as another user.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/rights"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // startTypeChecker starts the controller of Kubernetes that checks the types of expressions in policies.
@@ -76,7 +77,7 @@ func TestTheExpressionsOfThePoliciesHaveTheRightTypes(t *testing.T) {
 		})
 		return policy.Status
 	}
-	for _, name := range rights.Policies() {
+	for _, name := range append(rights.Policies(), uninstall.Attribution) {
 		for _, warning := range checked(name).TypeChecking.ExpressionWarnings {
 			t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
 		}

@@ -4,14 +4,18 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -27,6 +31,56 @@ func (w *world) allowNamespace(allowed bool) {
 	}
 	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.NodeJobsLabel, value))))
+}
+
+// A user with * in a namespace may change the namespace itself, by three resources.
+func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
+	w := newWorld(t)
+	w.allowNamespace(false)
+	tenant, operator := "tenant-of-"+w.namespace, "operator-of-"+w.namespace
+	w.bind(tenant, "cluster-admin", false)
+	w.allow(operator, true, rule("", []string{"get", "patch"}, "namespaces"))
+	change := func(user, resource string, labels map[string]string) error {
+		var live corev1.Namespace
+		must(t, admin.Get(w.ctx, client.ObjectKey{Name: w.namespace}, &live))
+		for key, value := range labels {
+			live.Labels[key] = value
+			if value == "" {
+				delete(live.Labels, key)
+			}
+		}
+		config := rest.CopyConfig(env.Config)
+		config.Impersonate.UserName = user
+		core, err := corev1client.NewForConfig(config)
+		must(t, err)
+		switch resource {
+		case "status":
+			_, err = core.Namespaces().UpdateStatus(w.ctx, &live, metav1.UpdateOptions{})
+		case "finalize":
+			_, err = core.Namespaces().Finalize(w.ctx, &live, metav1.UpdateOptions{})
+		case "":
+			_, err = core.Namespaces().Update(w.ctx, &live, metav1.UpdateOptions{})
+		}
+		return err
+	}
+	allowed := map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}
+	w.eventually("the tenant may change its namespace", func() error { return change(tenant, "", map[string]string{"a": "b"}) })
+	for _, resource := range []string{"", "status", "finalize"} {
+		w.eventually("the tenant must not allow its namespace by "+resource, func() error {
+			err := change(tenant, resource, allowed)
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("the API server says %w", errors.Join(errors.New("it is no refusal"), err))
+			}
+			wantText(t, err.Error(), "'everynode-namespaces'", tenant+" lacks the right to patch namespaces in the whole cluster", "kubectl label namespace "+w.namespace+" everynode.dev/nodejobs=allowed")
+			return nil
+		})
+	}
+	w.eventually("an operator may allow it", func() error {
+		return w.as(operator).Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/nodejobs":"allowed"}}}`))
+	})
+	must(t, change(tenant, "", map[string]string{"a": "c"}))                       // of an allowed namespace
+	must(t, change(tenant, "", map[string]string{v1alpha1.NodeJobsLabel: ""}))     // stops its NodeJobs
+	must(t, change(tenant, "", map[string]string{v1alpha1.NodeJobsLabel: "none"})) // has no effect
 }
 
 func TestANamespaceMustAllowNodeJobs(t *testing.T) {
@@ -100,4 +154,38 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	}
 	g.allowNamespace(true)
 	g.ready(1)
+}
+
+// Otherwise a tenant whose namespace is not allowed could hold the drains of all nodes, or release them by what it writes into the
+// status of its own NodeGuard.
+func TestANodeGuardOfANamespaceThatIsNotAllowedCountsForNoOther(t *testing.T) {
+	g := newGuarded(t, "counted-1", "counted-2")
+	tenant := newWorld(t)
+	tenant.allowNamespace(false)
+	ds := g.ds.DeepCopy()
+	ds.ObjectMeta = metav1.ObjectMeta{Namespace: tenant.namespace, Name: "tenant"}
+	must(t, admin.Create(g.ctx, ds))
+	theirs := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.namespace, Name: "tenant"}}
+	theirs.Spec.Target.DaemonSet, theirs.Spec.Release.When = "tenant", v1alpha1.ReleaseWhenApproval
+	must(t, admin.Create(g.ctx, theirs))
+	t.Cleanup(func() { must(t, admin.Delete(context.Background(), theirs)) })
+	startGuards(t, interceptor.Funcs{})
+	g.guard(nil)
+	g.ready(2)
+	g.cordon("counted-1", true)
+	g.emptied("counted-1") // their NodeGuard does not hold it
+
+	// From now on, only the tenant writes the status of its NodeGuard: it claims that it has released the other node.
+	g.eventually("the tenant claims a release", func() error {
+		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(theirs), theirs))
+		theirs.Status.Released = []v1alpha1.ReleasedNode{{Node: "counted-2", UID: g.liveNode("counted-2").UID, Since: metav1.Now(), RequestedAt: metav1.Now(), Reason: v1alpha1.ReasonBreakGlass}}
+		return admin.Status().Update(g.ctx, theirs)
+	})
+	g.cordon("counted-2", true)
+	g.held("counted-2", v1alpha1.ReasonMaxUnavailableReached)
+	if g.companion("counted-2") == nil {
+		t.Error("the node was released")
+	}
+	g.cordon("counted-1", false)
+	g.cordon("counted-2", false)
 }

@@ -44,7 +44,7 @@ func TestUninstall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.t = t
-			must(t, f.withDefault("apply"))
+			f.installed()
 			f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			f.putEverythingToUse()
 			test(t)
@@ -62,7 +62,7 @@ func TestUninstall(t *testing.T) {
 func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	f := startFresh(t)
 	ctx := t.Context()
-	must(t, f.withDefault("apply"))
+	f.installed()
 	user, err := f.env.AddUser(envtest.User{Name: "system:serviceaccount:everynode-system:everynode-manager"}, nil)
 	must(t, err)
 	config := user.Config()

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// policiesSince is the first version of Kubernetes that serves MutatingAdmissionPolicies as config/gate has them.
+// policiesSince is the first version of Kubernetes that serves MutatingAdmissionPolicies as config/gate and config/attribution have them.
 var policiesSince = version.MajorMinor(1, 36)
 
-// ServesPolicies reports whether an API server of this version serves the policies of config/gate.
+// ServesPolicies reports whether an API server of this version serves the policies of config/gate and config/attribution.
 func ServesPolicies(kubernetes string) (bool, error) {
 	parsed, err := version.ParseGeneric(kubernetes)
 	if err != nil {
@@ -36,7 +36,7 @@ var (
 	harmless = regexp.MustCompile(`( (created|configured|unchanged|deleted)|: exit status 1:?|^ensure CRDs are installed first|^Warning: .*)$`)
 )
 
-// PoliciesRefused checks the error of kubectl with a folder that contains config/gate, where the API server does not
+// PoliciesRefused checks the error of kubectl with a folder that contains config/gate and config/attribution, where the API server does not
 // serve the policies. docs/gate.md promises that there is an error, and that it is about nothing else.
 func PoliciesRefused(err error) error {
 	if err == nil {
@@ -50,8 +50,8 @@ func PoliciesRefused(err error) error {
 			return err
 		}
 	}
-	if refused != 4 { // two policies, each with a binding
-		return fmt.Errorf("kubectl does not know %d objects, and not 4: %w", refused, err)
+	if refused != 6 { // three policies, each with a binding
+		return fmt.Errorf("kubectl does not know %d objects, and not 6: %w", refused, err)
 	}
 	return nil
 }

@@ -32,6 +32,13 @@ Argument: a list of the root, and the name of the image.
 {{- printf "%s/%s%s" $registry $values.repository $version }}
 {{- end }}
 
+{{/* Whether the policy that names who changes NodeJobs is installed. */}}
+{{- define "everynode.attribution" -}}
+{{- if and .Values.attribution.enabled (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* Whether the gate's policies are installed. */}}
 {{- define "everynode.gate" -}}
 {{- if and .Values.gate.enabled (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}

@@ -67,6 +67,7 @@ func (e Explain) Lines() []text.Line {
 	for _, s := range e.history() {
 		lines = append(lines, s...)
 	}
+	lines = append(lines, e.changed()...)
 	if facts := e.published(); len(facts) > 0 {
 		lines = append(lines, text.Wrap(label("Published"), text.Plain, strings.Join(facts, ", "), e.Width)...)
 	}

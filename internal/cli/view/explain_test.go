@@ -89,9 +89,11 @@ func TestEachNodeIsExplained(t *testing.T) {
 	}
 	tests := map[string]plan.Input{
 		"done-and-published": {Job: fresh(func(j *v1alpha1.NodeJob) {
+			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "system:serviceaccount:flux-system:kustomize-controller"}
 			j.Spec.Publish = []v1alpha1.Fact{{Result: "kernel", Label: "example.com/kernel"}, {Result: "kernle", Annotation: "example.com/a"}}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
+				r.ChangedBy = "jane@example.com"
 				r.Attempts, r.Message, r.Results = 2, "was 128\nis 4096\n", map[string]string{"kernel": "6.1\x1b[2J"}
 				r.Previous = &record.Previous{Revision: "0ldc0de", Outcome: record.Succeeded, Results: map[string]string{"kernel": "5.15", "size": "\x1b[2J"}}
 			})
@@ -115,7 +117,10 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"failed-and-rolled-back": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r); r.Rollback.Attempts, r.Earlier = 2, earlier() })
 		})},
-		"of-an-earlier-revision": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: first(func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" })},
+		"of-an-earlier-revision": {Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), Nodes: first(func(n *plan.Node) {
+			ran(n, func(r *record.Record) { r.Revision, r.ChangedBy = "0ldc0de", "jane\x1b[2J" })
+			n.On.Label = "0ldc0de"
+		})},
 		"runs-after-a-disruption": {Job: fresh(same), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.Outcome, r.Attempts, r.Disruptions, r.ExitCode, r.Reason = record.Disrupted, 0, 1, nil, "Disrupted"

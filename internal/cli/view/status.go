@@ -88,6 +88,7 @@ func (s Status) head() []text.Line {
 		name = name.Tone(text.Dim, "  revision ").With(job.Status.Revision)
 	}
 	lines := []text.Line{name.Tone(text.Dim, "  created ").With(ago(s.Now, job.CreationTimestamp.Time) + " ago")}
+	lines = append(lines, s.changed()...)
 	tone, reason, message := situation(job)
 	message, all, oneNode := cutRemedy(job, message)
 	if unobserved := unobservedMessage(job, s.Now); unobserved != "" {

@@ -61,6 +61,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			j.Status.Rollout.StableAt = at(time.Hour)
 		})},
 		"canary-soaks": {Job: job(func(j *v1alpha1.NodeJob) {
+			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com"}
 			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSoaking, "1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z")
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Waiting: 2}
 			j.Spec.Rollout.PromoteTo = "staging"
@@ -69,6 +70,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		})},
 		"three-thousand-nodes-of-which-some-fail": thousands(),
 		"stopped-with-hostile-output": {Job: job(func(j *v1alpha1.NodeJob) {
+			j.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "jane\x1b[2J\n\u202eStatus    AllNodesDone" + strings.Repeat("x", 300)}
 			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded,
 				"the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (node-1: TaskFailed, exit code 1: done). "+remedyOf(j))
 			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}

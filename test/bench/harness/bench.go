@@ -65,7 +65,10 @@ func (k kind) String() string {
 func (b *Bench) kinds() []kind {
 	var kinds []kind
 	for _, mode := range []report.Mode{report.Existing, report.Join} {
-		for _, s := range []report.Subject{report.Floor, report.Recorded, report.DaemonSet, report.Everynode, report.Gated, report.Default} {
+		for _, s := range []report.Subject{report.Floor, report.Recorded, report.DaemonSet, report.Everynode, report.Gated, report.Default, report.Unchecked} {
+			if s == report.Unchecked && b.Only == nil {
+				continue // only on request
+			}
 			if s == report.Gated && mode == report.Existing {
 				continue // a gate only affects joining nodes
 			}
@@ -282,7 +285,7 @@ func (w *world) untilComplete(ctx context.Context, s contender, run *report.Run,
 const countedIdle = 30 * time.Second
 
 func (b *Bench) idleLength(run *report.Run) time.Duration {
-	if run.Mode != report.Existing || slices.Contains([]report.Subject{report.Recorded, report.Gated, report.Default}, run.Subject) {
+	if run.Mode != report.Existing || slices.Contains([]report.Subject{report.Recorded, report.Gated, report.Default, report.Unchecked}, run.Subject) {
 		return 0 // at rest, these rounds do not differ
 	}
 	switch {

@@ -72,6 +72,9 @@ func (e *everynode) prepare(ctx context.Context) error {
 	if err := e.kubectl(ctx, "-n", install.Namespace, "scale", "deployment", install.Deployment, "--replicas=0"); err != nil {
 		return err
 	}
+	if err := e.policies(ctx); err != nil {
+		return err
+	}
 	return e.startManager(ctx)
 }
 

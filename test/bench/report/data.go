@@ -57,6 +57,7 @@ const (
 	Everynode Subject = "everynode"
 	Gated     Subject = "everynode-gate"
 	Default   Subject = "everynode-default"
+	Unchecked Subject = "everynode-without-policies"
 )
 
 // Run is the measurement of one subject in one mode, on its own control plane.
@@ -157,7 +158,7 @@ func (s Subject) agents() []string {
 		return []string{"everynode-bench-floor"}
 	case DaemonSet:
 		return []string{"kube-controller-manager: daemon-set-controller"}
-	case Everynode, Gated, Default:
+	case Everynode, Gated, Default, Unchecked:
 		return []string{"everynode"}
 	}
 	return nil

@@ -73,7 +73,7 @@ func of(all []Run, s Subject, mode Mode, counted bool) []Run {
 	return runs
 }
 
-var subjects = []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default}
+var subjects = []Subject{Floor, Recorded, DaemonSet, Everynode, Gated, Default, Unchecked}
 
 func (w *writer) mode(mode Mode) {
 	var walls, times, memory, cpu, requests [][]string

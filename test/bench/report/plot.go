@@ -23,7 +23,7 @@ const (
 
 // colours are distinguishable for color-blind readers (Okabe and Ito's palette).
 var colours = map[Subject]string{
-	Floor: "#000000", Recorded: "#999999", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7",
+	Floor: "#000000", Recorded: "#999999", DaemonSet: "#E69F00", Everynode: "#0072B2", Gated: "#009E73", Default: "#CC79A7", Unchecked: "#D55E00",
 }
 
 // Plot shows in SVG what part of the nodes is done after how many seconds, in the run of each subject whose wall time is
@@ -38,6 +38,9 @@ func Plot(r *Report) string {
 	}
 	x := marginLeft
 	for _, s := range subjects {
+		if s == Unchecked && !slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Subject == s }) {
+			continue // it is measured only on request
+		}
 		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/><text x="%d" y="%d">%s</text>`+"\n",
 			x, height-20, x+24, height-20, colours[s], x+30, height-16, s)
 		x += 152

@@ -29,7 +29,7 @@ func example() *Report {
 	for pair := range 2 {
 		for _, mode := range []Mode{Existing, Join} {
 			for i, s := range subjects {
-				if s == Gated && mode == Existing {
+				if s == Unchecked || (s == Gated && mode == Existing) {
 					continue
 				}
 				r.Runs = append(r.Runs, run(s, mode, pair, float64(i+1)))
