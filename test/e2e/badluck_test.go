@@ -140,7 +140,7 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	// The task ends while the API server is unreachable.
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
-	must(t, real.StartAPIServer(w.ctx))
+	w.startAPIServer()
 	if rec := w.done("restart", "node-2"); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}

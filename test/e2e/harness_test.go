@@ -108,14 +108,19 @@ func (w *world) cleanUp() {
 // need it.
 func (w *world) stopAPIServer() {
 	w.t.Helper()
-	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if err := real.StartAPIServer(ctx); err != nil {
-			w.t.Error(err)
-		}
-	})
+	w.t.Cleanup(w.startAPIServer)
 	must(w.t, real.StopAPIServer(w.ctx))
+}
+
+// startAPIServer starts the API server, unless it runs, and waits until it accepts NodeJobs: it first reads the schemas of
+// the CRDs, which mutating policies need.
+func (w *world) startAPIServer() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	must(w.t, real.StartAPIServer(ctx))
+	probe := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "probe-"}, Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}}
+	w.eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }
 
 // longestLine is how many bytes of each line of the output of kubectl are printed when a test has failed.

@@ -24,7 +24,7 @@ func TestR22_TheAPIServerIsAwayInMidRun(t *testing.T) {
 	at.await("the API server does not answer")
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
-	must(t, real.StartAPIServer(w.ctx))
+	w.startAPIServer()
 	got := at.end()
 	if got.code != 0 {
 		t.Errorf("exit code %d", got.code)
