@@ -121,9 +121,9 @@ func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 // A NodeJob may be applied together with its namespace, before Kubernetes has created the service account there. A status
 // that is Stalled for a moment would fail a deployment that waits for it.
 func TestANewNamespaceMayLackItsServiceAccountForAMoment(t *testing.T) {
+	const noAccount = `error looking up service account ns/default: serviceaccount "default" not found`
 	refuse := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(),
-			errors.New(`error looking up service account ns/default: serviceaccount "default" not found`))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, o.GetName(), errors.New(noAccount))
 	}}
 	cordon := plan.PatchNode{Node: "b", Change: record.Change{UID: "b-uid"}, Before: &task.Attempt{NodeName: "b", NodeUID: "b-uid", Phase: task.Task, Number: 1}}
 	for name, tt := range map[string]struct {

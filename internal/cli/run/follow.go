@@ -306,8 +306,7 @@ func (r *running) count(state view.RunState) int {
 
 // signalled handles a signal, and reports whether the user does not want to wait any longer.
 func (r *running) signalled(ctx context.Context, s os.Signal) bool {
-	switch {
-	case s != os.Interrupt:
+	if s != os.Interrupt {
 		return true // a process that ends this command from outside does not wait
 	}
 	if r.stops++; r.stops > 1 {
