@@ -114,7 +114,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // nodes returns the table of all matching nodes.
 func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
-	if notObserved(job) {
+	if cmdutil.NotObserved(job) {
 		return nil, nil
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
