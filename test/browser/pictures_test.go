@@ -1,0 +1,84 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package browser_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func percent(s string) *intstr.IntOrString {
+	value := intstr.Parse(s)
+	return &value
+}
+
+// removeAll removes the nodes of a test.
+func removeAll(t *testing.T) {
+	t.Helper()
+	if err := admin.DeleteAllOf(context.Background(), &corev1.Node{}, client.GracePeriodSeconds(0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPictures looks at fleets of several sizes, in both themes and on a small screen.
+func TestPictures(t *testing.T) {
+	dir := *pictures
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	for _, n := range []int{4, 200, 5000} {
+		if n == 5000 && *pictures == "" {
+			continue // they take half a minute
+		}
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			rolling(t, n)
+			address := dashboard(t, asAdmin)
+			for _, width := range []int{1280, 390} {
+				for _, dark := range []bool{false, true} {
+					theme := map[bool]string{false: "light", true: "dark"}[dark]
+					tab := open(t, address, width, map[int]int{1280: 800, 390: 844}[width], dark)
+					see(t, tab, fmt.Sprintf("document.querySelectorAll('[role=option]').length === %d", n))
+					see(t, tab, "document.querySelectorAll('#jobs li').length === 4")
+					shoot(t, tab, dir, fmt.Sprintf("fleet-%d-%d-%s.png", n, width, theme))
+					do(t, tab, "location.hash = '#/job/default/max-map-count'")
+					see(t, tab, "document.querySelector('#job-status .rows')")
+					shoot(t, tab, dir, fmt.Sprintf("job-%d-%d-%s.png", n, width, theme))
+					do(t, tab, fmt.Sprintf("location.hash = '#/job/default/max-map-count/node/node-%d'", n/2))
+					see(t, tab, "document.querySelector('#node .card')")
+					shoot(t, tab, dir, fmt.Sprintf("node-%d-%d-%s.png", n, width, theme))
+					fits(t, tab)
+					for _, problem := range tab.Problems() {
+						t.Error(problem)
+					}
+				}
+			}
+		})
+	}
+}
+
+func shoot(t *testing.T, tab interface{ Screenshot(string) error }, dir, name string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.Screenshot(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fits checks that nothing is wider than the page.
+func fits(t *testing.T, tab interface{ Evaluate(string, any) error }) {
+	t.Helper()
+	var wide int
+	if err := tab.Evaluate("document.documentElement.scrollWidth - innerWidth", &wide); err != nil || wide > 0 {
+		t.Errorf("the page is %d pixels too wide: %v", wide, err)
+	}
+}
