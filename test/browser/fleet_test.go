@@ -195,6 +195,7 @@ func rolling(t *testing.T, n int) *fleet {
 	for i := range min(max(n/20, 1), 12) {
 		f.run(f.jobs[1], n*7/10+i)
 	}
+	f.jobs[2].Status.Rollout = &v1alpha1.RolloutStatus{Step: "all", StepStartedAt: metav1.NewTime(f.now.Add(-20 * time.Minute))}
 	f.report()
 	return f
 }

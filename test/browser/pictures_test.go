@@ -82,3 +82,29 @@ func fits(t *testing.T, tab interface{ Evaluate(string, any) error }) {
 		t.Errorf("the page is %d pixels too wide: %v", wide, err)
 	}
 }
+
+// TestFirstPaint measures, with -measure, the time until a tab shows 1,000 and 5,000 nodes.
+func TestFirstPaint(t *testing.T) {
+	if !*measure {
+		t.Skip("it measures only with -measure")
+	}
+	for _, n := range []int{1000, 5000} {
+		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			rolling(t, n)
+			address := dashboard(t, asAdmin)
+			see(t, open(t, address, 1280, 800, false), fmt.Sprintf("%s.length === %d", cells, n)) // the objects are listed
+			for range 5 {
+				tab := open(t, address, 1280, 800, false)
+				see(t, tab, fmt.Sprintf("%s.length === %d", cells, n))
+				var shown, nodes float64
+				if err := tab.Evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime", &shown); err != nil {
+					t.Fatal(err)
+				}
+				if err := tab.Evaluate("performance.getEntriesByName('nodes')[0].startTime", &nodes); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d nodes: first paint after %.0f ms, all nodes after %.0f ms", n, shown, nodes)
+			}
+		})
+	}
+}

@@ -71,6 +71,7 @@ function changed(keys, reset) {
   drawJobs(state, job);
   grid.draw();
   grid.select(node);
+  if (reset) performance.mark("nodes");
   if (reset || keys.has(`job:${job}`) || keys.has(`node:${node}`)) refresh();
 }
 
