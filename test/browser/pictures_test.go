@@ -4,10 +4,18 @@
 package browser_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,9 +77,38 @@ func shoot(t *testing.T, tab interface{ Screenshot(string) error }, dir, name st
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := tab.Screenshot(filepath.Join(dir, name)); err != nil {
+	path := filepath.Join(dir, name)
+	if err := errors.Join(tab.Screenshot(path), shrink(path)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// shrink reduces a picture to its 128 most frequent colors, which makes its file about four times smaller.
+func shrink(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	picture, err := png.Decode(bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	bounds, counts := picture.Bounds(), map[color.Color]int{}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			counts[picture.At(x, y)]++
+		}
+	}
+	colors := slices.Collect(maps.Keys(counts))
+	slices.SortFunc(colors, func(a, b color.Color) int { return counts[b] - counts[a] })
+	small := image.NewPaletted(bounds, colors[:min(len(colors), 128)])
+	draw.Draw(small, bounds, picture, bounds.Min, draw.Src)
+	var out bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(&out, small); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o600)
 }
 
 // fits checks that nothing is wider than the page.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,7 +123,7 @@ func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
 	var limited error
 	if cmdutil.CodeOf(err) == cmdutil.ExitForbidden && m.fallback != "" {
 		limited = err
-		opts = append(opts[:len(opts):len(opts)], client.InNamespace(m.fallback))
+		opts = append(slices.Clip(opts), client.InNamespace(m.fallback))
 		items, version, err = m.listAll(ctx, opts)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
 	m.items, m.limited, m.failed, m.listed = items, limited, nil, true
 	m.mu.Unlock()
 	m.changed()
-	w, err := m.client.Watch(ctx, m.list.DeepCopyObject().(client.ObjectList), append(opts[:len(opts):len(opts)], cmdutil.FromVersion(version))...)
+	w, err := m.client.Watch(ctx, m.list.DeepCopyObject().(client.ObjectList), append(slices.Clip(opts), cmdutil.FromVersion(version))...)
 	switch {
 	case cmdutil.CodeOf(cmdutil.Explain(err)) == cmdutil.ExitForbidden && err != nil:
 		return false, errNoWatch{err}

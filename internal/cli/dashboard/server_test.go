@@ -4,7 +4,6 @@
 package dashboard
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,7 +13,7 @@ import (
 )
 
 // serve returns a dashboard of an API server that answers nothing, and a function that requests something of it.
-func serve(t *testing.T) (d *dashboard, request func(path string, change func(*http.Request)) *http.Response) {
+func serve(t *testing.T) (d *dashboard, request func(path string, change func(*http.Request)) *httptest.ResponseRecorder) {
 	t.Helper()
 	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
 	d, err := newDashboard(f)
@@ -22,13 +21,13 @@ func serve(t *testing.T) (d *dashboard, request func(path string, change func(*h
 		t.Fatal(err)
 	}
 	d.host = "127.0.0.1:8137"
-	return d, func(path string, change func(*http.Request)) *http.Response {
+	return d, func(path string, change func(*http.Request)) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.host+path, nil)
 		r.Header.Set("Authorization", "Bearer "+d.token)
 		change(r)
 		w := httptest.NewRecorder()
 		d.handler().ServeHTTP(w, r)
-		return w.Result()
+		return w
 	}
 }
 
@@ -71,21 +70,20 @@ func TestRequestsOfOthersAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := request(test.path, test.change)
-			if got.StatusCode != test.want {
-				body, _ := io.ReadAll(got.Body)
-				t.Errorf("answer %d, want %d: %s", got.StatusCode, test.want, body)
+			if got.Code != test.want {
+				t.Errorf("answer %d, want %d: %s", got.Code, test.want, got.Body)
 			}
 			for header, want := range map[string]string{
 				"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 				"Cross-Origin-Resource-Policy": "same-origin",
 			} {
 				// net/http removes Cache-Control from the answer that a file does not exist.
-				if noFile := header == "Cache-Control" && test.path == "/dashboard.go"; !noFile && !strings.Contains(got.Header.Get(header), want) {
-					t.Errorf("%s: %q", header, got.Header.Get(header))
+				if noFile := header == "Cache-Control" && test.path == "/dashboard.go"; !noFile && !strings.Contains(got.Header().Get(header), want) {
+					t.Errorf("%s: %q", header, got.Header().Get(header))
 				}
 			}
-			if got.Header.Get("Access-Control-Allow-Origin") != "" || got.Header.Get("Set-Cookie") != "" {
-				t.Errorf("headers %v", got.Header)
+			if got.Header().Get("Access-Control-Allow-Origin") != "" || got.Header().Get("Set-Cookie") != "" {
+				t.Errorf("headers %v", got.Header())
 			}
 		})
 	}
@@ -104,9 +102,8 @@ func TestTooManyTabsAreRefused(t *testing.T) {
 		d.tabs <- struct{}{}
 	}
 	got := request("/api/stream", func(*http.Request) {})
-	body, _ := io.ReadAll(got.Body)
-	if got.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "32 tabs show this dashboard already: close one") {
-		t.Errorf("answer %d: %s", got.StatusCode, body)
+	if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "32 tabs show this dashboard already: close one") {
+		t.Errorf("answer %d: %s", got.Code, got.Body)
 	}
 }
 

@@ -31,23 +31,18 @@ func (d *dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer func() { <-d.tabs }()
 	version, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 	out := d.newLines(w)
-	for first := true; ; first = false {
+	for {
 		c, changed := d.state.since(version)
-		if c.Version != version || first || c.Reset {
-			if c.Version == 0 {
-				c.Reset = false // nothing is known yet
-			}
-			if out.send(c) != nil {
-				return
-			}
-			version = c.Version
+		if c.Version == 0 {
+			c.Reset = false // nothing is known yet
 		}
+		if out.send(c) != nil { // also if nothing has changed: the tab must hear from the server
+			return
+		}
+		version = c.Version
 		select {
 		case <-changed:
 		case <-d.After(aliveInterval):
-			if out.send(change{Version: version}) != nil {
-				return
-			}
 		case <-r.Context().Done():
 			return
 		}
@@ -108,20 +103,8 @@ func (d *dashboard) follow(ctx context.Context, log *podlog.Tail, key client.Obj
 		if progress {
 			try = 1
 		}
-		pod := d.mirrors.pod(key)
-		switch {
-		case ctx.Err() != nil:
-			return ""
-		case forbidden(err) != "":
-			return forbidden(err)
-		case pod == nil:
-			return "the attempt has ended, and its pod is deleted"
-		case err == nil && hasEnded(pod):
-			return "the attempt has ended"
-		case try >= logTries && err != nil:
-			return "the log cannot be read: " + err.Error()
-		case try >= logTries:
-			return "the log ends again and again while its container runs"
+		if end := endOfLog(d.mirrors.pod(key), err, try); end != "" || ctx.Err() != nil {
+			return end
 		}
 		select {
 		case <-d.After(time.Second):
@@ -129,6 +112,23 @@ func (d *dashboard) follow(ctx context.Context, log *podlog.Tail, key client.Obj
 			return ""
 		}
 	}
+}
+
+// endOfLog returns why a log is not read again; "" if it is. pod is nil if it is deleted.
+func endOfLog(pod *corev1.Pod, err error, try int) string {
+	switch {
+	case forbidden(err) != "":
+		return forbidden(err)
+	case pod == nil:
+		return "the attempt has ended, and its pod is deleted"
+	case err == nil && hasEnded(pod):
+		return "the attempt has ended"
+	case try < logTries:
+		return ""
+	case err != nil:
+		return "the log cannot be read: " + text.Safe(err.Error())
+	}
+	return "the log ends again and again while its container runs"
 }
 
 // hasEnded reports whether a task prints nothing more.
