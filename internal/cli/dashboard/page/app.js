@@ -10,6 +10,7 @@ import { theme } from "./theme.js";
 
 const refreshInterval = 5000; // ages and times change without an event
 const leastRefresh = 800;
+const restFactor = 9;
 
 let job = "";
 let node = "";
@@ -54,14 +55,21 @@ function closeNode() {
   grid.focus(last);
 }
 
-let refreshing;
-/** refresh reads again what is open: soon after a change, but not with each. */
-function refresh() {
-  refreshing ??= setTimeout(() => {
-    refreshing = undefined;
-    jobView.refresh();
-    nodeView.refresh();
-  }, leastRefresh);
+let refreshing = false;
+let stale = false;
+/** refresh reads again what is open. The server computes that, so it rests for nine times as long as the answer took. */
+async function refresh() {
+  stale = true;
+  if (refreshing) return;
+  refreshing = true;
+  while (stale) {
+    stale = false;
+    const began = performance.now();
+    await Promise.all([jobView.refresh(), nodeView.refresh()]);
+    const rest = Math.max(leastRefresh, restFactor * (performance.now() - began));
+    await new Promise((resolve) => setTimeout(resolve, rest));
+  }
+  refreshing = false;
 }
 
 function changed(keys, reset) {
