@@ -141,7 +141,7 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@$(MAKE) --no-print-directory lint
 
 .PHONY: test
-test: test-unit test-mutants test-release test-api test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
+test: test-unit test-mutants test-release test-api test-browser test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
@@ -162,6 +162,14 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 .PHONY: test-api
 test-api: ## Run the tests against a real API server (K8S).
 	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
+
+# A folder for pictures of the dashboard, and whether to measure how long it takes instead of testing it.
+PICTURES ?=
+MEASURE  ?=
+
+.PHONY: test-browser
+test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes; K8S).
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v -run=TestFirstPaint -measure)
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).

@@ -5,16 +5,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
-	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
@@ -59,22 +55,7 @@ func planOf(ctx context.Context, c client.Reader, seen observe.Cluster, job *v1a
 		return plan.Input{}, plan.Plan{}, err
 	}
 	in := seen.Input(job, pods)
-	p := plan.Next(in)
-	if len(p.DrainPodRequests) == 0 {
-		return in, p, nil
-	}
-	in.Drains = map[types.UID][]plan.DrainPod{}
-	for _, request := range p.DrainPodRequests {
-		evicted, err := podsToEvict(ctx, c, request.Node, request.Drain)
-		switch {
-		case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:
-			return in, p, nil // the status of the NodeJob says what holds a drain
-		case err != nil:
-			return in, p, err
-		}
-		in.Drains[request.UID] = evicted
-	}
-	return in, plan.Next(in), nil
+	return cmdutil.PlanDrains(ctx, c, in, plan.Next(in))
 }
 
 // podsNamed reads the pods that belong to a NodeJob of this name, including pods of an earlier NodeJob with the same
@@ -85,28 +66,6 @@ func podsNamed(ctx context.Context, c client.Reader, job *v1alpha1.NodeJob) ([]c
 	err := cmdutil.EachPage(ctx, c, &page, func() { all = append(all, page.Items...) },
 		client.InNamespace(job.Namespace), client.MatchingLabels{v1alpha1.NodeJobLabel: job.Name})
 	return all, err
-}
-
-// podsToEvict reads the pods that a drain of a node would evict.
-func podsToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
-	var found []plan.DrainPod
-	err := eachPodToEvict(ctx, c, node, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
-	return found, err
-}
-
-func eachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec, do func(*corev1.Pod, plan.DrainPod)) error {
-	selector, deleteEmptyDirData, err := observe.Drain(spec)
-	if err != nil {
-		return err
-	}
-	var page corev1.PodList
-	return cmdutil.EachPage(ctx, c, &page, func() {
-		for i := range page.Items {
-			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && selector.Matches(labels.Set(pod.Labels)) {
-				do(pod, observe.DrainPod(pod, deleteEmptyDirData))
-			}
-		}
-	}, client.MatchingFields{"spec.nodeName": node})
 }
 
 // nodeIndex returns the index of the node with this name. If there is none, the error suggests similar names.
@@ -122,12 +81,4 @@ func nodeIndex(nodes []plan.Node, name string) (int, error) {
 		return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s: the cluster has none", name)
 	}
 	return 0, cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", name, cmdutil.JoinNames(cmdutil.Nearest(name, names)))
-}
-
-// errNotObserved is the error for a NodeJob that no manager has observed.
-var errNotObserved = errors.New("the manager has not observed the NodeJob yet; check that it is running: " + view.CheckManager)
-
-// notObserved reports whether a NodeJob cannot be explained because no manager has observed it.
-func notObserved(job *v1alpha1.NodeJob) bool {
-	return job.Status.Revision == "" && observe.ToldObstacle(job) == nil && job.DeletionTimestamp.IsZero()
 }

@@ -97,28 +97,14 @@ func (o *explainOptions) run(ctx context.Context) error {
 
 // explain returns the explanation of a NodeJob for the i-th node.
 func (o *explainOptions) explain(ctx context.Context, seen clusterView, job *v1alpha1.NodeJob, i int) (view.Explain, error) {
-	if notObserved(job) {
-		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, errNotObserved)
+	if cmdutil.NotObserved(job) {
+		return view.Explain{}, fmt.Errorf("NodeJob %s/%s: %w", job.Namespace, job.Name, cmdutil.ErrNotObserved)
 	}
 	in, p, err := planOf(ctx, o.client, seen.Cluster, job)
 	if err != nil {
 		return view.Explain{}, err
 	}
-	e := view.Explain{Job: job, Node: &in.Nodes[i], Now: seen.Now, Width: o.Terminal().Options().Width, State: view.StateOf(job, p, i)}
-	if e.State.Reason == v1alpha1.ReasonMaxUnavailableReached {
-		e.Budget = view.BudgetUsers(job, in.Nodes, p.Nodes)
-	}
-	for _, step := range p.Steps {
-		if slices.Contains(step.Nodes, i) {
-			e.Step = step.Name
-		}
-	}
-	for k := range in.Pods {
-		if in.Pods[k].NodeName == in.Nodes[i].Name {
-			e.Pods = append(e.Pods, in.Pods[k])
-		}
-	}
-	return e, nil
+	return view.ExplainNode(in, p, i, o.Terminal().Options().Width), nil
 }
 
 // all prints a sentence for each NodeJob, and for each NodeGuard that holds or has released the node.
@@ -130,8 +116,8 @@ func (o *explainOptions) all(ctx context.Context, seen clusterView, i int) error
 	width := o.Terminal().Options().Width
 	var lines []text.Line
 	for _, job := range jobs {
-		sentence := job.Namespace + "/" + job.Name + ": " + errNotObserved.Error()
-		if !notObserved(job) {
+		sentence := job.Namespace + "/" + job.Name + ": " + cmdutil.ErrNotObserved.Error()
+		if !cmdutil.NotObserved(job) {
 			e, err := o.explain(ctx, seen, job, i)
 			switch {
 			case cmdutil.CodeOf(err) == cmdutil.ExitForbidden:

@@ -25,7 +25,6 @@ import (
 	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/record"
-	"github.com/everynode/everynode/internal/task"
 )
 
 type logsOptions struct {
@@ -222,22 +221,9 @@ func (o *logsOptions) line(node, s string) {
 	_, _ = io.WriteString(o.Out, text.Toned(text.Active, node).Tone(text.Dim, " | ").With(s).Render(options)+"\n")
 }
 
-// containerOf returns the name of the container whose log is read: the container of the task.
-func containerOf(pod *corev1.Pod) string {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == task.ContainerName {
-			return task.ContainerName
-		}
-	}
-	if len(pod.Spec.Containers) > 0 {
-		return pod.Spec.Containers[0].Name
-	}
-	return ""
-}
-
 // print prints the log of a pod. A pod that was deleted in the meantime, or has not started, is not an error.
 func (o *logsOptions) print(ctx context.Context, pod *corev1.Pod) error {
-	options := &corev1.PodLogOptions{Container: containerOf(pod)}
+	options := &corev1.PodLogOptions{Container: cmdutil.TaskContainer(pod)}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
 	}

@@ -66,7 +66,7 @@ func (o *logsOptions) followPod(ctx context.Context, group *errgroup.Group, pod 
 	if followed[pod.UID] || pod.Status.Phase == corev1.PodPending {
 		return
 	}
-	f := follower{logsOptions: o, pod: pod, log: podlog.Tail{Pods: o.pods, Pod: pod.Name, Container: containerOf(pod), Lines: o.tail}}
+	f := follower{logsOptions: o, pod: pod, log: podlog.Tail{Pods: o.pods, Pod: pod.Name, Container: cmdutil.TaskContainer(pod), Lines: o.tail}}
 	if group.TryGo(func() error { return f.follow(ctx) }) {
 		followed[pod.UID] = true
 	}
@@ -178,7 +178,7 @@ func (f *follower) gone(ctx context.Context) bool {
 // hasEnded reports whether nothing more will be written to the log of a pod.
 func hasEnded(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == containerOf(pod) && status.State.Terminated != nil {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == cmdutil.TaskContainer(pod) && status.State.Terminated != nil {
 			return true
 		}
 	}

@@ -95,7 +95,7 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 // drained returns what a drain of a node would evict now.
 func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainedNode, error) {
 	node := view.DrainedNode{Node: name}
-	err := eachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
+	err := cmdutil.EachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
 		full := pod.Namespace + "/" + pod.Name
 		if why := blockedPod(pod, drain, budgets); why != "" {
 			node.Blocked = append(node.Blocked, view.BlockedPod{Pod: full, Why: why})

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/dashboard"
 	"github.com/everynode/everynode/internal/cli/run"
 	"github.com/everynode/everynode/internal/cli/term"
 	"github.com/everynode/everynode/internal/cli/text"
@@ -86,7 +87,7 @@ const (
 
 // readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f)}
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), dashboard.NewCommand(f)}
 }
 
 // mutatingCommands returns the commands that change objects.

@@ -4,20 +4,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 	"github.com/everynode/everynode/internal/cli/view"
-	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 )
 
@@ -114,7 +110,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 
 // nodes returns the table of all matching nodes.
 func (o *statusOptions) nodes(ctx context.Context, job *v1alpha1.NodeJob) ([]text.Line, error) {
-	if notObserved(job) {
+	if cmdutil.NotObserved(job) {
 		return nil, nil
 	}
 	seen, err := readCluster(ctx, o.Factory, o.client, o.key.Namespace)
@@ -151,22 +147,6 @@ func (o *statusOptions) view(ctx context.Context, job *v1alpha1.NodeJob) view.St
 	if err != nil {
 		s.RunningUnknown = "what runs cannot be seen: " + cmdutil.Explain(err).Error()
 	}
-	s.Running = attemptsOf(pods)
+	s.Running = cmdutil.Attempts(pods)
 	return s
-}
-
-// attemptsOf returns the attempts that have not ended: those that have not started first, then the oldest.
-func attemptsOf(pods []corev1.Pod) []view.Attempt {
-	var attempts []view.Attempt
-	for i := range pods {
-		pod := &pods[i]
-		if observe.Ended(pod) {
-			continue
-		}
-		attempts = append(attempts, cmdutil.AttemptOf(pod))
-	}
-	slices.SortFunc(attempts, func(a, b view.Attempt) int {
-		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
-	})
-	return attempts
 }

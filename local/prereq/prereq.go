@@ -46,6 +46,11 @@ func ForBuildingRunc() []Requirement {
 	}
 }
 
+// ForBrowser lists what the tests of web pages need.
+func ForBrowser() []Requirement {
+	return []Requirement{{"the browser Chromium (tests show the dashboard in it)", "chromium", program("chromium")}}
+}
+
 // Missing returns the requirements that the machine does not meet.
 func Missing(ctx context.Context, requirements []Requirement) []Requirement {
 	var missing []Requirement
@@ -98,7 +103,7 @@ func packagesOf(missing []Requirement) []string {
 
 func explain(missing []Requirement, why string) error {
 	var b strings.Builder
-	b.WriteString("this machine lacks what real nodes need:\n")
+	b.WriteString("this machine lacks what is needed:\n")
 	for _, r := range missing {
 		fmt.Fprintf(&b, "  - %s: Debian package %s\n", r.What, r.Package)
 	}

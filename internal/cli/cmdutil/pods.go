@@ -15,6 +15,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/view"
+	"github.com/everynode/everynode/internal/observe"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // PodsOf reads the pods of the attempts of a NodeJob.
@@ -61,4 +63,31 @@ func AttemptOf(pod *corev1.Pod) view.Attempt {
 		}
 	}
 	return a
+}
+
+// Attempts returns the attempts that have not ended: those that have not started first, then the oldest.
+func Attempts(pods []corev1.Pod) []view.Attempt {
+	var attempts []view.Attempt
+	for i := range pods {
+		if pod := &pods[i]; !observe.Ended(pod) {
+			attempts = append(attempts, AttemptOf(pod))
+		}
+	}
+	slices.SortFunc(attempts, func(a, b view.Attempt) int {
+		return cmp.Or(-cmp.Compare(min(len(a.Waiting), 1), min(len(b.Waiting), 1)), a.Created.Compare(b.Created), cmp.Compare(a.Node, b.Node))
+	})
+	return attempts
+}
+
+// TaskContainer returns the name of the container whose log is read: the container of the task.
+func TaskContainer(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == task.ContainerName {
+			return task.ContainerName
+		}
+	}
+	if len(pod.Spec.Containers) > 0 {
+		return pod.Spec.Containers[0].Name
+	}
+	return ""
 }

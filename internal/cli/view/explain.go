@@ -34,6 +34,26 @@ type Explain struct {
 	Width int
 }
 
+// ExplainNode returns the explanation of a plan for its i-th node.
+func ExplainNode(in plan.Input, p plan.Plan, i, width int) Explain {
+	job, node := in.Job, &in.Nodes[i]
+	e := Explain{Job: job, Node: node, Now: in.Now, Width: width, State: StateOf(job, p, i)}
+	if e.State.Reason == v1alpha1.ReasonMaxUnavailableReached {
+		e.Budget = BudgetUsers(job, in.Nodes, p.Nodes)
+	}
+	for _, step := range p.Steps {
+		if slices.Contains(step.Nodes, i) {
+			e.Step = step.Name
+		}
+	}
+	for k := range in.Pods {
+		if in.Pods[k].NodeName == node.Name {
+			e.Pods = append(e.Pods, in.Pods[k])
+		}
+	}
+	return e
+}
+
 // StateOf returns the state of the i-th node. The plan of a NodeJob that is being deleted has none.
 func StateOf(job *v1alpha1.NodeJob, p plan.Plan, i int) plan.NodeState {
 	if i < len(p.Nodes) {

@@ -57,7 +57,16 @@ const (
 
 // Lines draws the status.
 func (s Status) Lines() []text.Line {
-	sections := [][]text.Line{s.head(), s.steps(), s.problems(), s.drains(), s.running(), s.failures()}
+	return joined(s.head(), s.steps(), s.problems(), s.drains(), s.running(), s.failures())
+}
+
+// LinesWithoutSteps draws the status without the steps of the rollout.
+func (s Status) LinesWithoutSteps() []text.Line {
+	return joined(s.head(), s.problems(), s.drains(), s.running(), s.failures())
+}
+
+// joined returns sections with an empty line between them.
+func joined(sections ...[]text.Line) []text.Line {
 	var lines []text.Line
 	for _, section := range sections {
 		if len(section) == 0 {

@@ -15,25 +15,47 @@ import (
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// steps draws the rollout as a tree: steps that have passed, the current one, and later ones.
-func (s Status) steps() []text.Line {
+// Step is a step of a rollout, and what it does or waits for.
+type Step struct {
+	v1alpha1.StepStatus
+	// Running is the number of its nodes on which an attempt runs. Waiting are those that are not done, running or failed.
+	Running, Waiting int32
+	// Counts and State describe it in words.
+	Counts, State string
+	Tone          text.Tone
+}
+
+// Steps returns the steps of the rollout: those that have passed, the current one, and later ones.
+func (s Status) Steps() []Step {
 	rollout := s.Job.Status.Rollout
-	if rollout == nil || len(rollout.Steps) == 0 {
+	if rollout == nil {
 		return nil
 	}
+	steps := make([]Step, 0, len(rollout.Steps))
 	current := s.currentStep()
-	lines := []text.Line{label("Steps")}
-	rows := make([][]text.Line, 0, len(rollout.Steps))
-	for i, step := range rollout.Steps {
-		tone, word := s.stepState(i, current)
-		rows = append(rows, []text.Line{
-			text.Of("  ").Tone(tone, step.Name),
-			s.stepBar(step, i == current),
-			text.Of(s.stepCounts(step)),
-			text.Toned(tone, word),
-		})
+	for i, status := range rollout.Steps {
+		step := Step{StepStatus: status, Counts: s.stepCounts(status)}
+		step.Tone, step.State = s.stepState(i, current)
+		if left := status.Nodes - status.Done - status.Failed; i == current && left > 0 {
+			step.Running = min(s.Job.Status.Nodes.Running, left)
+		}
+		step.Waiting = max(status.Nodes-status.Done-status.Failed-step.Running, 0)
+		steps = append(steps, step)
 	}
-	return append(lines, text.Table(rows)...)
+	return steps
+}
+
+// steps draws the rollout as a tree.
+func (s Status) steps() []text.Line {
+	steps := s.Steps()
+	if len(steps) == 0 {
+		return nil
+	}
+	rows := make([][]text.Line, 0, len(steps))
+	for _, step := range steps {
+		rows = append(rows, []text.Line{text.Of("  ").Tone(step.Tone, step.Name), s.stepBar(step), text.Of(step.Counts), text.Toned(step.Tone, step.State)})
+	}
+	return append([]text.Line{label("Steps")}, text.Table(rows)...)
 }
 
 func (s Status) currentStep() int {
@@ -46,19 +68,15 @@ func (s Status) currentStep() int {
 }
 
 // stepBar has a different character for each state, so that it does not depend on colour.
-func (s Status) stepBar(step v1alpha1.StepStatus, current bool) text.Line {
-	running := int32(0)
-	if left := step.Nodes - step.Done - step.Failed; current && left > 0 {
-		running = min(s.Job.Status.Nodes.Running, left)
-	}
+func (s Status) stepBar(step Step) text.Line {
 	columns := barColumns
 	if s.Width > 0 && s.Width < wideEnough {
 		columns = narrowBar
 	}
 	return text.Bar(columns,
 		text.Part{Count: int(step.Done), Mark: '=', Tone: text.Good},
-		text.Part{Count: int(running), Mark: '>', Tone: text.Active},
-		text.Part{Count: int(max(step.Nodes-step.Done-step.Failed-running, 0)), Mark: '.', Tone: text.Dim},
+		text.Part{Count: int(step.Running), Mark: '>', Tone: text.Active},
+		text.Part{Count: int(step.Waiting), Mark: '.', Tone: text.Dim},
 		text.Part{Count: int(step.Failed), Mark: '!', Tone: text.Bad})
 }
 

@@ -228,6 +228,7 @@ The demo took %.0f s. The cluster runs on. Try:
 
   export KUBECONFIG=%s PATH=%s:%s:$PATH
   kubectl everynode list -A
+  kubectl everynode dashboard                             # a web page on this machine
   kubectl everynode rerun max-map-count node-2 -n %[5]s    # it runs there again, at once
   kubectl everynode status max-map-count -n %[5]s --watch
   kubectl everynode run --all -n %[5]s -- uptime

@@ -1,0 +1,137 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dashboard is the command dashboard: a local web page that shows the nodes of a cluster, their NodeJobs and the
+// reason for every wait, and that follows what happens.
+//
+//	mirror: lists and watches, once ──► observed ──► model, detail (pure) ──► state: what changed since a version ──► tabs
+//
+// The page is in the folder page: modules without a build step. It has only what the user may read, and writes text only.
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// dashboard is the server of the page.
+type dashboard struct {
+	*cmdutil.Factory
+	client  client.WithWatch
+	mirrors *mirrors
+	state   *state
+	// context is the name of the user's context, and token what a request must have.
+	context, token string
+	// host is the address on which the server listens.
+	host string
+	// machine is the clock of this machine, for durations.
+	machine func() time.Time
+	// tabs and logs count the streams.
+	tabs, logs chan struct{}
+}
+
+// Limits of streams.
+const (
+	maxTabs = 32
+	maxLogs = 8
+)
+
+// NewCommand returns the command dashboard.
+func NewCommand(f *cmdutil.Factory) *cobra.Command {
+	port := 0
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Show the nodes and their NodeJobs on a local web page",
+		Long: `Show the nodes of the cluster on a web page that follows what happens: their state under each NodeJob, the reason
+for every wait, the steps of each rollout, and the logs of tasks.
+
+The page is served on 127.0.0.1 until you press Ctrl-C. It shows what your kubeconfig may read, and changes nothing. Only a
+browser with the printed address can use it: the address contains a random token.`,
+		Example: `  kubectl everynode dashboard
+
+  # always at the same port
+  kubectl everynode dashboard --port 8137`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if port < 0 || port > 65535 {
+				return cmdutil.Failf(cmdutil.ExitUsage, "--port is from 0 to 65535")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return run(ctx, f, port)
+		},
+	}
+	cmd.Flags().IntVar(&port, "port", 0, "the port on 127.0.0.1; 0 for any that is free")
+	return cmd
+}
+
+// run serves the page until the context ends.
+func run(ctx context.Context, f *cmdutil.Factory, port int) error {
+	d, err := newDashboard(f)
+	if err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return cmdutil.Failf(cmdutil.ExitError, "listening on 127.0.0.1: %w. Choose another port: --port", err)
+	}
+	d.host = listener.Addr().String()
+	d.mirrors.run(ctx)
+	go d.compute(ctx)
+	server := &http.Server{
+		Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with the command
+	}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := f.Print([]text.Line{text.Of(d.address())}); err != nil {
+		return err
+	}
+	f.Tell(text.Of("open this address in a browser on this machine; Ctrl-C ends the dashboard. Do not pass it on: it contains a token"))
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func newDashboard(f *cmdutil.Factory) (*dashboard, error) {
+	namespace, err := f.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, err
+	}
+	d := &dashboard{
+		Factory: f, client: c, mirrors: newMirrors(c, namespace, f.After), state: newState(), token: rand.Text(),
+		machine: time.Now, //nolint:forbidigo // it measures durations on this machine
+		tabs:    make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
+	}
+	if raw, err := f.Config.ToRawKubeConfigLoader().RawConfig(); err == nil {
+		d.context = raw.CurrentContext
+		if name := f.Config.Context; name != nil && *name != "" {
+			d.context = *name
+		}
+	}
+	return d, nil
+}
+
+// address returns the address of the page. The token is in the fragment, which a browser sends to no server.
+func (d *dashboard) address() string { return "http://" + d.host + "/#token=" + d.token }

@@ -1,0 +1,131 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+import { $, el, replace } from "./dom.js";
+import { Grid } from "./grid.js";
+import { drawJobs, JobView, path } from "./jobs.js";
+import { NodeView } from "./node.js";
+import { connect, State, takeToken } from "./store.js";
+import { theme } from "./theme.js";
+
+const refreshInterval = 5000; // ages and times change without an event
+const leastRefresh = 800;
+const restFactor = 9;
+
+let job = "";
+let node = "";
+
+takeToken();
+theme();
+const state = new State(changed);
+const grid = new Grid(state, (name) => { location.hash = hash(job, name); });
+const jobView = new JobView(state);
+const nodeView = new NodeView(state, closeNode);
+
+function hash(job, node) {
+  return `#/${job ? `job/${path(...job.split("/"))}` : ""}${job && node ? "/" : ""}${node ? `node/${path(node)}` : ""}`;
+}
+
+/** route shows what the address names: #/, #/job/NAMESPACE/NAME, #/node/NAME, or both. */
+function route() {
+  const names = location.hash.split("/").slice(1).map(decoded);
+  job = names[0] === "job" && names[2] ? `${names[1]}/${names[2]}` : "";
+  const rest = job ? names.slice(3) : names;
+  node = rest[0] === "node" ? rest[1] ?? "" : "";
+  $("title").textContent = job ? "Nodes of this NodeJob" : "Nodes";
+  drawJobs(state, job);
+  jobView.show(job);
+  grid.show(job);
+  grid.select(node);
+  nodeView.show(node, job);
+}
+
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return "";
+  }
+}
+
+function closeNode() {
+  const last = node;
+  location.hash = hash(job, "");
+  route();
+  grid.focus(last);
+}
+
+let refreshing = false;
+let stale = false;
+/** refresh reads again what is open. The server computes that, so it rests for nine times as long as the answer took. */
+async function refresh() {
+  stale = true;
+  if (refreshing) return;
+  refreshing = true;
+  while (stale) {
+    stale = false;
+    const began = performance.now();
+    await Promise.all([jobView.refresh(), nodeView.refresh()]);
+    const rest = Math.max(leastRefresh, restFactor * (performance.now() - began));
+    await new Promise((resolve) => setTimeout(resolve, rest));
+  }
+  refreshing = false;
+}
+
+function changed(keys, reset) {
+  $("context").textContent = state.cluster?.context ?? "";
+  document.title = title();
+  drawNotes();
+  drawJobs(state, job);
+  grid.draw();
+  grid.select(node);
+  if (reset) performance.mark("nodes");
+  if (reset || keys.has(`job:${job}`) || keys.has(`node:${node}`)) refresh();
+}
+
+function title() {
+  const failed = [...state.jobs.values()].reduce((sum, job) => sum + job.failed, 0);
+  return `${failed ? `(${failed} failed) ` : ""}Everynode${state.cluster?.context ? `: ${state.cluster.context}` : ""}`;
+}
+
+function drawNotes() {
+  const notes = state.cluster?.notes ?? [];
+  const said = JSON.stringify(notes);
+  if (said === drawNotes.said) return;
+  drawNotes.said = said;
+  replace($("notes"), notes.map((note) => el("p", { class: "note", role: "status" }, el("b", {}, `Not all ${note.what} can be shown. `), note.why)));
+}
+
+const connections = { live: "live", lost: "connection lost, retrying", paused: "paused", refused: "not allowed" };
+function tell(how, why) {
+  const at = $("connection");
+  if (at.dataset.how === how && at.title === (why ?? "")) return;
+  at.dataset.how = how;
+  at.title = why ?? "";
+  at.textContent = connections[how] + (how === "lost" && why ? `: ${why}` : "");
+  if (how === "refused") replace($("notes"), el("p", { class: "note bad", role: "alert" }, el("b", {}, "This page cannot read the cluster. "), why));
+}
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, select, textarea");
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    $("search").focus();
+  } else if (event.key === "Escape" && node && !typing) {
+    closeNode();
+  } else if (event.key === "Escape" && event.target === $("search")) {
+    $("search").value = "";
+    $("search").dispatchEvent(new Event("input"));
+  }
+});
+$("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  grid.focus(grid.focused);
+});
+addEventListener("hashchange", () => {
+  takeToken();
+  route();
+});
+setInterval(() => document.hidden || refresh(), refreshInterval);
+route();
+connect(state, tell);

@@ -1,0 +1,75 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Elements are made here only. Text becomes a text node, never markup; the policy of the page forbids the rest.
+
+export const $ = (id) => document.getElementById(id);
+
+/** el returns an element with attributes, listeners (functions, such as onclick) and children (elements or text). */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** svg returns an element of a drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** replace replaces the children of an element, and keeps the focus on the child with the same data-key. */
+export function replace(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  parent.replaceChildren(...children.flat().filter(Boolean));
+  if (focused !== undefined) [...parent.querySelectorAll("[data-key]")].find((child) => child.dataset.key === focused)?.focus();
+}
+
+/** rows draws what the command line prints: labels with text, and the output of tasks. */
+export function rows(list) {
+  const block = el("dl", { class: "rows" });
+  let output = null;
+  for (const row of list) {
+    const spans = row.spans.map((span) => el("span", { class: `tone-${span.tone}` }, span.text));
+    if (row.output) {
+      output ??= el("pre", { class: "output", tabindex: "0", "aria-label": "Output" });
+      if (!output.isConnected && !output.parentNode) lastValue(block).append(output);
+      output.append(...spans, "\n");
+      continue;
+    }
+    output = null;
+    if (row.label) block.append(el("dt", {}, row.label), el("dd", {}, line(spans)));
+    else if (spans.length) lastValue(block).append(line(spans));
+  }
+  return block;
+}
+
+/** line draws a line. A line that is a command can be copied as a whole. */
+function line(spans) {
+  const command = spans.map((span) => span.textContent).join("").trim().startsWith("kubectl ");
+  return el("div", { class: command ? "line command" : "line" }, spans);
+}
+
+/** lastValue returns the value to which a line without a label belongs. */
+function lastValue(block) {
+  if (block.lastElementChild?.tagName !== "DD") block.append(el("dt", {}, ""), el("dd", {}));
+  return block.lastElementChild;
+}
+
+/** bar draws the share of each state. Each part that is not zero is visible. */
+export function bar(counts, label) {
+  const total = counts.done + counts.running + counts.waiting + counts.failed;
+  const parts = ["done", "running", "waiting", "failed"].filter((state) => counts[state] > 0).map((state) => {
+    const part = el("span", { class: `part ${state}` });
+    part.style.flexGrow = counts[state] / total;
+    return part;
+  });
+  return el("span", { class: "bar", role: "img", "aria-label": label }, parts);
+}

@@ -1,0 +1,243 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// The nodes as a grid of cells. A cell is made once for each node and changed in place, so that 5,000 of them are cheap.
+
+import { $, el, replace } from "./dom.js";
+
+export const states = ["failed", "running", "waiting", "done", "none"];
+const words = { failed: "Failed", running: "Running", waiting: "Waiting", done: "Done", none: "No task" };
+const flags = { notready: "Not Ready", cordoned: "Cordoned", held: "Held by a guard" };
+
+const zoneLabels = ["topology.kubernetes.io/zone"];
+const poolLabels = ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "node.kubernetes.io/pool", "pool"];
+
+const order = new Intl.Collator("en", { numeric: true }).compare;
+
+/** stateOf returns the state of a node under a NodeJob, or the most urgent one under all: [state, reason, step, NodeJob]. */
+export function stateOf(node, job) {
+  let worst = ["none", "", "", ""];
+  for (const [name, [state, reason, step]] of Object.entries(node.jobs ?? {})) {
+    if (job && name !== job) continue;
+    const found = [state.toLowerCase(), reason, step, name];
+    if (states.indexOf(found[0]) < states.indexOf(worst[0])) worst = found;
+  }
+  return worst;
+}
+
+const flagsOf = (node) => ({ notready: node.ready !== "True", cordoned: Boolean(node.cordoned), held: Boolean(node.held?.length) });
+
+export class Grid {
+  cells = new Map();
+  groups = new Map();
+  wanted = new Set();
+  text = "";
+  by = "";
+  job = "";
+  selected = "";
+  focused = "";
+
+  constructor(state, open) {
+    this.state = state;
+    this.root = $("nodes");
+    this.root.addEventListener("click", (event) => this.nameAt(event) && open(this.nameAt(event)));
+    this.root.addEventListener("keydown", (event) => this.key(event, open));
+    this.root.addEventListener("focusin", (event) => this.nameAt(event) && this.rove(this.nameAt(event)));
+    $("group").addEventListener("change", (event) => {
+      this.by = event.target.value;
+      this.draw();
+    });
+    $("search").addEventListener("input", (event) => {
+      this.text = event.target.value.trim().toLowerCase();
+      this.draw();
+    });
+  }
+
+  nameAt(event) {
+    return event.target.closest("[role=option]")?.dataset.key;
+  }
+
+  /** show selects the NodeJob whose states are shown; "" for all. */
+  show(job) {
+    this.job = job;
+    this.draw();
+  }
+
+  select(name) {
+    this.cells.get(this.selected)?.setAttribute("aria-selected", "false");
+    this.selected = name;
+    this.cells.get(name)?.setAttribute("aria-selected", "true");
+  }
+
+  focus(name) {
+    this.cells.get(name)?.focus();
+  }
+
+  draw() {
+    const counts = Object.fromEntries([...states, ...Object.keys(flags)].map((name) => [name, 0]));
+    const groups = new Map();
+    this.options();
+    for (const name of this.cells.keys()) if (!this.state.nodes.has(name)) this.cells.delete(name);
+    for (const [name, node] of this.state.nodes) {
+      const about = stateOf(node, this.job);
+      if (this.job && about[0] === "none") continue;
+      const marks = flagsOf(node);
+      if (!this.found(name, node, about)) continue;
+      counts[about[0]]++;
+      for (const flag of Object.keys(flags)) if (marks[flag]) counts[flag]++;
+      if (this.wanted.size && !this.wanted.has(about[0]) && !Object.keys(flags).some((flag) => marks[flag] && this.wanted.has(flag))) continue;
+      const cell = this.cell(name, about, marks);
+      const group = this.groupOf(node, about);
+      if (!groups.has(group)) groups.set(group, []);
+      groups.get(group).push({ name, cell, first: about[0] === "failed" ? 0 : 1 });
+    }
+    this.legend(counts);
+    this.place(groups);
+    if (!this.cells.get(this.focused)?.isConnected) this.rove(this.root.querySelector("[role=option]")?.dataset.key ?? "");
+  }
+
+  found(name, node, about) {
+    if (!this.text) return true;
+    const has = (text) => text.toLowerCase().includes(this.text);
+    return has(name) || has(about[1]) || Object.entries(node.labels ?? {}).some(([key, value]) => has(`${key}=${value}`));
+  }
+
+  groupOf(node, about) {
+    const first = (labels) => labels.map((label) => node.labels?.[label]).find((value) => value !== undefined);
+    switch (this.by) {
+      case "": return "";
+      case "state": return words[about[0]];
+      case "step": return about[2] || "no step";
+      case "zone": return first(zoneLabels) ?? "no zone";
+      case "pool": return first(poolLabels) ?? "no pool";
+    }
+    return node.labels?.[this.by.slice("label:".length)] ?? "without this label";
+  }
+
+  cell(name, [state, reason, , job], marks) {
+    let cell = this.cells.get(name);
+    if (!cell) {
+      cell = el("div", { role: "option", class: "cell", tabindex: "-1", "data-key": name, "aria-selected": String(name === this.selected) });
+      this.cells.set(name, cell);
+    }
+    const said = [words[state], reason && reason !== words[state] ? reason : "", !this.job && job ? job : "", ...Object.keys(flags).filter((flag) => marks[flag]).map((flag) => flags[flag])]
+      .filter(Boolean).join(", ");
+    const label = `${name}: ${said}`;
+    if (cell.title === label && cell.dataset.state === state) return cell;
+    cell.dataset.state = state;
+    cell.classList.toggle("marked", marks.notready || marks.cordoned || marks.held);
+    cell.title = label;
+    cell.setAttribute("aria-label", label);
+    return cell;
+  }
+
+  place(groups) {
+    const names = [...groups.keys()].sort((a, b) => this.urgency(groups.get(a)) - this.urgency(groups.get(b)) || order(a, b));
+    const parts = names.map((name) => {
+      const members = groups.get(name).sort((a, b) => a.first - b.first || order(a.name, b.name));
+      const part = this.groups.get(name) ?? this.group(name);
+      this.groups.set(name, part);
+      const failed = members.filter((member) => !member.first).length;
+      part.title.textContent = name;
+      part.count.textContent = `${members.length} ${members.length === 1 ? "node" : "nodes"}${failed ? `, ${failed} failed` : ""}`;
+      part.head.hidden = name === "";
+      const signature = members.map((member) => member.name).join("\n");
+      if (signature !== part.signature) {
+        part.signature = signature;
+        replace(part.cells, members.map((member) => member.cell));
+      }
+      return part.root;
+    });
+    for (const name of this.groups.keys()) if (!groups.has(name)) this.groups.delete(name);
+    const total = names.reduce((sum, name) => sum + groups.get(name).length, 0);
+    this.root.dataset.size = total > 1500 ? "small" : total > 60 ? "medium" : "large";
+    if (parts.length !== this.root.children.length || parts.some((part, i) => part !== this.root.children[i])) replace(this.root, parts);
+    $("empty").hidden = total > 0;
+    $("empty").textContent = this.state.nodes.size === 0 ? "No nodes to show." : "No node matches the filter.";
+  }
+
+  urgency(members) {
+    return members.some((member) => !member.first) ? 0 : 1;
+  }
+
+  group(name) {
+    const title = el("span", { class: "name" });
+    const count = el("span", { class: "count" });
+    const head = el("div", { class: "group-head" }, title, count);
+    const cells = el("div", { class: "cells", role: "presentation" });
+    return { head, title, count, cells, signature: null, root: el("div", { class: "node-group", role: "group", "aria-label": name || "all nodes" }, head, cells) };
+  }
+
+  legend(counts) {
+    const chip = (name, word) => el("button", {
+      type: "button", class: "chip", "data-key": name, "data-state": name, "aria-pressed": String(this.wanted.has(name)),
+      onclick: () => {
+        if (!this.wanted.delete(name)) this.wanted.add(name);
+        this.draw();
+      },
+    }, el("span", { class: "mark", "aria-hidden": "true" }), `${word} `, el("b", {}, String(counts[name])));
+    const shown = states.filter((name) => name !== "none" || counts.none || this.wanted.has(name)).map((name) => chip(name, words[name]));
+    const marks = Object.keys(flags).filter((name) => counts[name] || this.wanted.has(name)).map((name) => chip(name, flags[name]));
+    replace($("legend"), shown, marks);
+  }
+
+  /** options lists by what the nodes can be grouped: labels with more than one node for a value. */
+  options() {
+    const values = new Map();
+    for (const node of this.state.nodes.values()) {
+      for (const [key, value] of Object.entries(node.labels ?? {})) {
+        if (!values.has(key)) values.set(key, new Set());
+        if (values.get(key).size <= 200) values.get(key).add(value);
+      }
+    }
+    const has = (labels) => labels.some((label) => values.has(label));
+    const labels = [...values.keys()].filter((key) => values.get(key).size <= 200).sort();
+    const wanted = [["", "nothing"], ["state", "state"], ["step", "step"], ...(has(zoneLabels) ? [["zone", "zone"]] : []), ...(has(poolLabels) ? [["pool", "pool"]] : []),
+      ...labels.map((label) => [`label:${label}`, label])];
+    const signature = JSON.stringify(wanted);
+    if (signature === this.optionsSignature) return;
+    if (this.optionsSignature === undefined && this.state.nodes.size && has(zoneLabels)) this.by = "zone";
+    if (this.state.nodes.size) this.optionsSignature = signature;
+    replace($("group"), wanted.map(([value, word]) => el("option", { value, selected: value === this.by }, word)));
+  }
+
+  /** rove makes a cell the only one that the tabulator key reaches. */
+  rove(name) {
+    this.cells.get(this.focused)?.setAttribute("tabindex", "-1");
+    this.focused = name;
+    this.cells.get(name)?.setAttribute("tabindex", "0");
+  }
+
+  key(event, open) {
+    const name = this.nameAt(event);
+    if (!name || event.ctrlKey || event.metaKey || event.altKey) return;
+    const all = [...this.root.querySelectorAll("[role=option]")];
+    const at = all.indexOf(this.cells.get(name));
+    const to = {
+      ArrowRight: () => all[at + 1], ArrowLeft: () => all[at - 1], Home: () => all[0], End: () => all.at(-1),
+      ArrowDown: () => this.beside(all, at, 1), ArrowUp: () => this.beside(all, at, -1),
+    }[event.key];
+    if (to) {
+      event.preventDefault();
+      to()?.focus();
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      open(name);
+    }
+  }
+
+  /** beside returns the cell that is nearest in the row below or above. */
+  beside(all, at, direction) {
+    const here = all[at].getBoundingClientRect();
+    let best;
+    let row;
+    for (let i = at + direction; all[i]; i += direction) {
+      const there = all[i].getBoundingClientRect();
+      if (Math.abs(there.top - here.top) < 2) continue;
+      row ??= there.top;
+      if (Math.abs(there.top - row) > 2) break;
+      if (!best || Math.abs(there.left - here.left) < Math.abs(best.left - here.left)) best = { left: there.left, cell: all[i] };
+    }
+    return best?.cell;
+  }
+}

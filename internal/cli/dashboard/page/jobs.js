@@ -1,0 +1,77 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// The list of NodeJobs, and the view of one.
+
+import { $, bar, el, replace, rows } from "./dom.js";
+import { get, Refused } from "./store.js";
+import { timeline } from "./timeline.js";
+
+const urgency = { bad: 0, warn: 1, active: 2, plain: 3, good: 4 };
+
+/** drawJobs draws the list, problems first. */
+export function drawJobs(state, selected) {
+  const jobs = [...state.jobs].sort(([a, x], [b, y]) => (urgency[x.tone] ?? 3) - (urgency[y.tone] ?? 3) || a.localeCompare(b));
+  const item = (href, current, ...children) => el("li", {}, el("a", { href, "data-key": href, "aria-current": current ? "page" : false }, children));
+  const all = item("#/", !selected, el("span", { class: "job-name" }, "All NodeJobs"), el("span", { class: "job-line" }, `${jobs.length} in the cluster`));
+  replace($("jobs"), all, jobs.map(([key, job]) => item(`#/job/${path(job.namespace, job.name)}`, key === selected,
+    el("span", { class: "job-name" }, el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
+    bar(job, `${job.done} of ${job.matched} done`),
+    el("span", { class: "job-line" }, el("span", { class: `reason tone-${job.tone}` }, job.reason), el("span", {}, `${job.done}/${job.matched}`)))));
+}
+
+export const path = (...names) => names.map(encodeURIComponent).join("/");
+
+/** JobView shows one NodeJob. */
+export class JobView {
+  key = "";
+
+  constructor(state) {
+    this.state = state;
+    this.root = $("job");
+    this.status = $("job-status");
+  }
+
+  show(key) {
+    if (key === this.key) return;
+    this.key = key;
+    this.root.hidden = !key;
+    this.status.hidden = true;
+    replace(this.root);
+    replace(this.status);
+    this.refresh();
+  }
+
+  async refresh() {
+    const key = this.key;
+    if (!key) return;
+    const [namespace, name] = key.split("/");
+    try {
+      const view = await get("job", { namespace, name });
+      if (key === this.key) this.draw(namespace, name, view);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404 && key === this.key) this.gone(namespace, name, error.message);
+    }
+  }
+
+  gone(namespace, name, message) {
+    this.status.hidden = true;
+    replace(this.root, title(namespace, name), el("p", { class: "gone", role: "status" }, message, ". ", el("a", { href: "#/" }, "Show all NodeJobs")));
+  }
+
+  draw(namespace, name, view) {
+    const job = this.state.jobs.get(this.key);
+    replace(this.root,
+      title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null),
+      job?.message ? el("p", { class: "sentence" }, job.message) : null,
+      view.steps.length ? el("ol", { class: "steps", "aria-label": "Steps" }, view.steps.map(step)) : null,
+      view.ends.length ? timeline(view.ends, view.now) : null);
+    this.status.hidden = false;
+    replace(this.status, el("h2", {}, "Status"), rows(view.rows));
+  }
+}
+
+const title = (namespace, name, ...more) => el("div", { class: "job-head" }, el("h2", {}, el("span", { class: "namespace" }, `${namespace}/`), name), more);
+
+const step = (step) => el("li", { class: "step" }, el("span", { class: "step-name" }, step.name), bar(step, step.counts),
+  el("span", { class: "step-line" }, step.counts), el("span", { class: `step-state tone-${step.tone}` }, step.state));

@@ -1,0 +1,142 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/cli/podlog"
+	"github.com/everynode/everynode/internal/cli/text"
+)
+
+// aliveInterval is the interval at which a tab hears from the server even if nothing changes.
+const aliveInterval = 15 * time.Second
+
+// serveStream sends the state, and then its changes.
+func (d *dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
+	if !acquire(d.tabs) {
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d tabs show this dashboard already: close one of them", maxTabs))
+		return
+	}
+	defer func() { <-d.tabs }()
+	version, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+	out := d.newLines(w)
+	for {
+		c, changed := d.state.since(version)
+		if c.Version == 0 {
+			c.Reset = false // nothing is known yet
+		}
+		if out.send(c) != nil { // also if nothing has changed: the tab must hear from the server
+			return
+		}
+		version = c.Version
+		select {
+		case <-changed:
+		case <-d.After(aliveInterval):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// Limits of a log.
+const (
+	logLines = 500
+	// logTries is the number of times that a log is reopened without new content.
+	logTries = 30
+)
+
+// logLine is a line of a log, or why there are no more.
+type logLine struct {
+	Line string `json:"line"`
+	End  string `json:"end,omitempty"`
+}
+
+// serveLog sends the end of the log of a task, and then what the task prints.
+func (d *dashboard) serveLog(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	key := client.ObjectKey{Namespace: query.Get("namespace"), Name: query.Get("pod")}
+	pod := d.mirrors.pod(key)
+	if pod == nil {
+		fail(w, http.StatusNotFound, "this pod does not exist, or no longer. What its task printed last is on record")
+		return
+	}
+	if !acquire(d.logs) {
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d logs are open already: close one of them", maxLogs))
+		return
+	}
+	defer func() { <-d.logs }()
+	pods, err := d.Pods(key.Namespace)
+	if err != nil {
+		fail(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out := d.newLines(w)
+	hand := func(piece string, _ bool) {
+		line := strings.TrimSuffix(strings.TrimSuffix(piece, "\n"), "\r")
+		if out.send(logLine{Line: text.Safe(strings.ReplaceAll(line, "\t", "    "))}) != nil {
+			cancel()
+		}
+	}
+	log := podlog.Tail{Pods: pods, Pod: key.Name, Container: cmdutil.TaskContainer(pod), Lines: logLines}
+	end := d.follow(ctx, &log, key, hand)
+	log.Flush(hand)
+	_ = out.send(logLine{End: end})
+}
+
+// follow passes on a log until it ends, and returns why it does.
+func (d *dashboard) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
+	for try := 1; ; try++ {
+		progress, err := log.Read(ctx, hand)
+		if progress {
+			try = 1
+		}
+		if end := endOfLog(d.mirrors.pod(key), err, try); end != "" || ctx.Err() != nil {
+			return end
+		}
+		select {
+		case <-d.After(time.Second):
+		case <-ctx.Done():
+			return ""
+		}
+	}
+}
+
+// endOfLog returns why a log is not read again; "" if it is. pod is nil if it is deleted.
+func endOfLog(pod *corev1.Pod, err error, try int) string {
+	switch {
+	case forbidden(err) != "":
+		return forbidden(err)
+	case pod == nil:
+		return "the attempt has ended, and its pod is deleted"
+	case err == nil && hasEnded(pod):
+		return "the attempt has ended"
+	case try < logTries:
+		return ""
+	case err != nil:
+		return "the log cannot be read: " + text.Safe(err.Error())
+	}
+	return "the log ends again and again while its container runs"
+}
+
+// hasEnded reports whether a task prints nothing more.
+func hasEnded(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Name == cmdutil.TaskContainer(pod) && s.State.Terminated != nil {
+			return true
+		}
+	}
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

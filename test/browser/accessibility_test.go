@@ -1,0 +1,109 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package browser_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// axe returns the source of axe-core, which npm installs once in the version of axe/package-lock.json.
+func axe(t *testing.T) string {
+	t.Helper()
+	lock, err := os.ReadFile("axe/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked struct {
+		Packages map[string]struct {
+			Version string `json:"version"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(lock, &locked); err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "everynode", "axe-"+locked.Packages["node_modules/axe-core"].Version)
+	path := filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")
+	if _, err := os.Stat(path); err != nil {
+		install(t, dir, "package.json", "package-lock.json")
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// install installs the packages of a lock file in a folder.
+func install(t *testing.T, dir string, files ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("the rules for accessibility need npm")
+		}
+		t.Skip("the rules for accessibility need npm, which is not installed")
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(filepath.Join("axe", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		t.Fatalf("installing axe-core: %v\n%s", err, out)
+	}
+}
+
+func TestThePageIsAccessible(t *testing.T) {
+	source := axe(t)
+	rolling(t, 12)
+	address := dashboard(t, asAdmin)
+	for width, themes := range map[int][]bool{1280: {false, true}, 390: {false}} {
+		for _, dark := range themes {
+			tab := open(t, "about:blank", width, 800, dark)
+			if err := tab.BypassPolicy(); err != nil { // axe-core makes elements of text
+				t.Fatal(err)
+			}
+			if err := tab.Go(address); err != nil {
+				t.Fatal(err)
+			}
+			see(t, tab, cells+".length === 12")
+			if err := tab.Evaluate(source+"; true", nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, view := range []struct{ address, shown string }{
+				{"#/", cells + ".length === 12"},
+				{"#/job/default/max-map-count", "document.querySelector('#job-status .rows')"},
+				{"#/job/default/max-map-count/node/node-6", "document.querySelector('#node .card')"},
+			} {
+				do(t, tab, fmt.Sprintf("location.hash = %q", view.address))
+				see(t, tab, view.shown)
+				var violations []string
+				if err := tab.Evaluate(`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`, &violations); err != nil {
+					t.Fatal(err)
+				}
+				if len(violations) > 0 {
+					t.Errorf("%s, %d pixels wide, dark: %t:\n%s", view.address, width, dark, strings.Join(violations, "\n"))
+				}
+			}
+		}
+	}
+}
