@@ -58,7 +58,7 @@ type Input struct {
 	NewSalt string
 	// Foreign are the PodDisruptionBudgets of other owners in the namespace.
 	Foreign []ForeignBudget
-	// Peers are the other NodeGuards of the cluster in namespaces that are allowed, sorted by name.
+	// Peers are the other NodeGuards of the cluster, sorted by name.
 	Peers []Peer
 	// PeersUnknown is true if a node has the break-glass annotation (BreaksGlass) and the peers were not asked. Then no
 	// other node is released.

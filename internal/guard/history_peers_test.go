@@ -65,10 +65,6 @@ func (h *history) othersAgree(name, node string) {
 		if other == name || !h.isFor(other, node) {
 			continue
 		}
-		if h.barred[other] {
-			h.met["released without a peer that is not allowed"]++
-			continue
-		}
 		if _, holds := h.budgets[BudgetName(other, node)]; !holds && h.nodes[node].Labels["storage"] != "yes" {
 			continue // the DaemonSet has no pod there any more, and the guard holds nothing yet
 		}

@@ -109,7 +109,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"released", "available again", "node deleted", "evicted", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
-		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "released without a peer that is not allowed", "skewed check",
+		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "skewed check",
 		v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForOtherRelease, v1alpha1.ReasonHeldByOtherGuard, v1alpha1.ReasonReleasesDisabled, v1alpha1.ReasonCheckFailed,
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonWaitingForTurn,
 	} {
@@ -376,7 +376,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
 	for _, other := range sorted(c.guards) {
-		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() && !c.barred[other] {
+		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
 			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Released: o.Status.Released})
 		}
 	}

@@ -121,7 +121,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 		return nil, err
 	}
 	seen.add(made)
-	in.Peers = r.peersOf(ctx, g, what)
+	in.Peers = peersOf(g, what)
 	return seen, nil
 }
 

@@ -19,12 +19,12 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
-// peersOf returns the other NodeGuards that count for this one. Those of a namespace that is not allowed do not: a tenant can create
-// them, and write their status.
-func (r *Reconciler) peersOf(ctx context.Context, g *v1alpha1.NodeGuard, what *around) []guard.Peer {
+// peersOf returns the other NodeGuards that count for this one. Those of a namespace that is not allowed do as well: they may
+// have released nodes before, and two NodeGuards that do not know of each other's releases could wait for each other.
+func peersOf(g *v1alpha1.NodeGuard, what *around) []guard.Peer {
 	var found []guard.Peer
 	for i := range what.guards {
-		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() && r.namespaces().Allowed(ctx, o.Namespace) {
+		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
 			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
 			found = append(found, guard.Peer{Name: nameOf(o), SameTarget: same, Released: o.Status.Released})
 		}

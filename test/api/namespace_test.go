@@ -4,7 +4,6 @@
 package api_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -154,38 +153,4 @@ func TestANamespaceMustAllowNodeGuards(t *testing.T) {
 	}
 	g.allowNamespace(true)
 	g.ready(1)
-}
-
-// Otherwise a tenant whose namespace is not allowed could hold the drains of all nodes, or release them by what it writes into the
-// status of its own NodeGuard.
-func TestANodeGuardOfANamespaceThatIsNotAllowedCountsForNoOther(t *testing.T) {
-	g := newGuarded(t, "counted-1", "counted-2")
-	tenant := newWorld(t)
-	tenant.allowNamespace(false)
-	ds := g.ds.DeepCopy()
-	ds.ObjectMeta = metav1.ObjectMeta{Namespace: tenant.namespace, Name: "tenant"}
-	must(t, admin.Create(g.ctx, ds))
-	theirs := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.namespace, Name: "tenant"}}
-	theirs.Spec.Target.DaemonSet, theirs.Spec.Release.When = "tenant", v1alpha1.ReleaseWhenApproval
-	must(t, admin.Create(g.ctx, theirs))
-	t.Cleanup(func() { must(t, admin.Delete(context.Background(), theirs)) })
-	startGuards(t, interceptor.Funcs{})
-	g.guard(nil)
-	g.ready(2)
-	g.cordon("counted-1", true)
-	g.emptied("counted-1") // their NodeGuard does not hold it
-
-	// From now on, only the tenant writes the status of its NodeGuard: it claims that it has released the other node.
-	g.eventually("the tenant claims a release", func() error {
-		must(t, admin.Get(g.ctx, client.ObjectKeyFromObject(theirs), theirs))
-		theirs.Status.Released = []v1alpha1.ReleasedNode{{Node: "counted-2", UID: g.liveNode("counted-2").UID, Since: metav1.Now(), RequestedAt: metav1.Now(), Reason: v1alpha1.ReasonBreakGlass}}
-		return admin.Status().Update(g.ctx, theirs)
-	})
-	g.cordon("counted-2", true)
-	g.held("counted-2", v1alpha1.ReasonMaxUnavailableReached)
-	if g.companion("counted-2") == nil {
-		t.Error("the node was released")
-	}
-	g.cordon("counted-1", false)
-	g.cordon("counted-2", false)
 }
