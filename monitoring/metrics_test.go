@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -117,7 +116,7 @@ func (m metric) problemsOf(selector *parser.VectorSelector) []string {
 	for _, matcher := range selector.LabelMatchers {
 		values, exists := m[matcher.Name]
 		switch {
-		case matcher.Name == labels.MetricName:
+		case matcher.Name == "__name__":
 		case !exists:
 			problems = append(problems, fmt.Sprintf("%s has no label %s", selector.Name, matcher.Name))
 		case values != nil && !strings.Contains(matcher.Value, "$"):
