@@ -18,7 +18,7 @@ GOLANGCI_LINT  := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRDTRIM        := $(TOOLS)/crdtrim
 LOCAL          := go -C local run ./cmd/everynode-local
-MODULES        := . api charts local test release tools
+MODULES        := . api charts local monitoring test release tools
 
 # The number of random histories of each planner that the unit tests simulate.
 HISTORIES ?= 20000
@@ -112,11 +112,13 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, and the chart's copies of manifests.
+generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, and the chart's copies of manifests, and the PrometheusRule.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/uninstall output:rbac:dir=config/rbac
+	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
+	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
 	cd charts/everynode/files && for file in $$(find . -name '*.yaml'); do cp ../../../config/$$file $$file; done
 
 .PHONY: lint
@@ -125,6 +127,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters over all modules.
 	cd api && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd charts && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd local && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
+	cd monitoring && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd test && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 	cd release && $(GOLANGCI_LINT) run --config ../.golangci.yml ./...
 
@@ -147,6 +150,7 @@ test: test-unit test-mutants test-release test-api test-browser test-local test-
 test-unit: ## Run the unit tests.
 	go -C api test ./...
 	go -C charts test -count=1 ./...
+	go -C monitoring test -count=1 ./...
 	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
 	go -C test test ./bench/... ./cmd/... ./install ./shards

@@ -145,12 +145,16 @@ func TestTheTableOfValues(t *testing.T) {
 // yamlBlocks are the blocks of YAML in a page.
 var yamlBlocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// TestTheValuesInThePageAreAccepted renders the chart with the values that the documentation shows: alone, for Flux, and
+// TestTheValuesInThePagesAreAccepted renders the chart with the values that the documentation shows: alone, for Flux, and
 // for Argo CD.
-func TestTheValuesInThePageAreAccepted(t *testing.T) {
-	content, err := os.ReadFile("../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
+func TestTheValuesInThePagesAreAccepted(t *testing.T) {
+	var content []byte
+	for _, page := range []string{"../docs/install.md", "../docs/monitoring.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = append(content, text...)
 	}
 	found := 0
 	for _, block := range yamlBlocks.FindAllSubmatch(content, -1) {
@@ -178,7 +182,7 @@ func TestTheValuesInThePageAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if found != 3 {
+	if found != 4 {
 		t.Errorf("%d documents have values", found)
 	}
 }

@@ -26,6 +26,7 @@ const (
 	editor      = "ClusterRole everynode-nodejob-editor"
 	service     = "Service everynode-system/everynode-metrics"
 	monitor     = "ServiceMonitor everynode-system/everynode"
+	alerts      = "PrometheusRule everynode-system/everynode"
 	confinement = "ValidatingAdmissionPolicyBinding everynode-confine-pods"
 	network     = "NetworkPolicy everynode-system/everynode-manager"
 	teamA       = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
@@ -129,9 +130,20 @@ func TestValues(t *testing.T) {
 		"metrics without TLS":              {with(`metrics: {secure: false}`), manager, []string{"- --metrics-secure=false ", "prometheus.io/port"}, []string{"scheme: https"}},
 		"metrics with TLS":                 {with(""), manager, []string{"prometheus.io/scheme: https"}, []string{"--metrics-secure"}},
 		"a ServiceMonitor has its Service": {with(`metrics: {serviceMonitor: {enabled: true}}`), service, []string{"app.kubernetes.io/component: manager"}, nil},
-		"no NetworkPolicy":                 {with(""), network, nil, []string{unwanted}},
-		"a NetworkPolicy":                  {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
-		"a NetworkPolicy for everyone":     {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
+		"no alerts":                        {with(`metrics: {serviceMonitor: {enabled: true}}`), alerts, nil, []string{unwanted}},
+		"alerts":                           {with(`metrics: {prometheusRule: {enabled: true, labels: {team: a}}}`), alerts, []string{"team: a", "for: 300s labels: severity: warning", "{{ $labels.nodejob }}", "> 1800 labels"}, nil},
+		"times of alerts": {
+			with(`metrics: {prometheusRule: {enabled: true, afterSeconds: {nodeJobStalled: 7, gateClosed: 0}}}`), alerts,
+			[]string{"for: 7s", "closed_timestamp_seconds > 0)) > 0 labels", "hold_timestamp_seconds > 0)) > 3600 labels"}, []string{"300s"},
+		},
+		"labels of alerts": {
+			with(`metrics: {prometheusRule: {enabled: true, alertLabels: {team: a, severity: page}}}`), alerts,
+			[]string{"labels: severity: page team: a - alert"}, []string{"severity: warning", "severity: critical"},
+		},
+		"alerts that are left out":     {with(`metrics: {prometheusRule: {enabled: true, disabledAlerts: [EverynodeNoProgress]}}`), alerts, []string{"EverynodeGateClosed"}, []string{"EverynodeNoProgress"}},
+		"no NetworkPolicy":             {with(""), network, nil, []string{unwanted}},
+		"a NetworkPolicy":              {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
+		"a NetworkPolicy for everyone": {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -185,6 +197,7 @@ func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
 func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
 	got, err := render(t, release{values: asKustomization + `
 networkPolicy: {enabled: true}
+metrics: {prometheusRule: {enabled: true}}
 manager:
   replicas: 2
   topologySpreadConstraints:
@@ -198,9 +211,9 @@ manager:
 	}
 	want := overlay(t, `
 resources: [../default]
-components: [../network-policy, ../high-availability]
+components: [../network-policy, ../high-availability, ../monitoring]
 `)
-	for _, key := range []string{network, budget} {
+	for _, key := range []string{network, budget, alerts} {
 		wanted := want[key]
 		if diff := cmp.Diff(wanted.Object["spec"], got[key].Object["spec"]); diff != "" || len(wanted.Object) == 0 {
 			t.Errorf("%s (-kustomize +helm):\n%s", key, diff)
@@ -228,6 +241,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"an unknown failure policy":    {release{values: `gate: {failurePolicy: Deny}`}, "at '/gate/failurePolicy'"},
 		"warnings besides refusals":    {release{values: `authorization: {validationActions: [Deny, Warn]}`}, "at '/authorization/validationActions'"},
 		"no action of the policies":    {release{values: `authorization: {validationActions: []}`}, "at '/authorization/validationActions'"},
+		"an unknown alert":             {release{values: `metrics: {prometheusRule: {disabledAlerts: [Everynode]}}`}, "at '/metrics/prometheusRule/disabledAlerts/0'"},
+		"a time that is a duration":    {release{values: `metrics: {prometheusRule: {afterSeconds: {gateClosed: 1h}}}`}, "at '/metrics/prometheusRule/afterSeconds/gateClosed'"},
 		"a namespace without a name":   {release{values: `nodeJobNamespaces: [{create: true}]`}, "at '/nodeJobNamespaces/0': missing property 'name'"},
 		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},
 		"a budget that is not a share": {release{values: `manager: {podDisruptionBudget: {maxUnavailable: half}}`}, "at '/manager/podDisruptionBudget/maxUnavailable'"},

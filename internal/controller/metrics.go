@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,17 +37,24 @@ const (
 type Metrics struct {
 	nodeCount   *prometheus.GaugeVec
 	stopped     *prometheus.GaugeVec
+	reason      *prometheus.GaugeVec
+	gate        *prometheus.GaugeVec
 	run         *prometheus.HistogramVec
 	readyToDone *prometheus.HistogramVec
 	attempts    *prometheus.CounterVec
 	releases    prometheus.Gauge
 	writes      loop.Writes
+
+	mu sync.Mutex
+	// reasons are the reasons that the NodeJobs have series of.
+	reasons map[client.ObjectKey]string
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	job := []string{"namespace", "nodejob"}
 	m := &Metrics{
+		reasons: map[client.ObjectKey]string{},
 		nodeCount: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_nodes",
 			Help: "Nodes that a NodeJob is for, by state: done, running, waiting, failed; and of the failed, rolled_back and rollback_failed.",
@@ -54,6 +62,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		stopped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_nodejob_stalled",
 			Help: "1 while the condition Stalled of a NodeJob is True: it does not continue until a person acts. 0 otherwise.",
+		}, job),
+		reason: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_nodejob_status_reason",
+			Help: "1 for the reason of the condition Complete of a NodeJob, which says what it does or waits for.",
+		}, append(job, "reason")),
+		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "everynode_gate_oldest_closed_timestamp_seconds",
+			Help: "Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed.",
 		}, job),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_attempt_duration_seconds",
@@ -76,13 +92,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		writes: loop.NewWrites("everynode_api_writes_total",
 			"Write requests to the API server, events and leases aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodeCount, m.stopped, m.run, m.readyToDone, m.attempts, m.releases, m.writes)
+	registry.MustRegister(m.nodeCount, m.stopped, m.reason, m.gate, m.run, m.readyToDone, m.attempts, m.releases, m.writes)
 	return m
 }
 
-// status sets the metrics of a status.
-func (m *Metrics) status(name client.ObjectKey, status *v1alpha1.NodeJobStatus) {
-	n := status.Nodes
+// status sets the metrics of a plan's status.
+func (m *Metrics) status(name client.ObjectKey, p *plan.Plan) {
+	n := p.Status.Nodes
 	for state, count := range map[string]int32{
 		"done": n.Done, "running": n.Running, "waiting": n.Waiting, "failed": n.Failed,
 		"rolled_back": n.RolledBack, "rollback_failed": n.RollbackFailed,
@@ -90,10 +106,35 @@ func (m *Metrics) status(name client.ObjectKey, status *v1alpha1.NodeJobStatus) 
 		m.nodeCount.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
 	}
 	var stopped float64
-	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled) {
+	if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionStalled) {
 		stopped = 1
 	}
 	m.stopped.WithLabelValues(name.Namespace, name.Name).Set(stopped)
+	if complete := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionComplete); complete != nil {
+		m.setReason(name, complete.Reason)
+	}
+	if p.Status.Gate == nil {
+		m.gate.DeleteLabelValues(name.Namespace, name.Name)
+		return
+	}
+	var closed float64
+	if !p.GateClosedSince.IsZero() {
+		closed = float64(p.GateClosedSince.Unix())
+	}
+	m.gate.WithLabelValues(name.Namespace, name.Name).Set(closed)
+}
+
+// setReason replaces the series of the reason. The new one is set first, so that each scrape finds one.
+func (m *Metrics) setReason(name client.ObjectKey, reason string) {
+	m.mu.Lock()
+	was := m.reasons[name]
+	m.reasons[name] = reason
+	m.mu.Unlock()
+	if was == reason {
+		return
+	}
+	m.reason.WithLabelValues(name.Namespace, name.Name, reason).Set(1)
+	m.reason.DeleteLabelValues(name.Namespace, name.Name, was)
 }
 
 // forget deletes the series of a NodeJob that no longer exists.
@@ -101,6 +142,11 @@ func (m *Metrics) forget(name client.ObjectKey) {
 	match := prometheus.Labels{"namespace": name.Namespace, "nodejob": name.Name}
 	m.nodeCount.DeletePartialMatch(match)
 	m.stopped.DeletePartialMatch(match)
+	m.mu.Lock()
+	delete(m.reasons, name)
+	m.mu.Unlock()
+	m.reason.DeletePartialMatch(match)
+	m.gate.DeletePartialMatch(match)
 	m.run.DeletePartialMatch(match)
 	m.readyToDone.DeletePartialMatch(match)
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -37,9 +38,16 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 			"was-there":     {created: noon.Add(-time.Second), readySince: noon},
 		},
 	}
-	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &v1alpha1.NodeJobStatus{
-		Nodes:      v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1},
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}},
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &plan.Plan{
+		GateClosedSince: time.Unix(1700000000, 0),
+		Status: v1alpha1.NodeJobStatus{
+			Nodes: v1alpha1.NodeCounts{Matched: 10, Done: 1, Running: 2, Waiting: 3, Failed: 4, RolledBack: 2, RollbackFailed: 1},
+			Gate:  &v1alpha1.GateStatus{},
+			Conditions: []metav1.Condition{
+				{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMaxFailuresExceeded},
+				{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue},
+			},
+		},
 	})
 	success := record.Record{Outcome: record.Succeeded, StartedAt: noon, FinishedAt: noon.Add(4 * time.Second)}
 	for _, node := range []string{"joined", "not-ready", "ahead-of-time", "was-there", "had-a-record"} {
@@ -90,13 +98,15 @@ func TestMetricsNameNoNode(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"everynode_nodejob_nodes":              {"namespace", "nodejob", "state"},
-		"everynode_nodejob_stalled":            {"namespace", "nodejob"},
-		"everynode_pending_pod_releases":       nil,
-		"everynode_attempt_duration_seconds":   {"namespace", "nodejob"},
-		"everynode_node_ready_to_done_seconds": {"namespace", "nodejob"},
-		"everynode_attempts_total":             {"outcome", "phase"},
-		"everynode_api_writes_total":           {"resource", "verb"},
+		"everynode_nodejob_nodes":                        {"namespace", "nodejob", "state"},
+		"everynode_nodejob_stalled":                      {"namespace", "nodejob"},
+		"everynode_nodejob_status_reason":                {"namespace", "nodejob", "reason"},
+		"everynode_gate_oldest_closed_timestamp_seconds": {"namespace", "nodejob"},
+		"everynode_pending_pod_releases":                 nil,
+		"everynode_attempt_duration_seconds":             {"namespace", "nodejob"},
+		"everynode_node_ready_to_done_seconds":           {"namespace", "nodejob"},
+		"everynode_attempts_total":                       {"outcome", "phase"},
+		"everynode_api_writes_total":                     {"resource", "verb"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -133,12 +143,45 @@ everynode_nodejob_stalled{namespace="ns",nodejob="job"} 1
 // An alert depends on it: it must be reset when a user has fixed the problem.
 func TestRolloutStoppedFollowsTheCondition(t *testing.T) {
 	_, m, _ := measure(t)
-	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &v1alpha1.NodeJobStatus{
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, &plan.Plan{Status: v1alpha1.NodeJobStatus{
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse}},
-	})
+	}})
 	if got := testutil.ToFloat64(m.stopped); got != 0 {
 		t.Errorf("it is %v when the NodeJob continues", got)
 	}
+}
+
+func TestMetricsOfReasonAndGateFollowTheStatus(t *testing.T) {
+	registry, m, _ := measure(t)
+	names := []string{"everynode_nodejob_status_reason", "everynode_gate_oldest_closed_timestamp_seconds"}
+	const reason = `
+# HELP everynode_nodejob_status_reason 1 for the reason of the condition Complete of a NodeJob, which says what it does or waits for.
+# TYPE everynode_nodejob_status_reason gauge
+everynode_nodejob_status_reason{namespace="ns",nodejob="job",reason="%s"} 1
+`
+	const gate = `
+# HELP everynode_gate_oldest_closed_timestamp_seconds Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed.
+# TYPE everynode_gate_oldest_closed_timestamp_seconds gauge
+everynode_gate_oldest_closed_timestamp_seconds{namespace="ns",nodejob="job"} %s
+`
+	expect := func(when, want string) {
+		t.Helper()
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	expect("stopped, with a closed gate", fmt.Sprintf(gate, "1.7e+09")+fmt.Sprintf(reason, "MaxFailuresExceeded"))
+	continues := &plan.Plan{Status: v1alpha1.NodeJobStatus{
+		Gate:       &v1alpha1.GateStatus{},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone}},
+	}}
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, continues)
+	expect("complete, with open gates", fmt.Sprintf(gate, "0")+fmt.Sprintf(reason, "AllNodesDone"))
+	continues.Status.Gate = nil
+	m.status(client.ObjectKey{Namespace: "ns", Name: "job"}, continues)
+	expect("without a gate", fmt.Sprintf(reason, "AllNodesDone"))
+	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
+	expect("deleted", "")
 }
 
 // Only nodes that joined after the NodeJob was made say how long a new node is not usable: 10 seconds on
@@ -170,7 +213,7 @@ func TestReadyToDone(t *testing.T) {
 func TestMetricsForgetANodeJob(t *testing.T) {
 	registry, m, _ := measure(t)
 	other := client.ObjectKey{Namespace: "ns", Name: "other"}
-	m.status(other, &v1alpha1.NodeJobStatus{})
+	m.status(other, &plan.Plan{})
 	m.forget(client.ObjectKey{Namespace: "ns", Name: "job"})
 	for name, want := range map[string]int{"everynode_nodejob_nodes": 6, "everynode_nodejob_stalled": 1, "everynode_attempt_duration_seconds": 0, "everynode_node_ready_to_done_seconds": 0} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {

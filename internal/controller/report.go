@@ -37,7 +37,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	if finishes(p) {
 		return next, nil
 	}
-	r.Metrics.status(name, &p.Status)
+	r.Metrics.status(name, &p)
 	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
 		return next, nil
 	}

@@ -249,6 +249,31 @@ func (sb *statusBuilder) gateStatus() *v1alpha1.GateStatus {
 	return status
 }
 
+// closedSince returns since when the gate that was closed first has been closed; zero if none is. A taint without a time is as
+// old as its node.
+func (g *gate) closedSince(nodes []nodePlan) time.Time {
+	var first time.Time
+	for i := range nodes {
+		if !nodes[i].gated {
+			continue
+		}
+		since := g.in.Now // if this plan closes it
+		for _, t := range nodes[i].node.Taints {
+			switch {
+			case !g.holds(&t):
+			case t.TimeAdded != nil:
+				since = t.TimeAdded.Time
+			default:
+				since = nodes[i].node.Created
+			}
+		}
+		if first.IsZero() || since.Before(first) {
+			first = since
+		}
+	}
+	return first
+}
+
 // joinTaint is how a node that has joined since the gate exists got its taint.
 type joinTaint int8
 

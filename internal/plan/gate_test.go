@@ -272,3 +272,27 @@ func TestGateStatus(t *testing.T) {
 		t.Errorf("without a gate: %+v, conditions %+v", status.Gate, status.Conditions)
 	}
 }
+
+func TestGateClosedSince(t *testing.T) {
+	added := ownTaint
+	added.TimeAdded = new(metav1.NewTime(ago(600)))
+	tests := map[string]struct {
+		nodes []Node
+		want  time.Time
+	}{
+		"a taint without a time is as old as its node":  {[]Node{newNode("n", made(1800), withTaints(ownTaint))}, ago(1800)},
+		"a taint of the manager has its own time":       {[]Node{newNode("n", made(7200), withTaints(added))}, ago(600)},
+		"the gate that was closed first counts":         {[]Node{newNode("a", made(60), withTaints(ownTaint)), newNode("b", made(7200), withTaints(added))}, ago(600)},
+		"a gate that is closed now":                     {[]Node{newNode("n", made(5))}, now},
+		"no gate is closed on a node that was there":    {[]Node{newNode("n", made(7200))}, time.Time{}},
+		"a gate that is opened now is no longer closed": {[]Node{newNode("n", made(1800), withTaints(ownTaint), recorded(record.Succeeded))}, time.Time{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := see(newJob(gated(v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute}), onHold), tt.nodes)
+			if got := Next(in).GateClosedSince; !got.Equal(tt.want) {
+				t.Errorf("closed since %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

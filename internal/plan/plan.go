@@ -198,6 +198,9 @@ type Plan struct {
 	// Actions are independent of each other and may run in parallel.
 	Actions []Action
 	Status  v1alpha1.NodeJobStatus
+	// GateClosedSince is when the gate that has been closed the longest was closed; zero if no gate is closed. It is never
+	// stored.
+	GateClosedSince time.Time
 	// Nodes explains the state of each node, in the order of the input. It is never stored.
 	Nodes []NodeState
 	// Steps are the nodes of each step of the rollout, and Slots is how many run at the same time. They are never stored.
@@ -370,6 +373,7 @@ func Next(in Input) Plan {
 
 	// 5. The status, which is a fold over the nodes, and what depends on it.
 	s.plan.Status = s.newStatus().status()
+	s.plan.GateClosedSince = s.gate.closedSince(s.nodes)
 	s.expire()
 	s.plan.Steps, s.plan.Slots, s.plan.Nodes = s.rollout.stepNodes(), s.capacity.slots, s.states
 	return *s.plan

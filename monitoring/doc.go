@@ -1,0 +1,5 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package monitoring tests the alerts in config/monitoring with Prometheus.
+package monitoring
