@@ -89,6 +89,7 @@ var states = []state{
 	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.conditions", "mix node-3"},
 	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.drains}'", "mix node-3"},
 	{"docs/troubleshooting.md", "kubectl label configmap scripts", "kubectl -n node-setup create configmap scripts --from-literal=tune.sh=true --dry-run=client -o yaml | kubectl apply -f -"},
+	{"docs/troubleshooting.md", "kubectl -n node-setup get nodejob core-pattern -o jsonpath='{.status.failures}'", "mix node-3"},
 	{"docs/upgrade.md", "kubectl everynode list -A", "kubectl apply -f max-map-count.yaml"},
 	{"docs/upgrade.md", "kubectl apply -f dist/install.yaml", "mkdir dist; kubectl kustomize config/local > dist/install.yaml"},
 }
