@@ -167,10 +167,10 @@ var states = []struct {
   nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
   task: {script: "echo ran >> /var/tmp/runs; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
 	{"soaks", "Soaking", "node-1", "soaks", `
-  rollout: {steps: [{name: canary, nodes: 1, soakSeconds: 3600}, {name: all}]}
+  rollout: {steps: [{name: canary, nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}, soakSeconds: 3600}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/soaks"}`},
 	{"waits", "AwaitingPromotion", "node-1", "waits", `
-  rollout: {promoteTo: canary, steps: [{name: canary, nodes: 1}, {name: all}]}
+  rollout: {promoteTo: canary, steps: [{name: canary, nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/waits"}`},
 	{"has-failed", "MaxFailuresExceeded", "node-1", "has-failed", `
   nodeSelector: {matchLabels: {kubernetes.io/hostname: node-1}}
