@@ -74,9 +74,17 @@ func (u *user) kubectl(args string) string {
 	return u.must(u.command("", site.cluster.Kubectl(), strings.Fields(args)...))
 }
 
+// apply applies a manifest, again if the API server has not read the schemas of new CRDs yet:
+// docs/troubleshooting.md#a-nodejob-is-refused-after-the-installation.
 func (u *user) apply(manifest string) {
 	u.t.Helper()
-	u.must(u.command(manifest, site.cluster.Kubectl(), "apply", "-f", "-"))
+	u.eventually("the manifest is applied", func() error {
+		_, err := u.command(manifest, site.cluster.Kubectl(), "apply", "-f", "-")
+		if err != nil && !strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions are created") {
+			u.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 func (u *user) helm(args string) string {
