@@ -11,7 +11,7 @@ import (
 
 func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 	planner{
-		pkg: "internal/guard", histories: "4000", mutants: guardMutants,
+		pkg: "internal/guard", histories: "20000", mutants: guardMutants,
 		byTables: []string{
 			"a stale view removes nodes from status.released",
 			"a check for an earlier release request counts",
