@@ -73,14 +73,18 @@ func (f *Factory) RESTConfig() (*rest.Config, error) {
 // isGuess reports whether the address of an API server is the default of the kubectl loader when none is configured.
 func isGuess(host string) bool { return host == "localhost:8080" || host == "http://localhost:8080" }
 
-// Client returns a client that reads and writes API objects.
+// Client returns a client that reads and writes API objects. Its writes wait for the API server to load the schemas of its
+// policies.
 func (f *Factory) Client() (client.WithWatch, error) {
 	config, err := f.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
-	return c, Explain(err)
+	if err != nil {
+		return nil, Explain(err)
+	}
+	return patientClient{WithWatch: c, after: f.After, tell: f.Tell}, nil
 }
 
 // Pods returns a client that reads the logs of pods, which the other client cannot read.
