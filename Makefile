@@ -30,7 +30,7 @@ export EVERYNODE_KUBERNETES_DOWNLOAD := $(DOWNLOAD)
 # The number of API servers among which the tests that need one are divided.
 SHARDS ?= 4
 
-# Of the local cluster: the minor version of Kubernetes, such as 1.34; the default is 1.36.
+# Of the local cluster: the minor version of Kubernetes, such as 1.34; the default is 1.37.
 K8S ?=
 
 ##@ Use

@@ -40,6 +40,40 @@ func TestEveryRecipeHasAPinnedVersion(t *testing.T) {
 	}
 }
 
+// TestTheDefaultClusterSharesPackagesWithOurPrograms : a package that two programs need is compiled once if all modules that it is made
+// of have the same version. This is more than a minute of the first build on two cores.
+func TestTheDefaultClusterSharesPackagesWithOurPrograms(t *testing.T) {
+	source, err := SourceDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := regexp.MustCompile(`(?m)^\t(\S+/\S+) (v\S+)`)
+	first := map[string][2]string{} // of each module: version and folder
+	for _, folder := range []string{
+		filepath.Join("..", "test"), ".", filepath.Join("binaries", kubernetesModule+"-"+DefaultKubernetes),
+		filepath.Join("binaries", "etcd"), filepath.Join("binaries", "containerd"),
+	} {
+		mod, err := os.ReadFile(filepath.Join(source, folder, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := required.FindAllStringSubmatch(string(mod), -1)
+		if len(found) < 10 {
+			t.Fatalf("the go.mod of %s requires %d modules, want more", folder, len(found))
+		}
+		for _, m := range found {
+			module, version := m[1], m[2]
+			other, known := first[module]
+			switch {
+			case !known:
+				first[module] = [2]string{version, folder}
+			case other[0] != version:
+				t.Errorf("%s is %s in %s and %s in %s: go get the newer one in both", module, other[0], other[1], version, folder)
+			}
+		}
+	}
+}
+
 // TestEachKubernetesModulePinsOneRelease : a staging module of another release may compile.
 func TestEachKubernetesModulePinsOneRelease(t *testing.T) {
 	source, err := SourceDir()

@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultKubernetes is the minor version of Kubernetes where none is named.
-const DefaultKubernetes = "1.36"
+const DefaultKubernetes = "1.37"
 
 // kubernetesVersions are the minor versions of Kubernetes, ascending. The folder kubernetes-<version> pins the release.
 var kubernetesVersions = []string{"1.34", "1.35", "1.36", "1.37"}
