@@ -6,9 +6,9 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 # The same flags everywhere: what the demo, the tests, the linters and the programs of a local cluster have in common is then
-# compiled once.
+# compiled once. Without debug information, this takes an eighth less time. Stack traces and profiles do not need it.
 export CGO_ENABLED ?= 0
-export GOFLAGS     := $(strip $(GOFLAGS) -trimpath)
+export GOFLAGS     := $(strip $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false)
 
 # Built programs and tools are kept outside the work tree, keyed by their versions.
 CACHE := $(or $(EVERYNODE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode)
@@ -55,8 +55,8 @@ recording: ## Record the terminal picture of the README on the demo's cluster.
 
 .PHONY: build
 build: ## Build the programs into bin/ (VERSION: other than that of the commit).
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w $(if $(VERSION),-X github.com/everynode/everynode/internal/version.version=$(VERSION))" -o bin/ ./cmd/...
-	go -C local build -trimpath -o ../bin/ ./cmd/everynode-local
+	CGO_ENABLED=0 go build -ldflags="-s -w $(if $(VERSION),-X github.com/everynode/everynode/internal/version.version=$(VERSION))" -o bin/ ./cmd/...
+	go -C local build -o ../bin/ ./cmd/everynode-local
 
 # Of the benchmark: nodes, repetitions, a folder for the report, and a regular expression that picks runs.
 N     ?= 1000

@@ -36,8 +36,9 @@ func (p *program) build(ctx context.Context, o *Options, dir string) error {
 		if platform.OS == "windows" {
 			file += ".exe"
 		}
-		// The version control information in a binary depends on the tags of the checkout, so it is left out.
-		if _, err := run(ctx, o.Root, platform, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
+		// The version control information in a binary depends on the tags of the checkout, so it is left out. Debug information is
+		// not linked, so it is not compiled either, as in the Makefile.
+		if _, err := run(ctx, o.Root, platform, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false",
 			"-ldflags=-s -w -X "+modulePath+"/internal/version.version="+o.Version, "-o", file, "./cmd/"+p.name); err != nil {
 			return err
 		}

@@ -19,8 +19,9 @@ import (
 )
 
 // buildFlags are the same for every program: no local paths in them, and no version control stamp,
-// which would differ between checkouts.
-const buildFlags = "-trimpath -buildvcs=false -mod=readonly"
+// which would differ between checkouts. Programs are linked without debug information, so it is not compiled either. Flags
+// that decide what is compiled are those of the Makefile, so that common packages are compiled once.
+const buildFlags = "-trimpath -buildvcs=false -mod=readonly -gcflags=all=-dwarf=false"
 
 // helpers are this module's own programs.
 var helpers = []string{"everynode-node", "everynode-pause"}
