@@ -23,6 +23,9 @@ const ellipsis = "…"
 // "…". A character or an escape is never split. The cost is linear in max, not in len(s). Cleaning clean text changes
 // nothing.
 func Clean(s string, max int) string {
+	if len(s) <= max && isPlain(s) {
+		return s
+	}
 	fits, withEllipsis := len(s), len(s) // start of the longest tail, without and with the mark
 	for size := 0; fits > 0; {
 		width, length := lastToken(s[:fits])
@@ -35,6 +38,16 @@ func Clean(s string, max int) string {
 		}
 	}
 	return escape(s)
+}
+
+// isPlain reports whether all bytes are visible ASCII characters, as in most texts. Cleaning them would only copy them.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // cleanTail renders the end of a text that did not fit.
