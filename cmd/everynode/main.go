@@ -33,6 +33,7 @@ import (
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/metricsauth"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
@@ -161,6 +162,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	options := ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  cacheOptions,
+		NewClient:              loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
 		HealthProbeBindAddress: f.probeAddr,
 	}

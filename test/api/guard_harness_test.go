@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -44,7 +45,7 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 		Scheme: scheme, Cache: cacheOptions, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			c, err := client.NewWithWatch(cfg, opts)
+			c, err := loop.NewWithWatch(cfg, opts)
 			if err != nil {
 				return nil, err
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -53,7 +54,7 @@ func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
 		NewClient: func(cfg *rest.Config, opts client.Options) (client.Client, error) {
-			c, err := client.NewWithWatch(cfg, opts)
+			c, err := loop.NewWithWatch(cfg, opts)
 			if err != nil {
 				return nil, err
 			}
