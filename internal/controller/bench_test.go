@@ -129,7 +129,7 @@ func benchPod(job *v1alpha1.NodeJob, source task.Source, node *corev1.Node) *cor
 	pod := task.Pod(job, source, task.Attempt{
 		Phase: task.Task, Revision: task.Revision(&job.Spec, source), Number: 1, NodeName: node.Name, NodeUID: node.UID,
 	}, task.Options{RunnerImage: "registry.example/runner"})
-	pod.UID, pod.CreationTimestamp = types.UID(node.Name+"-pod"), metav1.NewTime(noon.Add(time.Hour-10*time.Second))
+	pod.UID, pod.ResourceVersion, pod.CreationTimestamp = types.UID(node.Name+"-pod"), "1", metav1.NewTime(noon.Add(time.Hour-10*time.Second))
 	pod.Status.Phase = corev1.PodRunning
 	return stripPod(pod)
 }

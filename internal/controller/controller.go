@@ -62,6 +62,10 @@ type Reconciler struct {
 	// PollInterval is how often the manager checks what it does not watch.
 	PollInterval time.Duration
 
+	// listNodes and listPods list objects of the cache without copying them, so they must not be modified.
+	listNodes func(ctx context.Context) ([]*corev1.Node, error)
+	listPods  func(ctx context.Context, nodeJob client.ObjectKey) ([]*corev1.Pod, error)
+
 	written *writtenObjects
 	// refusals are those of the task's pods. runnerRefusals are those of reboots, checks and rollbacks if the task is a
 	// template.
@@ -69,6 +73,7 @@ type Reconciler struct {
 	problems                 nodeProblems
 	scripts                  scripts
 	records                  records
+	podViews                 podViews
 	pace                     loop.Pace
 	looks                    looks
 	releases                 *releases
@@ -109,6 +114,8 @@ type Own struct {
 // New returns a Reconciler that is ready to be set up with a manager.
 func New(c client.Client, reader client.Reader, recorder events.EventRecorder, metrics *Metrics, opts task.Options) *Reconciler {
 	return &Reconciler{
+		listNodes:    nodesOf(c),
+		listPods:     podsByLabel(c),
 		Client:       c,
 		Reader:       reader,
 		Recorder:     recorder,
@@ -123,6 +130,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		problems:       newNodeProblems(),
 		scripts:        newScripts(),
 		records:        newRecords(),
+		podViews:       newPodViews(),
 		drains:         newDrains(),
 		releases:       newReleases(metrics.releases),
 		contents:       newContents(),
@@ -248,6 +256,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	r.scripts.forget(name)
 	r.contents.forget(name)
 	r.drains.forget(name)
+	r.podViews.forget(name)
 	r.records.forget(v1alpha1.RecordKey(name.Namespace, name.Name))
 	_, foreignPods, err := r.podsOf(ctx, name, "")
 	if err != nil {

@@ -46,7 +46,6 @@ func newFaultyReconciler(t *testing.T, faults interceptor.Funcs, objects ...clie
 	c := fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).
 		WithStatusSubresource(&v1alpha1.NodeJob{}).
-		WithIndex(&corev1.Pod{}, nodeJobIndex, func(o client.Object) []string { return []string{nodeJobOf(o.(*corev1.Pod))} }).
 		WithIndex(&corev1.Pod{}, nodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(faults).
 		Build()

@@ -31,7 +31,7 @@ type observation struct {
 	foreignPods []*corev1.Pod
 	// asked are the UIDs of the nodes whose pods this pass has listed, or tried to list.
 	asked map[types.UID]bool
-	// joining are the nodes that are not done yet, for the metric.
+	// joining are the nodes that were created after the NodeJob and are not done yet, for the metric.
 	joining map[string]joiningNode
 }
 
@@ -71,11 +71,11 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	if err != nil {
 		return seen, err
 	}
-	for _, pod := range pods {
+	seen.input.Pods = r.podViews.read(client.ObjectKeyFromObject(job), pods)
+	for i, pod := range pods {
 		seen.unseen = seen.unseen || pod.unseen
-		view := viewPod(pod)
+		view := &seen.input.Pods[i]
 		view.Waiting = r.written.waiting(view.UID, view.Waiting, now)
-		seen.input.Pods = append(seen.input.Pods, view)
 	}
 	if job.Spec.Task.Template != nil {
 		seen.input.RunnerRefused = r.runnerRefusals.Of(job)
@@ -87,15 +87,15 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 }
 
 func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error {
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes); err != nil {
+	cached, err := r.listNodes(ctx)
+	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	all := make([]*corev1.Node, 0, len(nodes.Items))
-	for i := range nodes.Items {
-		all = append(all, r.written.node(&nodes.Items[i]))
+	all := make([]*corev1.Node, 0, len(cached))
+	for _, node := range cached {
+		all = append(all, r.written.node(node))
 	}
-	unseen, err := r.unseenNodes(ctx, nodes.Items, seen.input.Now)
+	unseen, err := r.unseenNodes(ctx, cached, seen.input.Now)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)
-		if rec := view.On.Record; view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
+		if rec := view.On.Record; !view.Created.Before(seen.job.CreationTimestamp.Time) && view.On.Label == "" && (rec == nil || rec.Outcome != record.Succeeded) {
 			seen.joining[node.Name] = joiningNode{created: node.CreationTimestamp.Time, readySince: view.ReadySince}
 		}
 	}
@@ -116,13 +116,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 // podsOf returns the pods that the NodeJob with that UID owns, including those that the cache does not show yet, and
 // the foreign pods, which have its name in their label and another owner.
 func (r *Reconciler) podsOf(ctx context.Context, name client.ObjectKey, owner types.UID) (own []seenPod, foreignPods []*corev1.Pod, err error) {
-	var list corev1.PodList
-	if err := r.Client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{nodeJobIndex: name.Name}); err != nil {
+	all, err := r.listPods(ctx, name)
+	if err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	cached := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		if pod := &list.Items[i]; ownedBy(pod, owner) {
+	cached := make([]*corev1.Pod, 0, len(all))
+	for _, pod := range all {
+		if ownedBy(pod, owner) {
 			cached = append(cached, pod)
 		} else {
 			foreignPods = append(foreignPods, pod)

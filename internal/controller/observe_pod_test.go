@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
@@ -327,5 +328,46 @@ func TestViewPodBoundsWhatNodesWrite(t *testing.T) {
 		if text == "" || len(text) > outcome.MaxMessageBytes || !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\u202e") {
 			t.Errorf("%s has %d bytes and begins with %q", field, len(text), text[:min(len(text), 40)])
 		}
+	}
+}
+
+func TestPodsAreReadAgainOnlyWhenTheyChange(t *testing.T) {
+	views := newPodViews()
+	job := client.ObjectKey{Namespace: "ns", Name: "job"}
+	ended := func(version string, code int32) seenPod {
+		return seenPod{Pod: livePod(func(p *corev1.Pod) {
+			p.ResourceVersion = version
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{terminated("task", code, "", `{"exitCode":0}`)}
+		})}
+	}
+	first := views.read(job, []seenPod{ended("10", 0)})[0]
+	stopped := ended("10", 0)
+	stopped.stopped = noon
+	tests := []struct {
+		name string
+		pod  seenPod
+		same bool
+	}{
+		{"an unchanged pod", ended("10", 0), true},
+		{"an unchanged pod that was stopped meanwhile", stopped, true},
+		{"a pod with a newer version", ended("11", 1), false},
+		{"a pod without a version", ended("", 2), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := views.read(job, []seenPod{tt.pod})[0]
+			if diff := cmp.Diff(viewPod(tt.pod), got); diff != "" {
+				t.Errorf("the view (-want +got):\n%s", diff)
+			}
+			if same := got.Exit == first.Exit; same != tt.same {
+				t.Errorf("taken from the last pass: %t, want %t", same, tt.same)
+			}
+		})
+	}
+	if views.read(job, nil); len(views.of[job]) != 0 {
+		t.Error("a pod that is gone is still stored")
+	}
+	if views.forget(job); len(views.of) != 0 {
+		t.Error("a NodeJob that is gone is still stored")
 	}
 }

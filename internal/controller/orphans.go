@@ -123,10 +123,10 @@ func (s orphanCollector) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-func pointers(jobs []v1alpha1.NodeJob) []*v1alpha1.NodeJob {
-	all := make([]*v1alpha1.NodeJob, 0, len(jobs))
-	for i := range jobs {
-		all = append(all, &jobs[i])
+func pointers[T any](items []T) []*T {
+	all := make([]*T, 0, len(items))
+	for i := range items {
+		all = append(all, &items[i])
 	}
 	return all
 }

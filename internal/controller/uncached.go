@@ -25,13 +25,13 @@ type uncachedNodes struct {
 // warmUpNodes remembers the nodes that the cache does not show, or shows in an older version. Other nodes would be in
 // memory twice.
 func (r *Reconciler) warmUpNodes(ctx context.Context) error {
-	var cached corev1.NodeList
-	if err := r.Client.List(ctx, &cached); err != nil {
+	cached, err := r.listNodes(ctx)
+	if err != nil {
 		return err
 	}
-	shown := make(map[string]*corev1.Node, len(cached.Items))
-	for i := range cached.Items {
-		shown[cached.Items[i].Name] = &cached.Items[i]
+	shown := make(map[string]*corev1.Node, len(cached))
+	for _, node := range cached {
+		shown[node.Name] = node
 	}
 	var nodes corev1.NodeList
 	return r.eachPage(ctx, &nodes, func() {
@@ -46,7 +46,7 @@ func (r *Reconciler) warmUpNodes(ctx context.Context) error {
 // unseenNodes returns the remembered nodes that the cache does not show. The cache of a new leader may lack nodes on
 // which the last leader has started tasks. Without them, their pods would be treated as orphans. A node that the cache
 // has not shown for doubtAfter may be deleted, so the API server is asked.
-func (r *Reconciler) unseenNodes(ctx context.Context, cached []corev1.Node, now time.Time) ([]*corev1.Node, error) {
+func (r *Reconciler) unseenNodes(ctx context.Context, cached []*corev1.Node, now time.Time) ([]*corev1.Node, error) {
 	remembered := r.written.nodesBut(cached)
 	doubtful := r.uncachedNodes.doubtful(remembered, now)
 	nodes := make([]*corev1.Node, 0, len(remembered))
@@ -83,15 +83,15 @@ func (r *Reconciler) liveNode(ctx context.Context, name string, now time.Time) (
 }
 
 // nodesBut returns the remembered nodes that are not among the cached ones.
-func (m *writtenObjects) nodesBut(cached []corev1.Node) []*corev1.Node {
+func (m *writtenObjects) nodesBut(cached []*corev1.Node) []*corev1.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.nodes) == 0 {
 		return nil
 	}
 	shown := make(map[string]bool, len(cached))
-	for i := range cached {
-		shown[cached[i].Name] = true
+	for _, node := range cached {
+		shown[node.Name] = true
 	}
 	var nodes []*corev1.Node
 	for name, node := range m.nodes {

@@ -36,16 +36,10 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // SetupWithManager registers the watches and the indexes that they need.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	indexer := mgr.GetFieldIndexer()
-	if err := indexer.IndexField(ctx, &corev1.Pod{}, nodeJobIndex, func(o client.Object) []string {
-		if name := nodeJobOf(o.(*corev1.Pod)); name != "" {
-			return []string{name}
-		}
-		return nil
-	}); err != nil {
+	if err := r.shareCache(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := indexer.IndexField(ctx, &v1alpha1.NodeJob{}, configMapIndex, func(o client.Object) []string {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.NodeJob{}, configMapIndex, func(o client.Object) []string {
 		return observe.ConfigMapNames(o.(*v1alpha1.NodeJob))
 	}); err != nil {
 		return err

@@ -45,11 +45,11 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 
 // hasPodOn reports whether pods of the NodeJob are on a node, because the node affects them.
 func (r *Reconciler) hasPodOn(ctx context.Context, job *v1alpha1.NodeJob, node string) bool {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingFields{nodeJobIndex: job.Name}); err != nil {
+	pods, err := r.listPods(ctx, client.ObjectKeyFromObject(job))
+	if err != nil {
 		return true // only a cache that is not started returns an error
 	}
-	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node })
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
 }
 
 // nodeChange is the part of a node's change that a plan reads.
