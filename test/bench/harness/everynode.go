@@ -87,9 +87,14 @@ func (e *everynode) startManager(ctx context.Context) error {
 	if e.memoryLimit, err = e.environment(ctx, "GOMEMLIMIT"); err != nil {
 		return err
 	}
+	collect, err := e.environment(ctx, "GOGC")
+	if err != nil {
+		return err
+	}
 	e.manager, err = startProcess(e.dir, "manager", []string{
 		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + install.Namespace, "POD_NAME=" + install.Deployment + "-0", "NODE_NAME=",
-		"EVERYNODE_RUNNER_IMAGE=" + install.RunnerImage, "GOMEMLIMIT=" + e.memoryLimit, "EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
+		"EVERYNODE_RUNNER_IMAGE=" + install.RunnerImage, "GOMEMLIMIT=" + e.memoryLimit, "GOGC=" + collect,
+		"EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
 	}, e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	if err != nil {
 		return err
