@@ -99,7 +99,9 @@ func benchReconciler(b *testing.B, size int, state string) (*Reconciler, *v1alph
 				Results: map[string]string{"kernel": "6.12"}, PodUID: types.UID("gone-" + node.Name), BootID: "boot", MachineID: "machine",
 			})
 		case state == "half done" && i%2 == 0:
-			shown.pods = append(shown.pods, *benchPod(job, source, node))
+			pod := benchPod(job, source, node)
+			pod.ResourceVersion = "1" // as of a pod that the API server has stored
+			shown.pods = append(shown.pods, *pod)
 		}
 		shown.nodes = append(shown.nodes, *stripNode(node))
 	}
@@ -129,7 +131,7 @@ func benchPod(job *v1alpha1.NodeJob, source task.Source, node *corev1.Node) *cor
 	pod := task.Pod(job, source, task.Attempt{
 		Phase: task.Task, Revision: task.Revision(&job.Spec, source), Number: 1, NodeName: node.Name, NodeUID: node.UID,
 	}, task.Options{RunnerImage: "registry.example/runner"})
-	pod.UID, pod.ResourceVersion, pod.CreationTimestamp = types.UID(node.Name+"-pod"), "1", metav1.NewTime(noon.Add(time.Hour-10*time.Second))
+	pod.UID, pod.CreationTimestamp = types.UID(node.Name+"-pod"), metav1.NewTime(noon.Add(time.Hour-10*time.Second))
 	pod.Status.Phase = corev1.PodRunning
 	return stripPod(pod)
 }
