@@ -19,10 +19,10 @@ type metric map[string][]string
 
 var (
 	section    = regexp.MustCompile("(?m)^### `(everynode_[a-z_]+)`\n\n([^#]*)")
-	ofRuntime  = regexp.MustCompile("(?m)^\\| `([a-z_]+)(?:\\{([a-z]+)=\"([^\"]*)\"\\})?` \\|(.*)$")
+	ofRuntime  = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\| (.*) \\|$")
 	labelsLine = regexp.MustCompile(`Labels: (.*?)\.(?: |\n|$)`)
 	label      = regexp.MustCompile("`([a-z_]+)`(?: \\(([^)]*)\\))?")
-	value      = regexp.MustCompile("`([A-Za-z_]+)`")
+	value      = regexp.MustCompile("`([A-Za-z_-]+)`")
 	suffix     = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
@@ -36,31 +36,48 @@ func documented(t *testing.T) map[string]metric {
 	found := map[string]metric{}
 	for _, s := range section.FindAllStringSubmatch(string(content), -1) {
 		text := strings.ReplaceAll(s[2], "\n", " ")
-		m := metric{}
-		if line := labelsLine.FindStringSubmatch(text); line != nil {
-			for _, l := range label.FindAllStringSubmatch(line[1], -1) {
-				m[l[1]] = submatches(value, l[2])
-			}
-		}
-		if strings.HasPrefix(text, "Histogram") {
-			m["le"] = nil
-		}
-		found[s[1]] = m
+		line := append(labelsLine.FindStringSubmatch(text), "", "")[1]
+		found[s[1]] = labelsIn(line, strings.HasPrefix(text, "Histogram"))
 	}
-	for _, row := range ofRuntime.FindAllStringSubmatch(string(content), -1) {
-		m := metric{}
-		if row[2] != "" {
-			m[row[2]] = []string{row[3]}
-		}
-		if _, by, is := strings.Cut(row[4], ", by "); is {
-			for _, name := range submatches(value, by) {
-				m[name] = nil
-			}
-		}
-		found[row[1]] = m
+	_, runtime, _ := strings.Cut(string(content), "\n## Metrics of controller-runtime\n")
+	for _, row := range ofRuntime.FindAllStringSubmatch(runtime, -1) {
+		found[row[1]] = labelsIn(row[2], strings.HasPrefix(row[3], "histogram"))
 	}
-	if len(found) < 15 {
+	found["everynode_nodejob_status_reason"]["reason"] = reasons(t)
+	if len(found) < 20 {
 		t.Fatalf("only %d metrics were found", len(found))
+	}
+	return found
+}
+
+// labelsIn returns the labels in a text, and those that Prometheus adds.
+func labelsIn(text string, histogram bool) metric {
+	m := metric{"job": nil, "instance": nil}
+	for _, l := range label.FindAllStringSubmatch(text, -1) {
+		m[l[1]] = submatches(value, l[2])
+	}
+	if histogram {
+		m["le"] = nil
+	}
+	return m
+}
+
+// ofReasons are the rows of the table of reasons in docs/nodejob.md, which can have several reasons.
+var ofReasons = regexp.MustCompile("(?m)^\\| (`[A-Za-z`, ]+`) \\| (?:True|False) \\|")
+
+// reasons returns the reasons of NodeJobs.
+func reasons(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile("../docs/nodejob.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, row := range ofReasons.FindAllStringSubmatch(string(content), -1) {
+		found = append(found, submatches(value, row[1])...)
+	}
+	if len(found) < 20 {
+		t.Fatalf("only %d reasons were found", len(found))
 	}
 	return found
 }
@@ -99,11 +116,18 @@ func problemsOf(known map[string]metric, expression string) []string {
 		return nil
 	})
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-		if aggregate, is := node.(*parser.AggregateExpr); is {
-			for _, name := range aggregate.Grouping {
-				if _, exists := all[name]; !exists {
-					problems = append(problems, "no metric has the label "+name)
-				}
+		var names []string
+		switch n := node.(type) {
+		case *parser.AggregateExpr:
+			names = n.Grouping
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil {
+				names = slices.Concat(n.VectorMatching.MatchingLabels, n.VectorMatching.Include)
+			}
+		}
+		for _, name := range names {
+			if _, exists := all[name]; !exists {
+				problems = append(problems, "no metric has the label "+name)
 			}
 		}
 		return nil
@@ -146,6 +170,9 @@ func TestProblemsOfExpressionsAreFound(t *testing.T) {
 		"a label of others":      {`everynode_pending_pod_releases{namespace="a"}`, "everynode_pending_pod_releases has no label namespace"},
 		"a value that is unused": {`everynode_nodejob_nodes{state=~"done|lost"}`, `everynode_nodejob_nodes has no state="lost"`},
 		"a grouping label":       {`sum by (node) (everynode_nodejob_nodes)`, "no metric has the label node"},
+		"a label that matches":   {`everynode_nodejob_stalled and on (node) everynode_nodejob_nodes`, "no metric has the label node"},
+		"a reason that is none":  {`everynode_nodejob_status_reason{reason="Waiting"}`, `everynode_nodejob_status_reason has no reason="Waiting"`},
+		"a label of Prometheus":  {`max by (instance) (everynode_pending_pod_releases{job="a"})`, ""},
 		"an invalid expression":  {`sum(`, "1:5: parse error: unclosed left parenthesis"},
 		"a bucket":               {`sum by (le) (rate(everynode_attempt_duration_seconds_bucket[5m]))`, ""},
 		"a metric of the client": {`sum by (code) (rest_client_requests_total{method="GET"})`, ""},

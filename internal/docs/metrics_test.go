@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
@@ -29,9 +30,11 @@ var description = regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]
 // MustRegister implements prometheus.Registerer.
 func (d described) MustRegister(collectors ...prometheus.Collector) {
 	for _, c := range collectors {
-		descs := make(chan *prometheus.Desc, 10)
-		c.Describe(descs)
-		close(descs)
+		descs := make(chan *prometheus.Desc)
+		go func() {
+			c.Describe(descs)
+			close(descs)
+		}()
 		for desc := range descs {
 			found := description.FindStringSubmatch(desc.String())
 			d.labels[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
@@ -68,10 +71,45 @@ func TestThePageOfMetricsHasAllMetricsAndLabels(t *testing.T) {
 		}
 		got[section[1]] = labels
 	}
-	sorted := cmp.Transformer("sorted", func(labels []string) string {
-		return strings.Join(slices.Sorted(slices.Values(labels)), ", ")
-	})
 	if diff := cmp.Diff(want.labels, got, sorted); diff != "" {
 		t.Errorf("labels by metric (-registered +docs/metrics.md):\n%s", diff)
+	}
+}
+
+// sorted compares labels in any order.
+var sorted = cmp.Transformer("sorted", func(labels []string) string {
+	return strings.Join(slices.Sorted(slices.Values(labels)), ", ")
+})
+
+// metricRow is a metric of controller-runtime in the page: its name and its labels.
+var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\|")
+
+// TestThePageOfMetricsHasMetricsOfControllerRuntime compares those that the page has, which are not all, with the registry of the
+// manager.
+func TestThePageOfMetricsHasMetricsOfControllerRuntime(t *testing.T) {
+	registered := described{labels: map[string][]string{}}
+	registered.MustRegister(metrics.Registry.(*prometheus.Registry))
+
+	content, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(content), "\n## Metrics of controller-runtime\n")
+	rows := metricRow.FindAllStringSubmatch(table, -1)
+	if len(rows) < 10 {
+		t.Fatalf("only %d metrics were found", len(rows))
+	}
+	for _, row := range rows {
+		want, exists := registered.labels[row[1]]
+		if !exists {
+			t.Errorf("the manager has no metric %s", row[1])
+		}
+		var got []string
+		for _, label := range quoted.FindAllStringSubmatch(values.ReplaceAllString(row[2], ""), -1) {
+			got = append(got, label[1])
+		}
+		if diff := cmp.Diff(want, got, sorted); diff != "" {
+			t.Errorf("labels of %s (-registered +docs/metrics.md):\n%s", row[1], diff)
+		}
 	}
 }
