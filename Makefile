@@ -112,14 +112,15 @@ bench-go: ## Measure the planner, a pass of the controller, and the command line
 ##@ Develop
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, and the chart's copies of manifests, and the PrometheusRule.
+generate: $(CONTROLLER_GEN) $(CRDTRIM) ## Regenerate deepcopy code, the CRDs, the manager's role, the PrometheusRule, the dashboards, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CRDTRIM) config/crd/everynode.dev_nodejobs.yaml template
 	$(CRDTRIM) config/crd/everynode.dev_nodeguards.yaml template
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/controller paths=./internal/guardcontroller paths=./internal/metricsauth paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml
-	cd charts/everynode/files && for file in $$(find . -name '*.yaml'); do cp ../../../config/$$file $$file; done
+	go -C monitoring run ./dashboards ../config/monitoring/dashboards
+	cd charts/everynode/files && for file in $$(find . -type f); do cp ../../../config/$$file $$file; done
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules.

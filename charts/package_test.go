@@ -35,7 +35,7 @@ func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 	}
 	everything := release{apis: []string{policyAPI}, values: teamA + `
 manager: {replicas: 2}
-metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}
+metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 networkPolicy: {enabled: true}
 `}
 	got, err := renderChart(t, chart, everything)

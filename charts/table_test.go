@@ -182,7 +182,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if found != 4 {
+	if found != 5 {
 		t.Errorf("%d documents have values", found)
 	}
 }

@@ -5,6 +5,7 @@ package charts
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ const (
 	service     = "Service everynode-system/everynode-metrics"
 	monitor     = "ServiceMonitor everynode-system/everynode"
 	alerts      = "PrometheusRule everynode-system/everynode"
+	fleet       = "ConfigMap everynode-system/everynode-dashboard-fleet"
 	confinement = "ValidatingAdmissionPolicyBinding everynode-confine-pods"
 	network     = "NetworkPolicy everynode-system/everynode-manager"
 	teamA       = `nodeJobNamespaces: [{name: team-a, create: true, criticalPodsQuota: true, labels: {team: a}}]`
@@ -140,10 +142,17 @@ func TestValues(t *testing.T) {
 			with(`metrics: {prometheusRule: {enabled: true, alertLabels: {team: a, severity: page}}}`), alerts,
 			[]string{"labels: severity: page team: a - alert"}, []string{"severity: warning", "severity: critical"},
 		},
-		"alerts that are left out":     {with(`metrics: {prometheusRule: {enabled: true, disabledAlerts: [EverynodeNoProgress]}}`), alerts, []string{"EverynodeGateClosed"}, []string{"EverynodeNoProgress"}},
-		"no NetworkPolicy":             {with(""), network, nil, []string{unwanted}},
-		"a NetworkPolicy":              {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
-		"a NetworkPolicy for everyone": {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
+		"alerts that are left out": {with(`metrics: {prometheusRule: {enabled: true, disabledAlerts: [EverynodeNoProgress]}}`), alerts, []string{"EverynodeGateClosed"}, []string{"EverynodeNoProgress"}},
+		"no dashboards":            {with(`metrics: {serviceMonitor: {enabled: true}}`), fleet, nil, []string{unwanted}},
+		"dashboards":               {with(`metrics: {dashboards: {enabled: true}}`), fleet, []string{`grafana_dashboard: "1"`, `"uid": "everynode-fleet"`, "{{namespace}}/{{nodejob}}"}, []string{"annotations: "}},
+		"dashboards for another sidecar": {
+			with(`metrics: {dashboards: {enabled: true, label: team, labelValue: a, annotations: {folder: b}}}`), fleet,
+			[]string{"team: a", "annotations: folder: b"}, []string{"grafana_dashboard"},
+		},
+		"dashboards in another namespace": {with(`metrics: {dashboards: {enabled: true, namespace: monitoring}}`), "ConfigMap monitoring/everynode-dashboard-manager", []string{"everynode-manager"}, nil},
+		"no NetworkPolicy":                {with(""), network, nil, []string{unwanted}},
+		"a NetworkPolicy":                 {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
+		"a NetworkPolicy for everyone":    {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +206,7 @@ func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
 func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
 	got, err := render(t, release{values: asKustomization + `
 networkPolicy: {enabled: true}
-metrics: {prometheusRule: {enabled: true}}
+metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 manager:
   replicas: 2
   topologySpreadConstraints:
@@ -211,8 +220,23 @@ manager:
 	}
 	want := overlay(t, `
 resources: [../default]
-components: [../network-policy, ../high-availability, ../monitoring]
+components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards]
 `)
+	dashboards := 0
+	for key := range want {
+		if !strings.HasPrefix(key, "ConfigMap everynode-system/everynode-dashboard-") {
+			continue
+		}
+		dashboards++
+		wanted, rendered := want[key], got[key]
+		const label = "grafana_dashboard"
+		if diff := cmp.Diff(wanted.Object["data"], rendered.Object["data"]); diff != "" || wanted.GetLabels()[label] != "1" || rendered.GetLabels()[label] != "1" {
+			t.Errorf("%s with the labels %v and %v (-kustomize +helm):\n%s", key, wanted.GetLabels(), rendered.GetLabels(), diff)
+		}
+	}
+	if files, err := filepath.Glob("../config/monitoring/dashboards/*.json"); err != nil || len(files) != dashboards {
+		t.Errorf("the component has %d of %d dashboards: %v", dashboards, len(files), err)
+	}
 	for _, key := range []string{network, budget, alerts} {
 		wanted := want[key]
 		if diff := cmp.Diff(wanted.Object["spec"], got[key].Object["spec"]); diff != "" || len(wanted.Object) == 0 {
@@ -242,6 +266,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"warnings besides refusals":    {release{values: `authorization: {validationActions: [Deny, Warn]}`}, "at '/authorization/validationActions'"},
 		"no action of the policies":    {release{values: `authorization: {validationActions: []}`}, "at '/authorization/validationActions'"},
 		"an unknown alert":             {release{values: `metrics: {prometheusRule: {disabledAlerts: [Everynode]}}`}, "at '/metrics/prometheusRule/disabledAlerts/0'"},
+		"an annotation as a number":    {release{values: `metrics: {dashboards: {annotations: {folder: 1}}}`}, "at '/metrics/dashboards/annotations/folder'"},
 		"a time that is a duration":    {release{values: `metrics: {prometheusRule: {afterSeconds: {gateClosed: 1h}}}`}, "at '/metrics/prometheusRule/afterSeconds/gateClosed'"},
 		"a namespace without a name":   {release{values: `nodeJobNamespaces: [{create: true}]`}, "at '/nodeJobNamespaces/0': missing property 'name'"},
 		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},

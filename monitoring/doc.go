@@ -1,5 +1,5 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package monitoring tests the alerts in config/monitoring with Prometheus.
+// Package monitoring tests the alerts and dashboards in config/monitoring with Prometheus.
 package monitoring
