@@ -160,9 +160,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		return err
 	}
 	options := ctrl.Options{
-		Scheme:                 scheme,
-		Cache:                  cacheOptions,
-		NewClient:              loop.NewClient,
+		Scheme: scheme, Cache: cacheOptions, NewClient: loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
 		HealthProbeBindAddress: f.probeAddr,
 	}
