@@ -21,7 +21,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 )
 
 // report writes the status if it changed, and reports changes by events and metrics. It returns when to check again;
@@ -73,22 +72,14 @@ func (r *Reconciler) announce(ctx context.Context, job *v1alpha1.NodeJob, status
 	log := logf.FromContext(ctx)
 	if status.Revision != "" && status.Revision != job.Status.Revision {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
-			fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job)))
+			plan.RevisionStarted(job, &status))
 		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
 	}
-	if note := stepStarted(&job.Status, &status); note != "" {
-		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonStepStarted, "Rollout", note)
+	if stepStarted(&job.Status, &status) {
+		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonStepStarted, "Rollout", plan.StepStarted(&status))
 		log.Info("step started", "revision", status.Revision, "step", status.Rollout.Step)
 	}
 	r.announceConditions(ctx, job, status.Conditions)
-}
-
-// changedBy names who has last changed the spec; "" if that is unknown.
-func changedBy(job *v1alpha1.NodeJob) string {
-	if by := record.ChangedBy(job.Annotations); by != "" {
-		return "; last changed by " + by
-	}
-	return ""
 }
 
 func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJob, conditions []metav1.Condition) {
@@ -109,18 +100,9 @@ func (r *Reconciler) announceConditions(ctx context.Context, job *v1alpha1.NodeJ
 	}
 }
 
-// stepStarted returns the message for a step that has started; "" if none has since the revision started.
-func stepStarted(before, after *v1alpha1.NodeJobStatus) string {
-	if before.Revision != after.Revision || before.Rollout == nil || after.Rollout == nil || before.Rollout.Step == after.Rollout.Step {
-		return ""
-	}
-	nodes := int32(0)
-	for _, step := range after.Rollout.Steps {
-		if step.Name == after.Rollout.Step {
-			nodes = step.Nodes
-		}
-	}
-	return fmt.Sprintf("step %s of revision %s begins; nodes in it: %d", after.Rollout.Step, after.Revision, nodes)
+// stepStarted reports whether a step has started since the revision started.
+func stepStarted(before, after *v1alpha1.NodeJobStatus) bool {
+	return before.Revision == after.Revision && before.Rollout != nil && after.Rollout != nil && before.Rollout.Step != after.Rollout.Step
 }
 
 // writeFailed sends an event about a write that needs attention, such as one that a webhook denies. The pass is

@@ -1,0 +1,37 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/record"
+)
+
+// What events say about the progress of a rollout. The other texts are those of the conditions.
+
+// RevisionStarted says that the revision of the status begins, and who has last changed the NodeJob.
+func RevisionStarted(job *v1alpha1.NodeJob, status *v1alpha1.NodeJobStatus) string {
+	return fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job))
+}
+
+// changedBy names who has last changed the spec; "" if that is unknown.
+func changedBy(job *v1alpha1.NodeJob) string {
+	if by := record.ChangedBy(job.Annotations); by != "" {
+		return "; last changed by " + by
+	}
+	return ""
+}
+
+// StepStarted says that the current step of the status begins.
+func StepStarted(status *v1alpha1.NodeJobStatus) string {
+	nodes := int32(0)
+	for _, step := range status.Rollout.Steps {
+		if step.Name == status.Rollout.Step {
+			nodes = step.Nodes
+		}
+	}
+	return fmt.Sprintf("step %s of revision %s begins; nodes in it: %d", status.Rollout.Step, status.Revision, nodes)
+}
