@@ -153,6 +153,16 @@ func TestValues(t *testing.T) {
 		"no NetworkPolicy":                {with(""), network, nil, []string{unwanted}},
 		"a NetworkPolicy":                 {with(`networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}`), network, []string{"from: - namespaceSelector: matchLabels: a: b", "port: probes"}, nil},
 		"a NetworkPolicy for everyone":    {with(`networkPolicy: {enabled: true}`), network, []string{"port: metrics"}, []string{"from"}},
+		"no notifications":                {with(`notifications: {url: "https://a.example"}`), manager, nil, []string{"notifications", "volumes"}},
+		"notifications": {
+			with(`notifications: {enabled: true}`), manager,
+			[]string{"- --notifications-dir=/etc/everynode/notifications ", "mountPath: /etc/everynode/notifications", "optional: true secretName: everynode-notifications"},
+			[]string{"--notifications-url", "--notifications-format", "--notifications-source", "--notifications-drain-held"},
+		},
+		"options of notifications": {
+			with(`notifications: {enabled: true, url: "https://a.example/x?y=z", secretName: a, format: slack, source: production, drainHeldSeconds: 0}`), manager,
+			[]string{"--notifications-url=https://a.example/x?y=z", "- --notifications-format=slack ", "- --notifications-source=production ", "- --notifications-drain-held=0s ", "secretName: a "}, nil,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +216,7 @@ func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
 func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
 	got, err := render(t, release{values: asKustomization + `
 networkPolicy: {enabled: true}
+notifications: {enabled: true}
 metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 manager:
   replicas: 2
@@ -220,7 +231,7 @@ manager:
 	}
 	want := overlay(t, `
 resources: [../default]
-components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards]
+components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards, ../notifications]
 `)
 	dashboards := 0
 	for key := range want {
@@ -269,6 +280,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"an annotation as a number":    {release{values: `metrics: {dashboards: {annotations: {folder: 1}}}`}, "at '/metrics/dashboards/annotations/folder'"},
 		"a time that is a duration":    {release{values: `metrics: {prometheusRule: {afterSeconds: {gateClosed: 1h}}}`}, "at '/metrics/prometheusRule/afterSeconds/gateClosed'"},
 		"a namespace without a name":   {release{values: `nodeJobNamespaces: [{create: true}]`}, "at '/nodeJobNamespaces/0': missing property 'name'"},
+		"a URL without a scheme":       {release{values: `notifications: {url: events.example.com}`}, "at '/notifications/url'"},
+		"an unknown format":            {release{values: `notifications: {format: teams}`}, "at '/notifications/format'"},
 		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},
 		"a budget that is not a share": {release{values: `manager: {podDisruptionBudget: {maxUnavailable: half}}`}, "at '/manager/podDisruptionBudget/maxUnavailable'"},
 	}

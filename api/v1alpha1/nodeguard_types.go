@@ -273,6 +273,10 @@ type NodeGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Held []HeldNode `json:"held,omitempty"`
 
+	// notifications are what the manager reports to the URL of its flag --notifications-url; absent without that flag.
+	// +optional
+	Notifications *NodeGuardNotifications `json:"notifications,omitempty"`
+
 	// conditions are Ready, Reconciling and Stalled.
 	// +optional
 	// +listType=map

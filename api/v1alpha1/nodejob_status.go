@@ -60,6 +60,10 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
 
+	// notifications are what the manager reports to the URL of its flag --notifications-url; absent without that flag.
+	// +optional
+	Notifications *NodeJobNotifications `json:"notifications,omitempty"`
+
 	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
 	// +optional
 	// +listType=map

@@ -197,4 +197,6 @@ const (
 	ReasonRevisionStarted = "RevisionStarted"
 	// ReasonStepStarted : a step of the rollout begins, since the one before has passed.
 	ReasonStepStarted = "StepStarted"
+	// ReasonStepCompleted : a step of the rollout has passed.
+	ReasonStepCompleted = "StepCompleted"
 )

@@ -35,6 +35,7 @@ import (
 	"github.com/everynode/everynode/internal/guardcontroller"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/metricsauth"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
@@ -50,6 +51,7 @@ type flags struct {
 	probeAddr     string
 	leaderElect   bool
 	requireLabel  bool
+	notifications notify.Config
 	logLevel      slog.Level
 	version       bool
 }
@@ -78,6 +80,7 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.requireLabel, "require-namespace-label", true,
 		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
+	notificationFlags(set, &f.notifications)
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
@@ -90,6 +93,28 @@ func parse(args []string) (flags, error) {
 		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
 	}
 	return f, nil
+}
+
+func notificationFlags(set *flag.FlagSet, c *notify.Config) {
+	c.Format, c.DrainHeld = notify.FormatCloudEvents, time.Hour
+	set.Func("notifications-url", "URL to which notifications are sent, without a credential; none if it is empty", func(value string) error {
+		if c.URL = value; value == "" {
+			return nil
+		}
+		return notify.CheckURL(value)
+	})
+	set.StringVar(&c.Directory, "notifications-dir", "",
+		"folder, such as a mounted Secret, with optional files for notifications: url (instead of --notifications-url), authorization (a header), ca.crt")
+	set.Func("notifications-format", "what is sent: cloudevents, or slack for an incoming webhook of Slack (default cloudevents)", func(value string) error {
+		c.Format = notify.Format(value)
+		if c.Format != notify.FormatCloudEvents && c.Format != notify.FormatSlack {
+			return errors.New("give cloudevents or slack")
+		}
+		return nil
+	})
+	set.StringVar(&c.Source, "notifications-source", notify.DefaultSource, "source of CloudEvents, a URI that names this cluster")
+	set.DurationVar(&c.DrainHeld, "notifications-drain-held", c.DrainHeld,
+		"how long a NodeGuard may hold a node before this is reported; 0 to report only the deadline of a NodeGuard")
 }
 
 // leastMemoryLimit is what the runner itself needs, as in the API validation of task.resources.limits.memory.
@@ -182,6 +207,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
 	}
+	reconciler.Notifier = notify.New(f.notifications, metrics.Registry)
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
@@ -192,18 +218,33 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	}
 	guards.Now = server.Now
 	guards.RequireNamespaceLabel = f.requireLabel
+	guards.Notify(reconciler.Notifier)
 	if err := errors.Join(
+		startNotifier(mgr, reconciler.Notifier, server.Now),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 	); err != nil {
 		return err
 	}
+	logStart(log, &f)
+	return startAndLeave(ctx, mgr, config, log)
+}
+
+func logStart(log *slog.Logger, f *flags) {
 	log.Info("starting", "version", version.String(), "runnerImage", f.runnerImage, "scriptMemoryLimit", f.memoryLimit.String())
 	if !strings.Contains(f.runnerImage, "@sha256:") {
 		log.Warn("the runner image, which runs as root on every node, is named by a tag, which can be moved: name it by digest (IMAGE@sha256:...)",
 			"runnerImage", f.runnerImage)
 	}
-	return startAndLeave(ctx, mgr, config, log)
+}
+
+// startNotifier lets the leader send notifications, if there is a URL.
+func startNotifier(mgr ctrl.Manager, n *notify.Notifier, now func() time.Time) error {
+	if n == nil {
+		return nil
+	}
+	n.Now = now
+	return mgr.Add(manager.RunnableFunc(n.Start))
 }
 
 // startAndLeave runs the manager until it is told to end. If the reason is that its installation is being deleted, it

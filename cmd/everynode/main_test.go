@@ -6,8 +6,11 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/everynode/everynode/internal/notify"
 )
 
 func TestParsePullSecrets(t *testing.T) {
@@ -34,6 +37,41 @@ func TestParsePullSecrets(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, f.pullSecrets); err != nil || diff != "" {
 				t.Errorf("%v, the Secrets (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestParseNotifications(t *testing.T) {
+	tests := map[string]struct {
+		args    []string
+		want    notify.Config
+		wantErr string
+	}{
+		"none": {nil, notify.Config{Format: notify.FormatCloudEvents, Source: notify.DefaultSource, DrainHeld: time.Hour}, ""},
+		"an empty URL": {
+			[]string{"--notifications-url="},
+			notify.Config{Format: notify.FormatCloudEvents, Source: notify.DefaultSource, DrainHeld: time.Hour}, "",
+		},
+		"all": {
+			[]string{"--notifications-url=https://events.example.com/x", "--notifications-dir=/d", "--notifications-format=slack", "--notifications-source=prod", "--notifications-drain-held=0s"},
+			notify.Config{URL: "https://events.example.com/x", Directory: "/d", Format: notify.FormatSlack, Source: "prod"}, "",
+		},
+		"a URL without a scheme": {[]string{"--notifications-url=events.example.com"}, notify.Config{},
+			"for flag -notifications-url: this is not the URL of an HTTP endpoint: give one such as https://events.example.com/everynode"},
+		"an unknown format": {[]string{"--notifications-format=teams"}, notify.Config{}, "for flag -notifications-format: give cloudevents or slack"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := parse(append([]string{"--runner-image=runner"}, tt.args...))
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Errorf("the error is %v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if diff := cmp.Diff(tt.want, f.notifications); err != nil || diff != "" {
+				t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
 			}
 		})
 	}

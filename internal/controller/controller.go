@@ -26,6 +26,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -57,6 +58,8 @@ type Reconciler struct {
 	Own Own
 	// Now is the clock.
 	Now func() time.Time
+	// Notifier reports to the URL of the flag --notifications-url; nil without one. It is set before SetupWithManager.
+	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
 	// PollInterval is how often the manager checks what it does not watch.
@@ -248,6 +251,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
 	r.written.forgetJob(name)
 	r.Metrics.forget(name)
+	r.Notifier.Deleted(notify.KindNodeJob, name)
 	r.pace.Forget(name)
 	r.looks.forget(name)
 	r.refusals.Clear(name)

@@ -29,6 +29,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	name := client.ObjectKeyFromObject(seen.job)
 	now := r.Now()
 	next := loop.Until(p.WakeAt, now)
+	r.Notifier.OfferNodeJob(seen.job)
 	if seen.unseen {
 		// If the cache never shows the pod, no event triggers a pass that looks for it.
 		next = loop.Soonest(next, doubtAfter+time.Second)
@@ -37,6 +38,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 		return next, nil
 	}
 	r.Metrics.status(name, &p)
+	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
 	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
 		return next, nil
 	}
@@ -57,6 +59,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	}
 	r.written.rememberJob(changed)
 	r.pace.Wrote(name, now)
+	r.Notifier.OfferNodeJob(changed)
 	r.announce(ctx, seen.job, p.Status)
 	return next, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -50,6 +51,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := mgr.Add(manager.RunnableFunc(r.releasePods)); err != nil {
 		return err
 	}
+	r.Notifier.OnHandled(notify.KindNodeJob, r.wakeUp)
 	if err := r.setupOrphanCollector(ctx, mgr); err != nil {
 		return err
 	}

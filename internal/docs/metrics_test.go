@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
+	"github.com/everynode/everynode/internal/notify"
 )
 
 // described are the labels of the metrics that are registered, by name.
@@ -55,6 +56,7 @@ func TestThePageOfMetricsHasAllMetricsAndLabels(t *testing.T) {
 	want := described{labels: map[string][]string{}}
 	controller.NewMetrics(want)
 	guardcontroller.NewMetrics(want)
+	notify.New(notify.Config{URL: "http://endpoint.test"}, want)
 
 	content, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -59,6 +60,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Options are the settings of the installation for pods.
 	Options task.Options
+	// Notifier reports to the URL of the flag --notifications-url; nil without one. Notify sets it.
+	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
 	// Now is the clock.
@@ -187,6 +190,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	r.taken.forget(name)
 	r.reports.forget(name)
 	r.Metrics.forget(name)
+	r.Notifier.Deleted(notify.KindNodeGuard, name)
 	left, err := r.made(ctx, name, r.cached())
 	if err != nil {
 		return err

@@ -71,6 +71,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	}
 	r.reports.wrote(changed, r.Now())
 	seen.guard = changed
+	r.Notifier.OfferNodeGuard(changed)
 	r.announce(ctx, seen, &before, p)
 	return nil
 }
@@ -80,6 +81,8 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Pla
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
 	r.Metrics.status(name, p)
+	r.Notifier.OfferNodeGuard(seen.guard)
+	next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
 	if equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
 		return next, nil
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -87,6 +88,12 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 		WatchesRawSource(source.Kind[client.Object](own, &appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.ofDaemonSet), predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(r.wake.begin)).
 		Complete(r)
+}
+
+// Notify sets where NodeGuards are reported.
+func (r *Reconciler) Notify(n *notify.Notifier) {
+	r.Notifier = n
+	n.OnHandled(notify.KindNodeGuard, func(_ context.Context, name client.ObjectKey) { r.wake.guard(name) })
 }
 
 // waker enqueues NodeGuards for changes that no watch of the manager reports.

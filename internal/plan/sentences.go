@@ -7,10 +7,11 @@ import (
 	"fmt"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/record"
 )
 
-// What events say about the progress of a rollout. The other texts are those of the conditions.
+// What events and notifications say about the progress of a rollout. The other texts are those of the conditions.
 
 // RevisionStarted says that the revision of the status begins, and who has last changed the NodeJob.
 func RevisionStarted(job *v1alpha1.NodeJob, status *v1alpha1.NodeJobStatus) string {
@@ -34,4 +35,13 @@ func StepStarted(status *v1alpha1.NodeJobStatus) string {
 		}
 	}
 	return fmt.Sprintf("step %s of revision %s begins; nodes in it: %d", status.Rollout.Step, status.Revision, nodes)
+}
+
+// StepCompleted says that a step has passed.
+func StepCompleted(status *v1alpha1.NodeJobStatus, step *v1alpha1.StepStatus) string {
+	text := fmt.Sprintf("step %s of revision %s is completed: %d of %s done", step.Name, status.Revision, step.Done, plural.CountAre(step.Nodes, "node"))
+	if step.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", step.Failed)
+	}
+	return text
 }

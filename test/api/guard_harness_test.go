@@ -24,17 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/task"
 )
 
 // startGuards runs a manager of NodeGuards until stop is called or the test ends. stop is a sudden end.
 func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
+	t.Helper()
+	return startNotifyingGuards(t, faults, notify.Config{})
+}
+
+// startNotifyingGuards is startGuards with notifications.
+func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Config) (stop func()) {
 	t.Helper()
 	skip := true
 	cacheOptions, err := controller.CacheOptions()
@@ -56,6 +64,10 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 	r, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
 	must(t, err)
 	r.RequireNamespaceLabel = true
+	if notifier := notify.New(to, prometheus.NewRegistry()); notifier != nil {
+		r.Notify(notifier)
+		must(t, mgr.Add(manager.RunnableFunc(notifier.Start)))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()

@@ -17,11 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -29,9 +31,20 @@ import (
 // that the manager remembers outlives it.
 func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 	t.Helper()
+	return startManagerWith(t, faults, notify.Config{})
+}
+
+// startNotifyingManager is startManager with notifications.
+func startNotifyingManager(t *testing.T, to notify.Config) (stop func()) {
+	t.Helper()
+	return startManagerWith(t, noFaults, to)
+}
+
+func startManagerWith(t *testing.T, faults interceptor.Funcs, to notify.Config) (stop func()) {
+	t.Helper()
 	cacheOptions, err := controller.CacheOptions()
 	must(t, err)
-	end, err := runManager(asManager, cacheOptions, faults, nil, time.Now)
+	end, err := runNotifyingManager(asManager, cacheOptions, faults, nil, time.Now, to)
 	must(t, err)
 	stop = func() {
 		if err := end(); err != nil {
@@ -45,6 +58,11 @@ func startManager(t *testing.T, faults interceptor.Funcs) (stop func()) {
 // runManager runs a manager until stop is called. Its events go to the API server, unless there is a
 // recorder for them. machine is the clock of the machine that it runs on.
 func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time) (stop func() error, err error) {
+	return runNotifyingManager(as, cacheOptions, faults, recorder, machine, notify.Config{})
+}
+
+// runNotifyingManager is runManager with notifications.
+func runNotifyingManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.Funcs, recorder events.EventRecorder, machine func() time.Time, to notify.Config) (stop func() error, err error) {
 	skip := true
 	server, cfg := clock.New(machine), rest.CopyConfig(as)
 	cfg.Wrap(server.Wrap)
@@ -74,6 +92,12 @@ func runManager(as *rest.Config, cacheOptions cache.Options, faults interceptor.
 	r.PollInterval = time.Second
 	r.Now = server.Now
 	r.RequireNamespaceLabel = true
+	if r.Notifier = notify.New(to, prometheus.NewRegistry()); r.Notifier != nil {
+		if err := mgr.Add(manager.RunnableFunc(r.Notifier.Start)); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
 	if err := r.SetupWithManager(ctx, mgr); err != nil {
 		cancel()
 		return nil, err

@@ -1,0 +1,123 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Kinds of objects.
+const (
+	KindNodeJob   = "NodeJob"
+	KindNodeGuard = "NodeGuard"
+)
+
+// Object is what a notification is about.
+type Object struct {
+	Kind string
+	types.NamespacedName
+	UID types.UID
+}
+
+// id identifies a notification. It is the same each time that the notification is sent, also by another manager.
+func id(o Object, n *v1alpha1.Notification) string {
+	return strings.Join([]string{string(o.UID), string(n.Type), n.Revision, n.Step + n.Node, strconv.FormatInt(n.Time.Unix(), 10)}, "/")
+}
+
+// Format is what is sent to the URL.
+type Format string
+
+const (
+	// FormatCloudEvents sends a CloudEvent in structured JSON mode.
+	FormatCloudEvents Format = "cloudevents"
+	// FormatSlack sends a text to an incoming webhook of Slack, or of a service that accepts the same.
+	FormatSlack Format = "slack"
+)
+
+// event is a CloudEvent. Source: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+type event struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            data      `json:"data"`
+}
+
+// data is what a CloudEvent contains. docs/notifications.md describes the fields.
+type data struct {
+	Kind       string               `json:"kind"`
+	Namespace  string               `json:"namespace"`
+	Name       string               `json:"name"`
+	UID        types.UID            `json:"uid"`
+	Generation int64                `json:"generation"`
+	Revision   string               `json:"revision,omitempty"`
+	Step       string               `json:"step,omitempty"`
+	Node       string               `json:"node,omitempty"`
+	Reason     string               `json:"reason"`
+	Message    string               `json:"message"`
+	Nodes      *v1alpha1.NodeCounts `json:"nodes,omitempty"`
+	ChangedBy  string               `json:"changedBy,omitempty"`
+}
+
+// Encode returns the body of a request, and its content type.
+func Encode(format Format, source string, o Object, n *v1alpha1.Notification) (body []byte, contentType string, err error) {
+	var message any
+	switch format {
+	case FormatSlack:
+		contentType, message = "application/json; charset=utf-8", map[string]string{"text": slackText(source, o, n)}
+	case FormatCloudEvents:
+		contentType, message = "application/cloudevents+json; charset=utf-8", cloudEvent(source, o, n)
+	default:
+		return nil, "", fmt.Errorf("unknown format %q", format)
+	}
+	body, err = json.Marshal(message)
+	return body, contentType, err
+}
+
+func cloudEvent(source string, o Object, n *v1alpha1.Notification) event {
+	kind := strings.ToLower(o.Kind)
+	return event{
+		SpecVersion: "1.0", ID: id(o, n), Source: source,
+		Type:    "dev.everynode." + kind + "." + strings.ToLower(string(n.Type)),
+		Subject: kind + "/" + o.Namespace + "/" + o.Name, Time: n.Time.UTC(), DataContentType: "application/json",
+		Data: data{
+			Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, Generation: n.Generation, Revision: n.Revision, Step: n.Step, Node: n.Node,
+			Reason: n.Reason, Message: n.Message, Nodes: n.Nodes, ChangedBy: n.ChangedBy,
+		},
+	}
+}
+
+// headlines are the beginnings of messages in Slack, after the name of the object.
+var headlines = map[v1alpha1.NotificationType]string{
+	v1alpha1.NotificationStarted:           "has started",
+	v1alpha1.NotificationStepCompleted:     "has completed a step",
+	v1alpha1.NotificationAwaitingPromotion: "waits for promotion",
+	v1alpha1.NotificationStopped:           "has stopped",
+	v1alpha1.NotificationRollbackFailed:    "has a failed rollback",
+	v1alpha1.NotificationComplete:          "is complete",
+	v1alpha1.NotificationDrainHeld:         "has held a node for too long",
+}
+
+// slackEscapes are the characters that begin links, mentions and entities in messages of Slack. Without them, the output of
+// a task cannot notify a whole channel. Source: https://api.slack.com/reference/surfaces/formatting#escaping
+var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+func slackText(source string, o Object, n *v1alpha1.Notification) string {
+	text := fmt.Sprintf("%s %s/%s %s (%s): %s", o.Kind, o.Namespace, o.Name, headlines[n.Type], n.Reason, n.Message)
+	if source != DefaultSource {
+		text = "[" + source + "] " + text
+	}
+	return slackEscapes.Replace(text)
+}
