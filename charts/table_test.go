@@ -182,7 +182,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if found != 5 {
+	if found != 6 {
 		t.Errorf("%d documents have values", found)
 	}
 }

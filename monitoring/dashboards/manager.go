@@ -37,24 +37,29 @@ func manager() board {
 func managerNumbers() []cog.Builder[dashboard.Panel] {
 	return []cog.Builder[dashboard.Panel]{
 		number(panel{
-			title: "Leaders", unit: count, width: 6, base: critical, alert: "EverynodeManagerDown", thresholds: []dashboard.Threshold{from(1, good), from(2, warning)},
+			title: "Leaders", unit: count, width: 5, base: critical, alert: "EverynodeManagerDown", thresholds: []dashboard.Threshold{from(1, good), from(2, warning)},
 			description: "Managers that lead: 1. With 0, no task starts, no gate opens, and no node is released: run kubectl everynode version.",
 			queries:     []query{{"sum(" + leader + ") or vector(0)", "leaders"}},
 		}),
 		number(panel{
-			title: "Managers", unit: count, width: 6, base: active,
+			title: "Managers", unit: count, width: 5, base: active,
 			description: "Managers whose metrics Prometheus reads, including those that stand by. Fewer than replicas: see the pods in everynode-system.",
 			queries:     []query{{"count(" + ofManager("everynode_pending_pod_releases", "") + ") or vector(0)", "managers"}},
 		}),
 		number(panel{
-			title: "Uptime", unit: seconds, width: 6, base: active,
+			title: "Uptime", unit: seconds, width: 5, base: active,
 			description: "The time since the newest manager started. If it starts again and again, see its log and its memory. Counters begin with its start.",
 			queries:     []query{{"min(time() - " + ofManager("process_start_time_seconds", "") + ")", "manager"}},
 		}),
 		number(panel{
-			title: "Pods to delete", unit: count, width: 6, alert: "EverynodeReleasesPending", thresholds: []dashboard.Threshold{from(1, warning)},
+			title: "Pods to delete", unit: count, width: 5, alert: "EverynodeReleasesPending", thresholds: []dashboard.Threshold{from(1, warning)},
 			description: "Pods whose outcome is on record. A number above 0 is normal during a rollout. Otherwise requests to delete them fail: see the log of the manager.",
 			queries:     []query{{"max(" + ofManager("everynode_pending_pod_releases", "") + ")", "pods"}},
+		}),
+		number(panel{
+			title: "Notifications to send", unit: count, width: 4, alert: "EverynodeNotificationsUndelivered", thresholds: []dashboard.Threshold{from(1, warning)},
+			description: "They wait, and rollouts continue. If the number does not fall, the endpoint does not accept them: see the log of the manager.",
+			queries:     []query{{"max(" + ofManager("everynode_notifications_pending", "") + ") or vector(0)", "notifications"}},
 		}),
 	}
 }
