@@ -41,7 +41,7 @@ func TestAbortWaitsUntilTheSpecIsObserved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &mutation{f, c, client.ObjectKey{Namespace: "ns", Name: "j"}}
+			m := &mutation{Factory: f, client: c, key: client.ObjectKey{Namespace: "ns", Name: "j"}}
 			if _, err := m.waitObserved(t.Context()); err != nil || gets != tt.gets || errs.String() != tt.said {
 				t.Errorf("%d reads (%v), message %q", gets, err, errs)
 			}

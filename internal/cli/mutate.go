@@ -7,6 +7,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -22,6 +23,8 @@ type mutation struct {
 	*cmdutil.Factory
 	client client.WithWatch
 	key    client.ObjectKey
+	// uid is the UID that the NodeJob must have; "" for any.
+	uid types.UID
 }
 
 func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {
@@ -33,7 +36,16 @@ func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mutation{f, c, client.ObjectKey{Namespace: namespace, Name: name}}, nil
+	return &mutation{Factory: f, client: c, key: client.ObjectKey{Namespace: namespace, Name: name}}, nil
+}
+
+// job reads the NodeJob.
+func (m *mutation) job(ctx context.Context) (*v1alpha1.NodeJob, error) {
+	job, err := cmdutil.GetJob(ctx, m.client, m.key)
+	if err == nil && m.uid != "" && job.UID != m.uid {
+		return nil, cmdutil.Failf(cmdutil.ExitNotFound, "NodeJob %s was deleted, and another NodeJob with this name was created. Nothing was changed: check the new one first", m.key)
+	}
+	return job, err
 }
 
 // maxChangeTries limits how often a change is decided again because the NodeJob was modified in the meantime. The
@@ -54,7 +66,7 @@ type decision struct {
 // change applies the change that decide returns. After a conflict with another writer, it calls decide again.
 func (m *mutation) change(ctx context.Context, decide func(*v1alpha1.NodeJob) (decision, error)) error {
 	for try := 1; ; try++ {
-		job, err := cmdutil.GetJob(ctx, m.client, m.key)
+		job, err := m.job(ctx)
 		if err != nil {
 			return err
 		}

@@ -63,10 +63,16 @@ func (a nodeActions) requestRetry(on nodeMetadata, alone bool) nodeChange {
 	rec.RetryRequested, rec.RunsAlone = true, alone
 	encoded := record.Encode(rec)
 	seal, did := record.Seal(encoded), "retry requested"
-	if rollout := a.job.Status.Rollout; alone && (rollout == nil || rollout.StableAt.IsZero()) {
+	if alone && a.othersWait() {
 		did += "; other nodes wait until the run there has ended (--with-others: they do not wait)"
 	}
 	return nodeChange{annotations: map[string]*string{a.key: &encoded}, labels: map[string]*string{record.SealKey(a.key): &seal}, did: did}
+}
+
+// othersWait reports whether a retry on a node that runs alone makes other nodes wait: during a rollout.
+func (a nodeActions) othersWait() bool {
+	rollout := a.job.Status.Rollout
+	return rollout == nil || rollout.StableAt.IsZero()
 }
 
 // forget removes the record with its seal, and the label if the node would be done because of it. It restores the

@@ -75,7 +75,7 @@ func retryAll(job *v1alpha1.NodeJob, now time.Time) (decision, error) {
 }
 
 func (m *mutation) retryNodes(ctx context.Context, names []string, alone bool) error {
-	job, err := cmdutil.GetJob(ctx, m.client, m.key)
+	job, err := m.job(ctx)
 	if err != nil {
 		return err
 	}

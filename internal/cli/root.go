@@ -87,7 +87,7 @@ const (
 
 // readOnlyCommands returns the commands that change nothing.
 func readOnlyCommands(f *cmdutil.Factory) []*cobra.Command {
-	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), dashboard.NewCommand(f)}
+	return []*cobra.Command{newStatusCommand(f), newListCommand(f), newExplainCommand(f), newResultsCommand(f), newPlanCommand(f), newCanICommand(f), newLogsCommand(f), dashboard.NewCommand(f, changes{})}
 }
 
 // mutatingCommands returns the commands that change objects.

@@ -51,7 +51,7 @@ func revisionOf(job *v1alpha1.NodeJob) (string, error) {
 }
 
 func (m *mutation) skip(ctx context.Context, names []string) error {
-	job, err := cmdutil.GetJob(ctx, m.client, m.key)
+	job, err := m.job(ctx)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func install(t *testing.T, dir string, files ...string) {
 func TestThePageIsAccessible(t *testing.T) {
 	source := axe(t)
 	rolling(t, 12)
-	address := dashboard(t, asAdmin)
+	address := dashboard(t, asAdmin, "--allow-changes")
 	for width, themes := range map[int][]bool{1280: {false, true}, 390: {false}} {
 		for _, dark := range themes {
 			tab := open(t, "about:blank", width, 800, dark)
@@ -89,12 +89,16 @@ func TestThePageIsAccessible(t *testing.T) {
 			if err := tab.Evaluate(source+"; true", nil); err != nil {
 				t.Fatal(err)
 			}
-			for _, view := range []struct{ address, shown string }{
-				{"#/", cells + ".length === 12"},
-				{"#/job/default/max-map-count", "document.querySelector('#job-status .rows')"},
-				{"#/job/default/max-map-count/node/node-6", "document.querySelector('#node .card')"},
+			for _, view := range []struct{ address, shown, click string }{
+				{"#/", cells + ".length === 12", ""},
+				{"#/job/default/max-map-count", "document.querySelector('#job-status .rows')", ""},
+				{"#/job/default/max-map-count/node/node-6", "document.querySelector('#node .card .changes')", ""},
+				{"#/job/default/max-map-count/node/node-6", dialog + ".open", button("Skip this node")},
 			} {
 				do(t, tab, fmt.Sprintf("location.hash = %q", view.address))
+				if view.click != "" {
+					do(t, tab, view.click+".click()")
+				}
 				see(t, tab, view.shown)
 				var violations []string
 				if err := tab.Evaluate(`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`, &violations); err != nil {

@@ -21,6 +21,21 @@ func JoinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// ShellQuoted returns a command with shell quoting. The result is only displayed, and never executed.
+func ShellQuoted(argv []string) string {
+	words := make([]string, 0, len(argv))
+	for _, arg := range argv {
+		plain := arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("%+,-./:=@_", r))
+		})
+		if !plain {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}
+
 // Nearest sorts the names in place, those that are most similar to the given one first.
 func Nearest(name string, names []string) []string {
 	slices.SortFunc(names, func(a, b string) int {

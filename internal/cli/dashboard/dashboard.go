@@ -39,8 +39,11 @@ type dashboard struct {
 	host string
 	// machine is the clock of this machine, for durations.
 	machine func() time.Time
-	// tabs and logs count the streams.
-	tabs, logs chan struct{}
+	// changes are the commands that the page names. If makes is true, it makes them too.
+	changes Changes
+	makes   bool
+	// tabs and logs count the streams, and making the changes that are being made.
+	tabs, logs, making chan struct{}
 }
 
 // Limits of streams.
@@ -49,9 +52,9 @@ const (
 	maxLogs = 8
 )
 
-// NewCommand returns the command dashboard.
-func NewCommand(f *cmdutil.Factory) *cobra.Command {
-	port := 0
+// NewCommand returns the command dashboard. The page offers the changes.
+func NewCommand(f *cmdutil.Factory, changes Changes) *cobra.Command {
+	port, allowChanges := 0, false
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Show the nodes and their NodeJobs on a local web page",
@@ -59,8 +62,14 @@ func NewCommand(f *cmdutil.Factory) *cobra.Command {
 for every wait, the steps of each rollout, and the logs of tasks.
 
 The page is served on 127.0.0.1 until you press Ctrl-C. It shows what your kubeconfig may read, and changes nothing. Only a
-browser with the printed address can use it: the address contains a random token.`,
+browser with the printed address can use it: the address contains a random token.
+
+With --allow-changes, the page has buttons to promote, suspend and resume NodeJobs, and to retry and skip nodes, with the
+permissions of your kubeconfig. Each change shows its effect and the equivalent command, and must be confirmed.`,
 		Example: `  kubectl everynode dashboard
+
+  # with buttons to promote, suspend, resume, retry and skip
+  kubectl everynode dashboard --allow-changes
 
   # always at the same port
   kubectl everynode dashboard --port 8137`,
@@ -71,19 +80,21 @@ browser with the printed address can use it: the address contains a random token
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return run(ctx, f, port)
+			d, err := newDashboard(f, changes)
+			if err != nil {
+				return err
+			}
+			d.makes = allowChanges
+			return d.run(ctx, port)
 		},
 	}
 	cmd.Flags().IntVar(&port, "port", 0, "the port on 127.0.0.1; 0 for any that is free")
+	cmd.Flags().BoolVar(&allowChanges, "allow-changes", false, "the page can promote, suspend, resume, retry and skip")
 	return cmd
 }
 
 // run serves the page until the context ends.
-func run(ctx context.Context, f *cmdutil.Factory, port int) error {
-	d, err := newDashboard(f)
-	if err != nil {
-		return err
-	}
+func (d *dashboard) run(ctx context.Context, port int) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -100,17 +111,17 @@ func run(ctx context.Context, f *cmdutil.Factory, port int) error {
 		<-ctx.Done()
 		_ = server.Close()
 	}()
-	if err := f.Print([]text.Line{text.Of(d.address())}); err != nil {
+	if err := d.Print([]text.Line{text.Of(d.address())}); err != nil {
 		return err
 	}
-	f.Tell(text.Of("open this address in a browser on this machine; Ctrl-C ends the dashboard. Do not pass it on: it contains a token"))
+	d.Tell(text.Of("open this address in a browser on this machine; Ctrl-C ends the dashboard. Do not pass it on: it contains a token"))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-func newDashboard(f *cmdutil.Factory) (*dashboard, error) {
+func newDashboard(f *cmdutil.Factory, changes Changes) (*dashboard, error) {
 	namespace, err := f.Namespace()
 	if err != nil {
 		return nil, err
@@ -122,7 +133,8 @@ func newDashboard(f *cmdutil.Factory) (*dashboard, error) {
 	d := &dashboard{
 		Factory: f, client: c, mirrors: newMirrors(c, namespace, f.After), state: newState(), token: rand.Text(),
 		machine: time.Now, //nolint:forbidigo // it measures durations on this machine
-		tabs:    make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
+		changes: changes,
+		tabs:    make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs), making: make(chan struct{}, maxChanges),
 	}
 	if raw, err := f.Config.ToRawKubeConfigLoader().RawConfig(); err == nil {
 		d.context = raw.CurrentContext

@@ -67,6 +67,8 @@ type jobView struct {
 	// Ends are attempts of the current revision that have ended, the oldest first.
 	Ends []end `json:"ends"`
 	Now  int64 `json:"now"`
+	// Offers are the changes that are possible.
+	Offers []Offer `json:"offers"`
 }
 
 // stepView is a step of the rollout.
@@ -95,7 +97,7 @@ const maxEnds = 10_000
 // job returns the view of a NodeJob.
 func (o *observed) job(job *v1alpha1.NodeJob, podsUnknown string) jobView {
 	s := view.Status{Job: job, Now: o.Now, Running: o.running(job), RunningUnknown: podsUnknown}
-	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now)}
+	v := jobView{Rows: rowsOf(s.LinesWithoutSteps()), Steps: []stepView{}, Ends: o.ends(job), Now: seconds(o.Now), Offers: o.offersOfJob(job)}
 	for _, step := range s.Steps() {
 		v.Steps = append(v.Steps, stepView{
 			Name: step.Name, Counts: step.Counts, State: step.State, Tone: tones[step.Tone],
@@ -158,6 +160,8 @@ type nodeJobView struct {
 	Rows      []row  `json:"rows"`
 	// Pods are the pods of attempts on the node whose log can be read, the newest first.
 	Pods []string `json:"pods"`
+	// Offers are the changes that are possible.
+	Offers []Offer `json:"offers"`
 }
 
 // drains adds what a drain waits for to a plan.
@@ -184,7 +188,7 @@ func (o *observed) node(i int, withDrains drains) nodeView {
 var urgency = map[string]int{string(plan.Failed): 0, string(plan.Running): 1, string(plan.Waiting): 2, "": 3, string(plan.Done): 4, string(plan.Excluded): 5}
 
 func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) nodeJobView {
-	v := nodeJobView{Namespace: job.Namespace, Name: job.Name, Rows: []row{}, Pods: []string{}}
+	v := nodeJobView{Namespace: job.Namespace, Name: job.Name, Rows: []row{}, Pods: []string{}, Offers: []Offer{}}
 	if cmdutil.NotObserved(job) {
 		v.Sentence = job.Namespace + "/" + job.Name + ": " + cmdutil.ErrNotObserved.Error()
 		return v
@@ -192,6 +196,7 @@ func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) node
 	in, p := withDrains(o.planOf(job))
 	e := view.ExplainNode(in, p, i, 0)
 	v.State, v.Sentence = string(e.State.State), text.Safe(e.Sentence())
+	v.Offers = o.offersOfNode(job, i, e.State.State)
 	if lines := e.Lines(); len(lines) > 2 { // the sentence and an empty line come first
 		v.Rows = rowsOf(lines[2:])
 	}

@@ -33,8 +33,11 @@ type observed struct {
 	pods map[types.NamespacedName][]corev1.Pod
 	// notes are what is missing, and why.
 	notes []note
-	// context is the name of the user's context.
-	context string
+	// context is the name of the user's context, and flag the name if the user gave it as a flag.
+	context, flag string
+	// changes are the commands that the page names. If makes is true, it makes them too.
+	changes Changes
+	makes   bool
 }
 
 // note is a part of the cluster that cannot be read, and why.
@@ -82,6 +85,8 @@ type nodeState struct {
 type clusterState struct {
 	Context string `json:"context"`
 	Notes   []note `json:"notes"`
+	// Changes is true if the page can make changes.
+	Changes bool `json:"changes,omitempty"`
 }
 
 // values returns the state of the page.
@@ -110,7 +115,7 @@ func (o *observed) values() map[string]json.RawMessage {
 	for i := range nodes {
 		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
 	}
-	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes})
+	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes, Changes: o.makes})
 	return values
 }
 

@@ -96,8 +96,18 @@ func (m *mirrors) ready() bool {
 }
 
 // observe returns what is known now.
-func (m *mirrors) observe(now time.Time, kubeContext string) *observed {
-	o := &observed{context: kubeContext, pods: map[types.NamespacedName][]corev1.Pod{}, notes: []note{}}
+func (d *dashboard) observe() *observed {
+	o := d.mirrors.observe(d.Now())
+	o.context, o.changes, o.makes = d.context, d.changes, d.makes
+	if name := d.Config.Context; name != nil {
+		o.flag = *name
+	}
+	return o
+}
+
+// observe returns what is known at this time.
+func (m *mirrors) observe(now time.Time) *observed {
+	o := &observed{pods: map[types.NamespacedName][]corev1.Pod{}, notes: []note{}}
 	o.Now = now
 	add := func(what string, limited, failed error) {
 		for _, err := range []error{limited, failed} {
@@ -142,7 +152,7 @@ func (d *dashboard) compute(ctx context.Context) {
 			continue
 		}
 		began := d.machine()
-		d.state.replace(d.mirrors.observe(d.Now(), d.context).values())
+		d.state.replace(d.observe().values())
 		select {
 		case <-d.After(max(leastPause, restFactor*d.machine().Sub(began))):
 		case <-ctx.Done():

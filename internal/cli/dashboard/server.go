@@ -40,6 +40,9 @@ func (d *dashboard) handler() http.Handler {
 	mux.Handle("GET /api/job", d.authorized(d.serveJob))
 	mux.Handle("GET /api/node", d.authorized(d.serveNode))
 	mux.Handle("GET /api/log", d.authorized(d.serveLog))
+	if d.makes {
+		mux.Handle("POST /api/change", d.authorized(d.serveChange))
+	}
 	return d.protected(mux)
 }
 
@@ -107,7 +110,7 @@ func answer(w http.ResponseWriter, value any) {
 
 // serveJob answers with a NodeJob.
 func (d *dashboard) serveJob(w http.ResponseWriter, r *http.Request) {
-	o := d.mirrors.observe(d.Now(), d.context)
+	o := d.observe()
 	job := o.find(r.URL.Query().Get("namespace"), r.URL.Query().Get("name"))
 	if job == nil {
 		fail(w, http.StatusNotFound, "this NodeJob does not exist, or no longer")
@@ -124,7 +127,7 @@ func (d *dashboard) serveJob(w http.ResponseWriter, r *http.Request) {
 
 // serveNode answers with a node.
 func (d *dashboard) serveNode(w http.ResponseWriter, r *http.Request) {
-	o := d.mirrors.observe(d.Now(), d.context)
+	o := d.observe()
 	for i := range o.Nodes {
 		if o.Nodes[i].Name == r.URL.Query().Get("name") {
 			answer(w, o.node(i, d.withDrains(r.Context())))

@@ -16,7 +16,7 @@ import (
 func serve(t *testing.T) (d *dashboard, request func(path string, change func(*http.Request)) *httptest.ResponseRecorder) {
 	t.Helper()
 	f, _, _ := clitest.NewFactory(t, http.NotFoundHandler())
-	d, err := newDashboard(f)
+	d, err := newDashboard(f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(clitest.LogLine(1, "<b>one\x1b[2J\n")))
 	}))
-	d, err := newDashboard(f)
+	d, err := newDashboard(f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

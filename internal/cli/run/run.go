@@ -265,12 +265,12 @@ func (o *options) validateCommand() error {
 func (o *options) shellHint() string {
 	const inShell = "no shell reads the command, so %s. To run it in a shell: -- sh -c %s"
 	if i := slices.IndexFunc(o.command, isShellOperator); i > 0 {
-		return fmt.Sprintf(inShell, o.command[i]+" is an argument like the others", text.Safe(quoted([]string{strings.Join(o.command, " ")})))
+		return fmt.Sprintf(inShell, o.command[i]+" is an argument like the others", text.Safe(cmdutil.ShellQuoted([]string{strings.Join(o.command, " ")})))
 	}
 	if len(o.command) != 1 || !strings.ContainsAny(o.command[0], " \t\n|&;<>()$`*?~\"'") {
 		return ""
 	}
-	return fmt.Sprintf(inShell, "the node needs a program with this name", text.Safe(quoted(o.command)))
+	return fmt.Sprintf(inShell, "the node needs a program with this name", text.Safe(cmdutil.ShellQuoted(o.command)))
 }
 
 // isShellOperator reports whether an argument is probably meant for a shell. A semicolon is not: find -exec needs it.
@@ -310,7 +310,7 @@ func (o *options) readScript() error {
 func (o *options) what() string {
 	switch o.file {
 	case "":
-		return text.Safe(quoted(o.command))
+		return text.Safe(cmdutil.ShellQuoted(o.command))
 	case "-":
 		return "the script from standard input"
 	}
@@ -332,27 +332,12 @@ func (o *options) selection() string {
 	case o.all:
 		selection = "--all"
 	case o.selector != "":
-		selection = "-l " + quoted([]string{o.selector})
+		selection = "-l " + cmdutil.ShellQuoted([]string{o.selector})
 	}
 	if len(o.limits) > 0 {
-		selection += " --limit " + quoted([]string{o.limit.String()})
+		selection += " --limit " + cmdutil.ShellQuoted([]string{o.limit.String()})
 	}
 	return selection
-}
-
-// quoted returns a command with shell quoting. The result is only displayed, and never executed.
-func quoted(argv []string) string {
-	words := make([]string, 0, len(argv))
-	for _, arg := range argv {
-		plain := arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("%+,-./:=@_", r))
-		})
-		if !plain {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		words = append(words, arg)
-	}
-	return strings.Join(words, " ")
 }
 
 // run executes the whole command.

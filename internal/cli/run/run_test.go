@@ -9,19 +9,6 @@ import (
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
 
-func TestACommandIsShownWithShellQuoting(t *testing.T) {
-	for want, argv := range map[string][]string{
-		"uname -r":                      {"uname", "-r"},
-		`echo '' 'a  b' '$x' 'it'\''s'`: {"echo", "", "a  b", "$x", "it's"},
-		"a --b=c/d.e:f,g@h%i_j+k":       {"a", "--b=c/d.e:f,g@h%i_j+k"},
-		"'ü'":                           {"ü"},
-	} {
-		if got := quoted(argv); got != want {
-			t.Errorf("%q is shown as %s, want %s", argv, got, want)
-		}
-	}
-}
-
 func TestACommandForAShell(t *testing.T) {
 	const hint = "note: no shell reads the command, so the node needs a program with this name. To run it in a shell: -- sh -c "
 	for name, tt := range map[string]struct {

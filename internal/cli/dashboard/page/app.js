@@ -1,6 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+import { Changes } from "./changes.js";
 import { $, el, replace } from "./dom.js";
 import { Grid } from "./grid.js";
 import { drawJobs, JobView, path } from "./jobs.js";
@@ -19,8 +20,9 @@ takeToken();
 theme();
 const state = new State(changed);
 const grid = new Grid(state, (name) => { location.hash = hash(job, name); });
-const jobView = new JobView(state);
-const nodeView = new NodeView(state, closeNode);
+const changes = new Changes(state, refresh);
+const jobView = new JobView(state, changes);
+const nodeView = new NodeView(state, changes, closeNode);
 
 function hash(job, node) {
   return `#/${job ? `job/${path(...job.split("/"))}` : ""}${job && node ? "/" : ""}${node ? `node/${path(node)}` : ""}`;
@@ -107,6 +109,7 @@ function tell(how, why) {
 }
 
 document.addEventListener("keydown", (event) => {
+  if ($("change").open) return;
   const typing = event.target.matches("input, select, textarea");
   if (event.key === "/" && !typing) {
     event.preventDefault();

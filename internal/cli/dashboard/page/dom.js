@@ -13,7 +13,7 @@ export function el(tag, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
@@ -28,7 +28,7 @@ export function svg(tag, attributes = {}, ...children) {
 /** replace replaces the children of an element, and keeps the focus on the child with the same data-key. */
 export function replace(parent, ...children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  parent.replaceChildren(...children.flat().filter(Boolean));
+  parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
   if (focused !== undefined) [...parent.querySelectorAll("[data-key]")].find((child) => child.dataset.key === focused)?.focus();
 }
 

@@ -26,8 +26,9 @@ export const path = (...names) => names.map(encodeURIComponent).join("/");
 export class JobView {
   key = "";
 
-  constructor(state) {
+  constructor(state, changes) {
     this.state = state;
+    this.changes = changes;
     this.root = $("job");
     this.status = $("job-status");
   }
@@ -64,6 +65,7 @@ export class JobView {
     replace(this.root,
       title(namespace, name, job ? el("span", { class: `badge tone-${job.tone}` }, job.reason) : null, job ? el("span", { class: "big" }, `${job.done} of ${job.matched} done`) : null),
       job?.message ? el("p", { class: "sentence" }, job.message) : null,
+      this.changes.controls(view.offers, this.key),
       view.steps.length ? el("ol", { class: "steps", "aria-label": "Steps" }, view.steps.map(step)) : null,
       view.ends.length ? timeline(view.ends, view.now) : null);
     this.status.hidden = false;
@@ -71,7 +73,7 @@ export class JobView {
   }
 }
 
-const title = (namespace, name, ...more) => el("div", { class: "job-head" }, el("h2", {}, el("span", { class: "namespace" }, `${namespace}/`), name), more);
+const title = (namespace, name, ...more) => el("div", { class: "job-head" }, el("h2", { id: "job-name", tabindex: "-1", "data-key": "job-name" }, el("span", { class: "namespace" }, `${namespace}/`), name), more);
 
 const step = (step) => el("li", { class: "step" }, el("span", { class: "step-name" }, step.name), bar(step, step.counts),
   el("span", { class: "step-line" }, step.counts), el("span", { class: `step-state tone-${step.tone}` }, step.state));

@@ -11,8 +11,9 @@ export class NodeView {
   name = "";
   log = null;
 
-  constructor(state, close) {
+  constructor(state, changes, close) {
     this.state = state;
+    this.changes = changes;
     this.root = $("node");
     this.title = el("h2", { id: "node-name", tabindex: "-1" });
     this.marks = el("div", { class: "marks" });
@@ -77,6 +78,7 @@ export class NodeView {
     return el("section", { class: "card", "data-state": job.state.toLowerCase() },
       el("h3", {}, el("span", { class: "mark", "aria-hidden": "true" }), el("span", { class: "namespace" }, `${job.namespace}/`), job.name),
       el("p", { class: "sentence" }, job.sentence), rows(job.rows),
+      this.changes.controls(job.offers, `${job.namespace}/${job.name}/${this.name}`),
       job.pods.map((pod) => el("button", { type: "button", class: "quiet", "data-key": `log:${pod}`, onclick: () => this.openLog(job.namespace, pod) }, `Log of ${pod}`)));
   }
 

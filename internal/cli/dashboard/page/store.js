@@ -23,13 +23,27 @@ export class Refused extends Error {
   }
 }
 
-async function request(path, parameters, signal) {
-  const response = await fetch(`/api/${path}?${new URLSearchParams(parameters)}`, { headers: headers(), signal, credentials: "omit", cache: "no-store" });
+const options = { credentials: "omit", cache: "no-store" };
+
+async function accepted(response) {
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
     throw new Refused(response.status, answer.error ?? `the server answered ${response.status}`);
   }
   return response;
+}
+
+const request = async (path, parameters, signal) =>
+  accepted(await fetch(`/api/${path}?${new URLSearchParams(parameters)}`, { ...options, headers: headers(), signal }));
+
+const patience = 45_000; // the server gives a change up after 30 s
+
+/** post requests a change. */
+export async function post(path, value) {
+  const response = await fetch(`/api/${path}`, {
+    ...options, method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(value), signal: AbortSignal.timeout(patience),
+  });
+  return (await accepted(response)).json();
 }
 
 export const get = async (path, parameters, signal) => (await request(path, parameters, signal)).json();
