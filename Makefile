@@ -168,13 +168,16 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 test-api: ## Run the tests against a real API server (K8S).
 	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
-# A folder for pictures of the dashboard, and whether to measure how long it takes instead of testing it.
+# A folder for pictures of the dashboard, whether to measure how long it takes instead of testing it, and a regular expression of
+# tests to leave out.
 PICTURES ?=
 MEASURE  ?=
+SKIP     ?=
 
 .PHONY: test-browser
-test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes; K8S).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v -run=TestFirstPaint -measure)
+test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes; SKIP; K8S).
+	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || echo "Chromium is not installed, so the tests of the dashboard are skipped: apt-get install chromium"
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v -run=TestFirstPaint -measure)
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).

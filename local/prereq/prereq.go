@@ -51,6 +51,11 @@ func ForBrowser() []Requirement {
 	return []Requirement{{"the browser Chromium (tests show the dashboard in it)", "chromium", program("chromium")}}
 }
 
+// ForAccessibility lists what the tests of the accessibility of web pages need.
+func ForAccessibility() []Requirement {
+	return []Requirement{{"the program npm (it installs the rules for accessibility, axe-core)", "npm", program("npm")}}
+}
+
 // Missing returns the requirements that the machine does not meet.
 func Missing(ctx context.Context, requirements []Requirement) []Requirement {
 	var missing []Requirement

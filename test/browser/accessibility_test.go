@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/local/prereq"
 )
 
 // axe returns the source of axe-core, which npm installs once in the version of axe/package-lock.json.
@@ -47,11 +49,8 @@ func axe(t *testing.T) string {
 // install installs the packages of a lock file in a folder.
 func install(t *testing.T, dir string, files ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("npm"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("the rules for accessibility need npm")
-		}
-		t.Skip("the rules for accessibility need npm, which is not installed")
+	if err := prereq.Ensure(t.Context(), os.Stdout, prereq.ForAccessibility()); err != nil {
+		t.Fatalf("%v\nTo run the other tests: make test-browser SKIP=TestThePageIsAccessible", err) // a test that is skipped is soon forgotten
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -65,7 +64,7 @@ func install(t *testing.T, dir string, files ...string) {
 			t.Fatal(err)
 		}
 	}
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund") // it checks the hash of the lock file
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Fatalf("installing axe-core: %v\n%s", err, out)

@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	if err := prereq.Ensure(context.Background(), os.Stdout, prereq.ForBrowser()); err != nil {
 		fmt.Println("the tests of the dashboard are skipped:", err)
-		if os.Getenv("CI") != "" {
-			os.Exit(1)
+		if os.Getenv("CI") != "" || os.Geteuid() == 0 {
+			os.Exit(1) // where Chromium can be installed, nothing is skipped
 		}
 		return
 	}
