@@ -153,11 +153,14 @@ func (d *dashboard) newLines(w http.ResponseWriter) *lines {
 	return &lines{w, http.NewResponseController(w), d.machine}
 }
 
-func (l *lines) send(value any) error {
+func (l *lines) send(value any) error { return l.put(value, true) }
+
+// put sends a value now, or with the next one.
+func (l *lines) put(value any, now bool) error {
 	if err := l.control.SetWriteDeadline(l.machine().Add(writeTimeout)); err != nil {
 		return err
 	}
-	if _, err := l.w.Write(append(encode(value), '\n')); err != nil {
+	if _, err := l.w.Write(append(encode(value), '\n')); err != nil || !now {
 		return err
 	}
 	return l.control.Flush()

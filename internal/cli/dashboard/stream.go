@@ -84,9 +84,9 @@ func (d *dashboard) serveLog(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	out := d.newLines(w)
-	hand := func(piece string, _ bool) {
+	hand := func(piece string, more bool) {
 		line := strings.TrimSuffix(strings.TrimSuffix(piece, "\n"), "\r")
-		if out.send(logLine{Line: text.Safe(strings.ReplaceAll(line, "\t", "    "))}) != nil {
+		if out.put(logLine{Line: text.Safe(strings.ReplaceAll(line, "\t", "    "))}, !more) != nil {
 			cancel()
 		}
 	}

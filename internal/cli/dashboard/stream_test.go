@@ -98,6 +98,18 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 	}
 }
 
+func TestTooManyLogsAreRefused(t *testing.T) {
+	d, request := serve(t)
+	d.mirrors.pods.items = map[client.ObjectKey]*corev1.Pod{{Namespace: "ns", Name: "p"}: clitest.Pod("p", "a", corev1.PodRunning)}
+	for range maxLogs {
+		d.logs <- struct{}{}
+	}
+	got := request("/api/log?namespace=ns&pod=p", func(*http.Request) {})
+	if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "8 logs are open already: close one of them") {
+		t.Errorf("answer %d: %s", got.Code, got.Body)
+	}
+}
+
 func TestWhyALogEnds(t *testing.T) {
 	running, ended := clitest.Pod("p", "a", corev1.PodRunning), clitest.Pod("p", "a", corev1.PodFailed)
 	for name, test := range map[string]struct {

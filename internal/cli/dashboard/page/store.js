@@ -48,10 +48,13 @@ export async function post(path, value) {
 
 export const get = async (path, parameters, signal) => (await request(path, parameters, signal)).json();
 
+const mostWork = 12; // in ms
+
 /** lines calls each for each line of an answer that does not end, and alive after each part of it. */
 export async function lines(path, parameters, signal, each, alive = () => {}) {
   const response = await request(path, parameters, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let began = performance.now();
   for (let rest = ""; ;) {
     const { done, value } = await reader.read();
     if (done) return;
@@ -59,6 +62,9 @@ export async function lines(path, parameters, signal, each, alive = () => {}) {
     const parts = (rest + value).split("\n");
     rest = parts.pop();
     for (const part of parts) each(JSON.parse(part));
+    if (performance.now() - began < mostWork) continue;
+    await new Promise((resolve) => setTimeout(resolve)); // much that has already come must not block the page
+    began = performance.now();
   }
 }
 
