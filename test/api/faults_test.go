@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
@@ -334,10 +335,14 @@ func (w *world) cacheOptions() (cache.Options, error) {
 	}
 	options.DefaultNamespaces = map[string]cache.Config{w.namespace: {}}
 	for kind, by := range options.ByObject {
-		if _, isNode := kind.(*corev1.Node); isNode {
+		switch kind.(type) {
+		case *corev1.Node:
 			by.Label = labels.SelectorFromSet(labels.Set{"world": w.namespace})
-			options.ByObject[kind] = by
+		case *corev1.Pod:
+			// A selector, because a cache for named namespaces has no index of all pods.
+			by.Namespaces, by.Field = map[string]cache.Config{}, fields.OneTermEqualSelector("metadata.namespace", w.namespace)
 		}
+		options.ByObject[kind] = by
 	}
 	return options, nil
 }
