@@ -91,7 +91,8 @@ func (c *Cluster) startSimulator(ctx context.Context) error {
 
 // simulateSilence stops or resumes the status updates of a simulated node, as if its kubelet was stopped. kwok reports
 // for a node only while it holds the lease of the node, and does not take an unexpired lease of another holder. (After
-// kwok has taken over a node, removing its annotation has no effect.)
+// kwok has taken over a node, removing its annotation has no effect.) The lease is renewed once more: Kubernetes 1.37 declares no
+// node Unknown while a lease has changed without that, because it takes its own cache for outdated.
 func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool) error {
 	client, err := c.client()
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *Cluster) simulateSilence(ctx context.Context, name string, silent bool)
 	lease := object{"holderIdentity": nil}
 	if silent {
 		const thirtyYears = 1_000_000_000
-		lease = object{"holderIdentity": "everynode-local:silenced", "leaseDurationSeconds": thirtyYears}
+		lease = object{"holderIdentity": "everynode-local:silenced", "leaseDurationSeconds": thirtyYears, "renewTime": metav1.NowMicro()}
 	}
 	patch, err := json.Marshal(object{"spec": lease})
 	if err != nil {
