@@ -135,9 +135,9 @@ func (b *batch) command(ctx context.Context, verb string, args ...string) *exec.
 	}
 	// A workspace or module flags of the caller would replace the pinned versions.
 	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=")
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		// The compiler collects garbage only when it has 1 GiB: on two cores, builds take about a seventh less time.
-		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=1GiB")
+	if os.Getenv("GOGC") == "" {
+		// The compiler collects garbage less often: on two cores, builds take about a tenth less time, and more memory.
+		cmd.Env = append(cmd.Env, "GOGC=400")
 	}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
