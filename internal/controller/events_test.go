@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,12 +160,14 @@ func TestStepStarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t)
 			r.announce(t.Context(), &v1alpha1.NodeJob{Status: *tt.before}, *tt.after)
-			told := false
+			note := ""
 			for _, line := range r.told.events() {
-				told = told || line == "Normal StepStarted Rollout on the NodeJob: "+tt.want
+				if text, found := strings.CutPrefix(line, "Normal StepStarted Rollout on the NodeJob: "); found {
+					note += text
+				}
 			}
-			if told != (tt.want != "") {
-				t.Errorf("events are %q", r.told.events())
+			if diff := cmp.Diff(tt.want, note); diff != "" {
+				t.Errorf("note (-want +got):\n%s", diff)
 			}
 		})
 	}
