@@ -53,10 +53,10 @@ func Until(at, now time.Time) time.Duration {
 	return max(at.Sub(now), 0) + 10*time.Millisecond
 }
 
-// Soonest returns the shorter of two waits. Zero means none; b is never zero.
+// Soonest returns the shorter of two waits. Zero means none.
 func Soonest(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
+	if a == 0 || b == 0 {
+		return max(a, b)
 	}
 	return min(a, b)
 }

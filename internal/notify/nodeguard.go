@@ -11,14 +11,15 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/record"
 )
 
 // nodeGuard returns the names of the nodes that are reported as held for too long when the status of a NodeGuard becomes after,
-// the new notifications, and when a node that is held now is held for too long; zero if none is. A hold is too long at the
+// the new notifications, and after which time a node that is held now is held for too long; zero if none is. A hold is too long at the
 // deadline of the NodeGuard, and after the limit, if it is not 0.
-func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit time.Duration, now time.Time) (held []string, made []v1alpha1.Notification, next time.Time) {
+func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit time.Duration, now time.Time) (held []string, made []v1alpha1.Notification, wait time.Duration) {
 	var before []string
 	if g.Status.Notifications != nil {
 		before = g.Status.Notifications.Held
@@ -33,18 +34,10 @@ func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit tim
 		case late && h.Reason != v1alpha1.ReasonReleasing:
 			held, made = append(held, h.Node), append(made, drainHeld(g, h, now))
 		case !late && limit > 0:
-			next = earlier(next, due)
+			wait = loop.Soonest(wait, due.Sub(now))
 		}
 	}
-	return held, made, next
-}
-
-// earlier returns the earlier of two times, of which a may be zero, for none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
+	return held, made, wait
 }
 
 func drainHeld(g *v1alpha1.NodeGuard, h *v1alpha1.HeldNode, now time.Time) v1alpha1.Notification {

@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 const (
@@ -113,7 +114,7 @@ func (n *Notifier) NodeJob(job *v1alpha1.NodeJob, after *v1alpha1.NodeJobStatus,
 		state.Pending = rest
 		after.Notifications = &state
 	}
-	return soonest(next, wait)
+	return loop.Soonest(next, wait)
 }
 
 // NodeGuard does the same for a NodeGuard.
@@ -133,18 +134,7 @@ func (n *Notifier) NodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardSta
 			after.Notifications = &v1alpha1.NodeGuardNotifications{Held: held, Pending: rest}
 		}
 	}
-	if !late.IsZero() {
-		next = soonest(next, max(late.Sub(now), time.Millisecond))
-	}
-	return soonest(next, wait)
-}
-
-// soonest returns the shorter of two waits, of which each may be zero, for none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
+	return loop.Soonest(loop.Soonest(next, late), wait)
 }
 
 // update returns the pending notifications without those that are handled, and with new ones, and when to check again. While
