@@ -68,7 +68,7 @@ func TestAMistakeInTheFilesIsNamedAndRetried(t *testing.T) {
 		"an invalid header":        {map[string]string{fileURL: "http://127.0.0.1:1", fileAuthorization: "Bearer secret\nX: y"}, `invalid header field value for "Authorization"`},
 		"no certificate":           {map[string]string{fileURL: "http://127.0.0.1:1", fileCA: "secret"}, "the file ca.crt for notifications contains no certificate in PEM format"},
 		"a large file":             {map[string]string{fileURL: strings.Repeat("a", maxFileBytes+1)}, "has more than 1048576 bytes"},
-		"nobody listens":           {map[string]string{fileURL: "http://127.0.0.1:1/secret"}, "connect: connection refused"},
+		"no server listens":        {map[string]string{fileURL: "http://127.0.0.1:1/secret"}, "connect: connection refused"},
 		"a server that is not TLS": {map[string]string{fileURL: strings.Replace(newReceiver(t, nil).URL, "http", "https", 1) + "/secret"}, "server gave HTTP response to HTTPS client"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -284,7 +284,7 @@ func (w *writer) simulator() {
 		rows = append(rows, []string{name, between(Created, Running), between(Running, Ended), spread(share, "%.0f"), spread(busy, "%.0f")})
 	}
 	if s := w.Simulator; s != nil {
-		w.line("Alone, with pods created in a plain loop and nobody else at work, it had all %d pods created after %.1f s and ended after", w.Nodes, s.Complete)
+		w.line("With pods created in a plain loop, and nothing else running, it had all %d pods created after %.1f s and ended after", w.Nodes, s.Complete)
 		w.line("%.1f s, of which the task itself is 1 s.\n", s.Wall)
 		row("a plain loop", []Run{*s})
 	}
