@@ -120,9 +120,8 @@ func (w *world) connect(ctx context.Context) error {
 		return fmt.Errorf("asking for the API server's version: %w", err)
 	}
 	w.kubernetes = version.GitVersion
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}}}
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the namespace: %w", err)
+	if err := CreateNamespace(ctx, w.client); err != nil {
+		return err
 	}
 	err = w.eventually(ctx, "the namespace has its service account", func() error {
 		_, err := w.client.CoreV1().ServiceAccounts(subject.Namespace).Get(ctx, "default", metav1.GetOptions{})
@@ -140,6 +139,15 @@ func (w *world) connect(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	w.stopWatching = stop
 	return w.tracker.start(watching, w.client)
+}
+
+// CreateNamespace creates the namespace of all subjects, which may have NodeJobs.
+func CreateNamespace(ctx context.Context, client kubernetes.Interface) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace, Labels: map[string]string{v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed}}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	return nil
 }
 
 // warmUp starts the simulator and waits until it is ready. It starts with the first node, which is then removed again.

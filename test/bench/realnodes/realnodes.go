@@ -14,15 +14,12 @@ import (
 	"runtime"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/bench/harness"
 	"github.com/everynode/everynode/test/bench/report"
-	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"
 )
 
@@ -121,9 +118,8 @@ const harnessAgent = "everynode-bench-harness"
 
 // prepare installs both subjects, so that only the creation of an object remains.
 func (b *Bench) prepare(ctx context.Context, images install.Images, labelNode image) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: subject.Namespace}}
-	if _, err := b.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the namespace: %w", err)
+	if err := harness.CreateNamespace(ctx, b.client); err != nil {
+		return err
 	}
 	if err := b.cluster.LoadImage(ctx, labelNodeImage, labelNode); err != nil {
 		return fmt.Errorf("loading the image of the DaemonSet: %w", err)
@@ -176,7 +172,7 @@ func (b *Bench) turn(ctx context.Context, c contender, round int) (*report.RealT
 		return done == b.Nodes && pods == 0, fmt.Sprintf("nodes done %d, pods %d", done, pods)
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.objects(ctx))
 	}
 	turn := &report.RealTurn{Subject: c.subject(), Pair: round - 1, Wall: time.Since(begin).Seconds()}
 	turn.Nodes, turn.PodsCreated = b.observer.rows(begin)
@@ -191,6 +187,15 @@ func (b *Bench) turn(ctx context.Context, c contender, round int) (*report.RealT
 	b.say("%s  %s, round %d of %d: all nodes done after %.2f s, no pod left after %.2f s", begin.Format("15:04:05"), c.subject(), round, b.Pairs,
 		turn.LastDone(), turn.Wall)
 	return turn, c.remove(ctx, round)
+}
+
+// objects returns the objects of the benchmark as an error, to explain what a turn waited for.
+func (b *Bench) objects(ctx context.Context) error {
+	table, err := install.Kubectl(context.WithoutCancel(ctx), b.cluster, "", "get", "nodejobs,daemonsets,pods", "--all-namespaces")
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the objects then:\n%s", table)
 }
 
 // patience is how long a condition may take.
