@@ -178,6 +178,8 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	}
 	// No client-side throttling: the priority and fairness of the API server is respected instead.
 	config.QPS = -1
+	// As in the controllers of Kubernetes: the manager is near the API server, and since 1.37 that would compress watches too.
+	config.DisableCompression = true
 	server := clock.New(time.Now)
 	config.Wrap(server.Wrap)
 	cacheOptions, err := controller.CacheOptions()

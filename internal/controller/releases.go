@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// besidePasses is how many pods are released at a time while a pass writes: few, so that they delay nothing, but
-	// never none, so that they end. There is one more for each perBacklog of them that wait. Otherwise it is
-	// maxParallelWrites, so an idle manager releases pods at once.
-	besidePasses = 2
-	perBacklog   = 500
+	// besidePasses is how many pods are released at a time while a pass writes, and for afterPasses after it, because
+	// another pass may follow: few, so that they delay nothing, but never none, so that they end. There is one more for
+	// each perBacklog of them that wait. Otherwise it is maxParallelWrites, so an idle manager releases pods at once.
+	besidePasses = 1
+	perBacklog   = 1000
+	afterPasses  = 4 * leastGather
 
 	// releaseTimeout ends the release of a pod whose requests get no response.
 	releaseTimeout = 30 * time.Second
@@ -65,7 +66,8 @@ type releases struct {
 	runs  bool
 	known map[types.UID]releaseState
 	queue []release
-	// atWork counts the pods that are being released, and passes the passes that write.
+	// atWork counts the pods that are being released, and passes the passes that write, or have ended less than
+	// afterPasses ago.
 	atWork, passes int
 	// wait is how long the next failure waits.
 	wait time.Duration
@@ -106,18 +108,21 @@ func (q *releases) take(uid types.UID) bool {
 	return q.known[uid] != releaseAtWork
 }
 
-// passBegins and passEnds surround the writes of a pass, which go first.
+// passBegins is called before the writes of a pass, which go first.
 func (q *releases) passBegins() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.passes++
 }
 
+// passEnds is called after the writes of a pass.
 func (q *releases) passEnds() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.passes--
-	q.update()
+	time.AfterFunc(afterPasses, func() { //nolint:forbidigo // a wait, and no time
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.passes--
+		q.update()
+	})
 }
 
 // next takes the next pod from the queue; false if none may be released now.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -214,23 +215,57 @@ func TestReleasesBesidePasses(t *testing.T) {
 	}
 }
 
+// atOnce returns how many more pods the queue lets be released now.
+func (q *releases) atOnce() int {
+	n := 0
+	for _, ok := q.next(); ok; _, ok = q.next() {
+		n++
+	}
+	return n
+}
+
+func queued(n int) *releases {
+	q := newReleases(NewMetrics(prometheus.NewRegistry()).releases)
+	q.setRuns(true)
+	for i := range n {
+		q.add(release{pod: endedPod(fmt.Sprint(i))})
+	}
+	return q
+}
+
 // TestReleasesCatchUp covers passes that write all the time.
 func TestReleasesCatchUp(t *testing.T) {
-	for queued, want := range map[int]int{1: 1, 10: 2, 1100: 4, 20000: maxParallelWrites} {
-		q := newReleases(NewMetrics(prometheus.NewRegistry()).releases)
-		q.setRuns(true)
+	for pods, want := range map[int]int{1: 1, 10: 1, 1100: 2, 20000: maxParallelWrites} {
+		q := queued(pods)
 		q.passBegins()
-		for i := range queued {
-			q.add(release{pod: endedPod(fmt.Sprint(i))})
-		}
-		n := 0
-		for _, ok := q.next(); ok; _, ok = q.next() {
-			n++
-		}
-		if n != want {
-			t.Errorf("%d of %d are released at a time, want %d", n, queued, want)
+		if n := q.atOnce(); n != want {
+			t.Errorf("%d of %d are released at a time, want %d", n, pods, want)
 		}
 	}
+}
+
+// TestReleasesBetweenPasses covers passes that follow each other: what they write goes before releases, also between them.
+func TestReleasesBetweenPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queued(100)
+		for range 3 {
+			q.passBegins()
+			q.passEnds()
+			time.Sleep(afterPasses / 2)
+		}
+		if n := q.atOnce(); n != besidePasses {
+			t.Errorf("%d are released at a time between passes, want %d", n, besidePasses)
+		}
+		<-q.changed
+		time.Sleep(afterPasses / 2)
+		synctest.Wait()
+		if len(q.changed) == 0 {
+			t.Error("the queue does not look again after the last pass")
+		}
+		if n := q.atOnce(); n != maxParallelWrites-besidePasses {
+			t.Errorf("%d more are released after the passes, want %d", n, maxParallelWrites-besidePasses)
+		}
+	})
 }
 
 // TestAnAwaitedReleaseIsMadeAtOnce covers a node that waits for a pod that is queued.
