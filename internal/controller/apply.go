@@ -76,7 +76,10 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	defer cancel()
 	r.evictAll(evictCtx, seen, do[forEvictions], &group)
 	for _, action := range do[forReleases] {
-		group.Go(func() error { return r.act(ctx, seen, action) })
+		// A plan contains all pods that are not released yet, so most of them are queued already.
+		if !r.releases.add(releaseOf(seen.job, action)) {
+			group.Go(func() error { return r.act(ctx, seen, action) })
+		}
 	}
 	err := group.Wait()
 	starts, results = probed.with(starts, results)
@@ -113,13 +116,12 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.FinalizePod:
-		next := release{job: seen.job, pod: a.Pod, unrecorded: a.Unrecorded}
 		if a.Awaited {
-			return r.releaseNow(ctx, next)
+			return r.releaseNow(ctx, releaseOf(seen.job, a))
 		}
-		return r.releaseLater(ctx, next)
+		return r.releaseLater(ctx, releaseOf(seen.job, a))
 	case plan.RetainPod:
-		return r.releaseLater(ctx, release{job: seen.job, pod: a.Pod, retain: true})
+		return r.releaseLater(ctx, releaseOf(seen.job, a))
 	case plan.DeleteJob:
 		return r.expire(ctx, seen.job)
 	case plan.CleanUpNode:
@@ -128,6 +130,18 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 		return r.finish(ctx, seen.job)
 	default: // plan.Start and plan.Evict are done by apply
 		return fmt.Errorf("unexpected action %T", action)
+	}
+}
+
+// releaseOf returns what to release for a plan.FinalizePod or plan.RetainPod.
+func releaseOf(job *v1alpha1.NodeJob, action plan.Action) release {
+	switch a := action.(type) {
+	case plan.FinalizePod:
+		return release{job: job, pod: a.Pod, unrecorded: a.Unrecorded}
+	case plan.RetainPod:
+		return release{job: job, pod: a.Pod, retain: true}
+	default:
+		panic(fmt.Sprintf("action %T releases no pod", action))
 	}
 }
 

@@ -108,6 +108,14 @@ func (q *releases) take(uid types.UID) bool {
 	return q.known[uid] != releaseAtWork
 }
 
+// has reports whether a pod is queued or being released.
+func (q *releases) has(uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	state := q.known[uid]
+	return state == releaseQueued || state == releaseAtWork
+}
+
 // passBegins is called before the writes of a pass, which go first.
 func (q *releases) passBegins() {
 	q.mu.Lock()

@@ -116,7 +116,11 @@ func (r *Reconciler) podChanged(o client.Object, q queue) {
 	if name.Name == "" {
 		return // it only has our label
 	}
-	q.AddAfter(reconcile.Request{NamespacedName: name}, r.looks.gather(r.Now()))
+	wait := r.looks.gather(r.Now())
+	if uid := o.GetUID(); r.releases.has(uid) || r.written.wasFinalized(uid) {
+		wait = max(wait, afterPasses) // usually nothing waits for the end of a pod whose outcome is on record
+	}
+	q.AddAfter(reconcile.Request{NamespacedName: name}, wait)
 }
 
 func (r *Reconciler) configMapChanged(ctx context.Context, o client.Object) []reconcile.Request {
