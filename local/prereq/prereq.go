@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/local/internal/filelock"
 )
 
 // Requirement is one thing a machine must have.
@@ -76,6 +78,15 @@ func Ensure(ctx context.Context, progress io.Writer, requirements []Requirement)
 	if !canInstall() {
 		return explain(missing, "it can only be installed from here as root on Debian, Ubuntu or the like")
 	}
+	// Another process may be installing the same: apt-get does not wait for one that reads the lists of packages.
+	unlock, err := filelock.Lock(ctx, lockFile)
+	if err != nil {
+		return explain(missing, fmt.Sprintf("installing it failed: %v", err))
+	}
+	defer unlock()
+	if missing = Missing(ctx, missing); len(missing) == 0 {
+		return nil
+	}
 	packages := packagesOf(missing)
 	fmt.Fprintf(progress, "installing %s with apt-get …\n", strings.Join(packages, ", "))
 	start := time.Now()
@@ -88,6 +99,9 @@ func Ensure(ctx context.Context, progress io.Writer, requirements []Requirement)
 	fmt.Fprintf(progress, "installed %s in %ds\n", strings.Join(packages, ", "), int(time.Since(start).Seconds()+0.5))
 	return nil
 }
+
+// lockFile is locked while packages are installed. Only root can write to its folder.
+const lockFile = "/run/everynode-prereq.lock"
 
 func canInstall() bool {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
