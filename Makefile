@@ -144,8 +144,15 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	@$(MAKE) --no-print-directory lint
 
+# Tests with clusters wait more than they compute, so two of these run at a time.
+WITH_CLUSTERS := test-e2e test-api test-released test-browser test-local
+
 .PHONY: test
-test: test-unit test-mutants test-release test-api test-browser test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
+test: test-unit test-mutants test-release ## Run all tests: unit, release, API server, real nodes.
+	@$(MAKE) --no-print-directory --jobs=2 $(addprefix beside-,$(WITH_CLUSTERS))
+
+beside-%: # one of two targets that run at a time: each line begins with its name
+	@$(MAKE) --no-print-directory $* 2>&1 | awk '{print "$*: " $$0; fflush()}'
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
@@ -168,16 +175,16 @@ test-release: ## Make a release for this machine's platform twice, and test its 
 test-api: ## Run the tests against a real API server (K8S).
 	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
-# A folder for pictures of the dashboard, whether to measure how long it takes instead of testing it, and a regular expression of
-# tests to leave out.
+# A folder for pictures of the dashboard; whether to measure how long it takes (1), or its memory during a time (1h), instead of testing
+# it; and a regular expression of tests to leave out.
 PICTURES ?=
 MEASURE  ?=
 SKIP     ?=
 
 .PHONY: test-browser
-test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes; SKIP; K8S).
+test-browser: ## Show the dashboard in a headless Chromium (PICTURES: a folder for pictures of it; MEASURE=1: how long it takes, MEASURE=1h: memory over an hour; SKIP; K8S).
 	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || echo "Chromium is not installed, so the tests of the dashboard are skipped: apt-get install chromium"
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v -run=TestFirstPaint -measure)
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl)"; KUBEBUILDER_ASSETS="$$assets" go -C test test -count=1 ./browser $(if $(SKIP),-skip='$(SKIP)') $(if $(PICTURES),-timeout=20m -pictures='$(abspath $(PICTURES))') $(if $(MEASURE),-v $(if $(filter 1,$(MEASURE)),-run=TestFirstPaint -measure,-timeout=0 -run=TestMemory -changes=$(MEASURE)))
 
 .PHONY: test-local
 test-local: ## Run the local cluster's own tests, on real nodes (K8S).

@@ -177,6 +177,12 @@ func outcomes(n, done int, failed ...int) string {
 // rolling returns a fleet of n nodes with four NodeJobs that are at different points.
 func rolling(t *testing.T, n int) *fleet {
 	t.Helper()
+	return rollingBeside(t, n, 0)
+}
+
+// rollingBeside is rolling with more NodeJobs, which are done on all nodes.
+func rollingBeside(t *testing.T, n, more int) *fleet {
+	t.Helper()
 	f := newFleet(t, n)
 	f.job("containerd-mirror", "true", outcomes(n, n), nil)
 	f.job("kernel-modules", "true", outcomes(n, n*7/10), func(j *v1alpha1.NodeJob) {
@@ -191,6 +197,9 @@ func rolling(t *testing.T, n int) *fleet {
 	f.job("max-map-count", "sysctl -w vm.max_map_count=262144", outcomes(n, n/2, failed...), func(j *v1alpha1.NodeJob) {
 		j.Spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: percent("1")}, {Name: "tenth", Nodes: percent("10%")}, {Name: "all"}}
 	})
+	for i := range more {
+		f.job(fmt.Sprintf("done-%d", i), "true", outcomes(n, n), nil)
+	}
 	f.create()
 	for i := range min(max(n/20, 1), 12) {
 		f.run(f.jobs[1], n*7/10+i)

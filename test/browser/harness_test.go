@@ -40,6 +40,8 @@ var (
 	pictures = flag.String("pictures", "", "write the pictures of the page into this folder")
 	measure  = flag.Bool("measure", false, "measure how long the page takes with many nodes")
 
+	changes = flag.Duration("changes", 0, "measure the memory while nodes change for this time")
+
 	env     *envtest.Environment
 	admin   client.Client
 	browser *chromium.Browser
@@ -47,6 +49,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if kubeconfig := os.Getenv(asCommand); kubeconfig != "" {
+		os.Exit(runCommand(kubeconfig))
+	}
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard())
 	if err := prereq.Ensure(context.Background(), os.Stdout, prereq.ForBrowser()); err != nil {
@@ -148,7 +153,11 @@ var asAdmin = envtest.User{Name: "admin", Groups: []string{"system:masters"}}
 // wait waits until a condition is met.
 func wait(t *testing.T, what string, met func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	patience := 20 * time.Second
+	if *measure {
+		patience = 5 * time.Minute
+	}
+	deadline := time.Now().Add(patience)
 	for {
 		err := met()
 		if err == nil {

@@ -363,6 +363,18 @@ func (t *Tab) Type(text string) error {
 	return err
 }
 
+// Heap collects garbage, and returns the bytes of the heap of the page that are in use.
+func (t *Tab) Heap() (int64, error) {
+	if _, err := t.browser.call(t.session, "HeapProfiler.collectGarbage", nil); err != nil {
+		return 0, err
+	}
+	var usage struct {
+		Used float64 `json:"usedSize"`
+	}
+	err := t.browser.into(&usage, t.session, "Runtime.getHeapUsage", nil)
+	return int64(usage.Used), err
+}
+
 // Screenshot writes a picture of the page to a file.
 func (t *Tab) Screenshot(path string) error {
 	var picture struct {
