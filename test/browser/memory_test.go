@@ -134,7 +134,7 @@ func TestMemory(t *testing.T) {
 					}
 				}
 				f.pods = f.pods[:pods]
-				running = f.run(job, made%n)
+				running = f.run(f.jobs[0], made%n)
 			default:
 				f.finish(job, made%n)
 			}
