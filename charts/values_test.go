@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -211,6 +214,41 @@ func TestANamespaceOfTheChartIsThatOfTheSamples(t *testing.T) {
 		t.Errorf("the quota (-samples +helm):\n%s", diff)
 	}
 }
+
+// TestLabelsAreValidWithAnyVersion : Flux renders the chart of an OCIRepository as version 0.1.0+DIGEST.
+func TestLabelsAreValidWithAnyVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"0.1.0-trial":              "everynode-0.1.0-trial",
+		"0.1.0-trial+0123456789ab": "everynode-0.1.0-trial_0123456789ab",
+		"0.1.0-" + strings.Repeat("a", 46) + "-" + "rest": "everynode-0.1.0-" + strings.Repeat("a", 46),
+	} {
+		chart, err := loader.LoadDir("everynode") // its own: the one of the other tests has the version of the checkout
+		if err != nil {
+			t.Fatal(err)
+		}
+		chart.Metadata.Version = version
+		got, err := renderChart(t, chart, release{apis: []string{policyAPI}, values: teamA + `
+manager: {replicas: 2}
+metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}
+networkPolicy: {enabled: true}
+`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if label := labels(got[budget])["helm.sh/chart"]; label != want {
+			t.Errorf("version %s: the label is %q, want %q", version, label, want)
+		}
+		for key, object := range got {
+			for name, value := range labels(object) {
+				if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+					t.Errorf("version %s: %s has the label %s=%s: %v", version, key, name, value, problems)
+				}
+			}
+		}
+	}
+}
+
+func labels(object unstructured.Unstructured) map[string]string { return object.GetLabels() }
 
 // TestTheChartHasTheOptionalComponentsOfConfig compares what the components of config add with what the values add.
 func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {

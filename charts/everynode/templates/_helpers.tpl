@@ -4,12 +4,15 @@ app.kubernetes.io/name: everynode
 app.kubernetes.io/component: manager
 {{- end }}
 
-{{/* Labels of objects that config/default does not have. */}}
+{{/*
+Labels of objects that config/default does not have. Flux adds the digest of a chart from an OCIRepository to its version, after a
+plus sign, which a label must not have.
+*/}}
 {{- define "everynode.labels" -}}
 app.kubernetes.io/name: everynode
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{/*
