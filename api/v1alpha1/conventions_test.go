@@ -136,6 +136,46 @@ func TestFieldsFollowTheConventions(t *testing.T) {
 	})
 }
 
+// TestItemsOfListsHaveNoDefaults : an API server that adds a field to an item makes the list another one than that in Git.
+// Argo CD, which compares lists without a key as a whole, would always show such an object as OutOfSync.
+func TestItemsOfListsHaveNoDefaults(t *testing.T) {
+	types := map[string]*ast.StructType{}
+	eachStruct(t, func(kind string, fields *ast.StructType) { types[kind] = fields })
+	seen := map[string]bool{}
+	var check func(where string, kind ast.Expr)
+	check = func(where string, kind ast.Expr) {
+		if pointer, ok := kind.(*ast.StarExpr); ok {
+			kind = pointer.X
+		}
+		name, ok := kind.(*ast.Ident)
+		if !ok || types[name.Name] == nil || seen[name.Name] {
+			return
+		}
+		seen[name.Name] = true
+		for _, field := range types[name.Name].Fields.List {
+			tag, _ := tagOf(t, field)
+			if slices.ContainsFunc(markers(field), func(mark string) bool { return strings.HasPrefix(mark, "kubebuilder:default") }) {
+				t.Errorf("%s.%s has a default: let the code treat the missing field as the default", where, tag)
+			}
+			check(where+"."+tag, field.Type)
+		}
+	}
+	for kind, fields := range types {
+		if strings.HasSuffix(kind, "List") {
+			continue // an answer of the API server
+		}
+		for _, field := range fields.Fields.List {
+			if list, ok := field.Type.(*ast.ArrayType); ok {
+				tag, _ := tagOf(t, field)
+				check(kind+"."+tag+"[]", list.Elt)
+			}
+		}
+	}
+	if len(seen) < 5 {
+		t.Fatalf("%d types of items were found: where are the others?", len(seen))
+	}
+}
+
 func checkList(t *testing.T, where string, marks []string) {
 	t.Helper()
 	var kind string

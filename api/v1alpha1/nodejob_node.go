@@ -36,8 +36,8 @@ type Fact struct {
 	// the attempt fails with PublishConflict. SameValue: it becomes managed by this NodeJob if its value is the result;
 	// any other value is a conflict. Always: it becomes managed, and gets the result as its value. What is managed is
 	// restored if others change it, and removed when the NodeJob is deleted with the policy Forget or RollBack.
+	// The default is Never.
 	// +optional
-	// +kubebuilder:default=Never
 	Adopt AdoptPolicy `json:"adopt,omitempty"`
 }
 
