@@ -36,8 +36,16 @@ func (w *world) kstatus(kind, name string, want status.Status) {
 	})
 }
 
+// shown waits until kstatus, and Argo CD with the health check in the pages, show this state of a NodeJob or NodeGuard. The
+// message is a part of that in Argo CD.
+func (w *world) shown(kind, name string, kstatus status.Status, argoCD, message string) {
+	w.t.Helper()
+	w.kstatus(kind, name, kstatus)
+	w.argoCD(kind, name, argoCD, message)
+}
+
 // GitOps tools wait for these. The manager is not running at first: nothing may count as applied then.
-func TestKstatusComputesEachState(t *testing.T) {
+func TestGitOpsToolsShowEachState(t *testing.T) {
 	w := newWorld(t)
 	for _, node := range []string{"kstatus-1", "kstatus-2"} {
 		w.node(node)
@@ -48,37 +56,51 @@ func TestKstatusComputesEachState(t *testing.T) {
 	})
 	w.job("nowhere", func(s *v1alpha1.NodeJobSpec) { s.NodeSelector = selects("no-such-label") })
 	w.job("suspended", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	must(t, admin.Create(w.ctx, &v1alpha1.NodeGuard{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "guard"},
-		Spec:       v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{PodSelector: selects("app")}},
-	}))
-	w.kstatus("NodeGuard", "guard", status.InProgressStatus)
 	for _, name := range []string{"rollout", "nowhere", "suspended"} {
-		w.kstatus("NodeJob", name, status.InProgressStatus)
+		w.shown("NodeJob", name, status.InProgressStatus, progressing, "waiting for the manager")
 	}
 
 	stop := startManager(t, noFaults)
-	w.kstatus("NodeJob", "nowhere", status.CurrentStatus)
-	w.kstatus("NodeJob", "suspended", status.CurrentStatus)
+	w.shown("NodeJob", "nowhere", status.CurrentStatus, healthy, "no node")
+	w.shown("NodeJob", "suspended", status.CurrentStatus, suspended, "spec.suspend keeps new attempts from starting")
 	pod := w.podOn("kstatus-1")
-	w.kstatus("NodeJob", "rollout", status.InProgressStatus)
+	w.shown("NodeJob", "rollout", status.InProgressStatus, progressing, "0 of 2 nodes are done")
 	w.end(pod, 0, "")
 	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonAwaitingPromotion)
-	w.kstatus("NodeJob", "rollout", status.CurrentStatus)
+	w.shown("NodeJob", "rollout", status.CurrentStatus, suspended, "1 of 2 nodes are done")
 	w.change(job, `{"rollout":{"promoteTo":"all"}}`)
 	w.end(w.podOn("kstatus-2"), 1, "broken")
 	w.condition("rollout", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMaxFailuresExceeded)
-	w.kstatus("NodeJob", "rollout", status.FailedStatus)
+	w.shown("NodeJob", "rollout", status.FailedStatus, degraded, "the rollout has stopped: 1 node failed")
+	w.change(job, `{"suspend":true}`)
+	w.shown("NodeJob", "rollout", status.FailedStatus, degraded, "the rollout has stopped: 1 node failed")
+	w.change(job, `{"suspend":false}`)
 	w.retry(job, "again")
 	w.end(w.podOn("kstatus-2"), 0, "")
 	w.condition("rollout", v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonAllNodesDone)
-	w.kstatus("NodeJob", "rollout", status.CurrentStatus)
+	w.shown("NodeJob", "rollout", status.CurrentStatus, healthy, "2 of 2 nodes are done")
 
 	stop()
 	w.change(job, `{"suspend":true}`)
-	w.kstatus("NodeJob", "rollout", status.InProgressStatus)
+	w.shown("NodeJob", "rollout", status.InProgressStatus, progressing, "waiting for the manager")
 	must(t, admin.Delete(w.ctx, job))
-	w.kstatus("NodeJob", "rollout", status.TerminatingStatus)
+	w.shown("NodeJob", "rollout", status.TerminatingStatus, progressing, "Pending deletion")
+}
+
+// TestGitOpsToolsShowEachStateOfANodeGuard is the same for a NodeGuard.
+func TestGitOpsToolsShowEachStateOfANodeGuard(t *testing.T) {
+	g := newGuarded(t, "kstatus-3")
+	g.guard(nil)
+	const kind, name = "NodeGuard", "storage"
+	g.shown(kind, name, status.InProgressStatus, progressing, "waiting for the manager")
+	stop := startGuards(t, noFaults)
+	g.ready(1)
+	g.shown(kind, name, status.CurrentStatus, healthy, "")
+	must(t, admin.Patch(g.ctx, g.live(), mergePatch(`{"spec":{"target":{"daemonSet":"missing"}}}`)))
+	g.shown(kind, name, status.FailedStatus, degraded, "missing")
+	stop()
+	must(t, admin.Patch(g.ctx, g.live(), mergePatch(`{"spec":{"maxUnavailable":0}}`)))
+	g.shown(kind, name, status.InProgressStatus, progressing, "waiting for the manager")
 }
 
 // What remains of a misspelled field must not select all nodes or pods.
