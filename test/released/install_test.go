@@ -4,18 +4,19 @@
 package released_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/publish"
 )
 
 // TestAReleaseIsInstalledUpgradedAndRemovedWithKubectl applies the manifests of two releases.
 func TestAReleaseIsInstalledUpgradedAndRemovedWithKubectl(t *testing.T) {
 	u := newUser(t)
-	apply := func(p published) {
-		u.kubectl("apply -f " + p.manifest())
-		u.installed(p)
+	apply := func(r publish.Release) {
+		manifest, err := r.Manifest(site.cluster.KubernetesVersion())
+		u.kubectl("apply -f " + u.must(manifest, err))
+		u.installed(r)
 	}
 	apply(site.old)
 	u.begin()
@@ -47,6 +48,6 @@ func TestAReleaseIsInstalledUpgradedAndRemovedWithHelm(t *testing.T) {
 }
 
 // chart are the arguments for the chart of a release.
-func chart(p published) string {
-	return "oci://" + site.registry + "/everynode/charts/everynode --plain-http --version " + strings.TrimPrefix(p.version, "v")
+func chart(r publish.Release) string {
+	return "oci://" + site.registry.Address + "/everynode/charts/everynode --plain-http --version " + r.ChartVersion()
 }

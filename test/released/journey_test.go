@@ -20,13 +20,14 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/local/cluster"
 	"github.com/everynode/everynode/test/install"
+	"github.com/everynode/everynode/test/publish"
 )
 
 // user runs commands in a terminal, with the plugin of one release.
 type user struct {
 	t      *testing.T
 	ctx    context.Context
-	plugin published
+	plugin publish.Release
 }
 
 func newUser(t *testing.T) *user {
@@ -59,7 +60,7 @@ func (u *user) reset() {
 
 func (u *user) command(stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(u.ctx, name, args...)
-	cmd.Env = append(site.cluster.Environ(u.plugin.bin), "HELM_CACHE_HOME="+site.dir, "HELM_CONFIG_HOME="+site.dir, "HELM_DATA_HOME="+site.dir)
+	cmd.Env = append(site.cluster.Environ(u.plugin.Bin), "HELM_CACHE_HOME="+site.dir, "HELM_CONFIG_HOME="+site.dir, "HELM_DATA_HOME="+site.dir)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -134,22 +135,22 @@ func (u *user) sh(node, script string) string {
 }
 
 // installed waits until the manager of a release leads, and checks that the command finds no other version.
-func (u *user) installed(p published) {
+func (u *user) installed(r publish.Release) {
 	u.t.Helper()
 	u.kubectl("-n " + install.Namespace + " rollout status deployment " + install.Deployment + " --timeout=150s")
-	u.eventually("the manager of "+p.version+" leads", func() error {
+	u.eventually("the manager of "+r.Version+" leads", func() error {
 		holder := u.kubectl("-n " + install.Namespace + " get lease " + install.Deployment + " --ignore-not-found -o jsonpath={.spec.holderIdentity}")
 		image := u.kubectl("-n " + install.Namespace + " get pods --ignore-not-found --field-selector=metadata.name=" + holder + " -o jsonpath={.items[*].spec.containers[0].image}")
-		if holder == "" || !strings.Contains(image, ":"+p.version+"@") {
+		if holder == "" || !strings.Contains(image, ":"+r.Version+"@") {
 			return fmt.Errorf("%q leads, with the image %q", holder, image)
 		}
 		return nil
 	})
-	u.plugin = p
-	u.eventually("all versions are "+p.version, func() error {
+	u.plugin = r
+	u.eventually("all versions are "+r.Version, func() error {
 		out, err := u.command("", site.cluster.Kubectl(), "everynode", "version")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
-		if err == nil && (len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != p.version })) {
+		if err == nil && (len(lines) != 3 || slices.ContainsFunc(lines, func(line string) bool { return strings.Fields(line)[1] != r.Version })) {
 			err = errors.New(out)
 		}
 		return err
@@ -202,7 +203,7 @@ func (u *user) begin() {
 			u.must("", site.cluster.JoinReady(u.ctx, cluster.NodeOptions{
 				Name: "node-3", Taints: []corev1.Taint{{Key: "example.com/not-set-up", Effect: corev1.TaintEffectNoSchedule}},
 			}))
-			u.must("", trustRegistry(u.ctx, "node-3"))
+			u.must("", site.registry.Trust(u.ctx, "node-3"))
 		}
 		u.eventually(s.name+" is in its state", func() error {
 			if out, _, err := site.cluster.Exec(u.ctx, s.node, "cat", "/var/tmp/"+s.file); err != nil || out == "" {
