@@ -195,6 +195,10 @@ test-local: ## Run the local cluster's own tests, on real nodes (K8S).
 test-released: ## Install, upgrade and remove two releases on real nodes, which pull from a local registry (K8S).
 	go -C test test -v -count=1 -timeout=30m ./released $(if $(K8S),-kubernetes=$(K8S))
 
+.PHONY: test-gitops
+test-gitops: ## Have the kustomize-controller of Flux install, upgrade and remove two releases on real nodes, and wait for NodeJobs, before a release (K8S).
+	go -C test test -v -count=1 -timeout=40m ./gitops $(if $(K8S),-kubernetes=$(K8S))
+
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes (K8S; RUN: a regular expression that picks tests).
 	go -C test test -v -count=1 -timeout=40m -parallel=4 $(if $(RUN),-run='$(RUN)') ./e2e -shards=2 $(if $(K8S),-kubernetes=$(K8S))

@@ -165,7 +165,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 			values := object
 			switch object["kind"] {
-			case "OCIRepository", "Secret":
+			case "Namespace", "OCIRepository", "Secret":
 				continue
 			case "HelmRelease":
 				values = at(t, object, "spec", "values")
