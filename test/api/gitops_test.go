@@ -43,7 +43,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 			t.Errorf("%s %s has another list than the manifest (-manifest +API server):\n%s", manifest.GetKind(), manifest.GetName(), diff)
 		}
 		for _, entry := range first.GetManagedFields() {
-			if entry.Manager == owner && strings.Contains(string(entry.FieldsV1.Raw), v1alpha1.ChangedByAnnotation) {
+			if entry.Manager == owner && strings.Contains(entry.FieldsV1.GetRawString(), v1alpha1.ChangedByAnnotation) {
 				t.Errorf("%s %s: the tool owns the annotation that the API server adds, so it would remove it", manifest.GetKind(), manifest.GetName())
 			}
 		}
