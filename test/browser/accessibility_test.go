@@ -5,6 +5,7 @@ package browser_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/local/prereq"
+	"github.com/everynode/everynode/test/browser/chromium"
 )
 
 // axe returns the source of axe-core, which npm installs once in the version of axe/package-lock.json.
@@ -50,7 +52,7 @@ func axe(t *testing.T) string {
 func install(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	if err := prereq.Ensure(t.Context(), os.Stdout, prereq.ForAccessibility()); err != nil {
-		t.Fatalf("%v\nTo run the other tests: make test-browser SKIP=TestThePageIsAccessible", err) // a test that is skipped is soon forgotten
+		t.Fatalf("%v\nTo run the other tests: make test-browser SKIP=IsAccessible", err) // a test that is skipped is soon forgotten
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -99,14 +101,38 @@ func TestThePageIsAccessible(t *testing.T) {
 					do(t, tab, view.click+".click()")
 				}
 				see(t, tab, view.shown)
-				var violations []string
-				if err := tab.Evaluate(`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`, &violations); err != nil {
-					t.Fatal(err)
-				}
-				if len(violations) > 0 {
-					t.Errorf("%s, %d pixels wide, dark: %t:\n%s", view.address, width, dark, strings.Join(violations, "\n"))
-				}
+				isAccessible(t, tab, fmt.Sprintf("%s, %d pixels wide, dark: %t", view.address, width, dark))
 			}
 		}
+	}
+}
+
+// isAccessible has axe-core check what a tab shows.
+func isAccessible(t *testing.T, tab *chromium.Tab, what string) {
+	t.Helper()
+	var violations []string
+	if err := tab.Evaluate(`axe.run().then((found) => found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => n.html + "\n" + n.failureSummary).join("\n")))`, &violations); err != nil {
+		t.Fatal(err)
+	}
+	if len(violations) > 0 {
+		t.Errorf("%s:\n%s", what, strings.Join(violations, "\n"))
+	}
+}
+
+func TestTheLoginIsAccessible(t *testing.T) {
+	source := axe(t)
+	address := inCluster(t, nil).address
+	for _, dark := range []bool{false, true} {
+		tab := open(t, "about:blank", 390, 800, dark)
+		if err := errors.Join(tab.AcceptCertificates(), tab.BypassPolicy(), tab.Go(address)); err != nil {
+			t.Fatal(err)
+		}
+		logIn(t, tab, "wrong")
+		see(t, tab, loginForm+".querySelector('[role=alert]')")
+		if err := tab.Evaluate(source+"; true", nil); err != nil {
+			t.Fatal(err)
+		}
+		isAccessible(t, tab, fmt.Sprintf("the login, dark: %t", dark))
+		fits(t, tab)
 	}
 }

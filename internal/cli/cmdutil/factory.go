@@ -80,11 +80,17 @@ func (f *Factory) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
+	c, err := NewClient(config)
 	if err != nil {
-		return nil, Explain(err)
+		return nil, err
 	}
 	return patientClient{WithWatch: c, after: f.After, tell: f.Tell}, nil
+}
+
+// NewClient returns a client for the kinds that the commands use.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme, Mapper: mapper()})
+	return c, Explain(err)
 }
 
 // Pods returns a client that reads the logs of pods, which the other client cannot read.
@@ -93,6 +99,11 @@ func (f *Factory) Pods(namespace string) (corev1client.PodInterface, error) {
 	if err != nil {
 		return nil, err
 	}
+	return NewPods(config, namespace)
+}
+
+// NewPods returns a client that reads the logs of pods.
+func NewPods(config *rest.Config, namespace string) (corev1client.PodInterface, error) {
 	c, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, Explain(err)

@@ -10,6 +10,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -21,36 +22,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/text"
 )
 
-// dashboard is the server of the page.
+// dashboard is the server of the page for the user who runs the command.
 type dashboard struct {
 	*cmdutil.Factory
-	client  client.WithWatch
-	mirrors *mirrors
-	state   *state
-	// context is the name of the user's context, and token what a request must have.
-	context, token string
-	// host is the address on which the server listens.
-	host string
-	// machine is the clock of this machine, for durations.
-	machine func() time.Time
-	// changes are the commands that the page names. If makes is true, it makes them too.
-	changes Changes
-	makes   bool
-	// tabs and logs count the streams, and making the changes that are being made.
-	tabs, logs, making chan struct{}
+	*viewer
+	// token is what a request must have, and host the address on which the server listens.
+	token, host string
+	// making counts the changes that are being made.
+	making chan struct{}
 }
-
-// Limits of streams.
-const (
-	maxTabs = 32
-	maxLogs = 8
-)
 
 // NewCommand returns the command dashboard. The page offers the changes.
 func NewCommand(f *cmdutil.Factory, changes Changes) *cobra.Command {
@@ -101,8 +86,7 @@ func (d *dashboard) run(ctx context.Context, port int) error {
 		return cmdutil.Failf(cmdutil.ExitError, "listening on 127.0.0.1: %w. Choose another port: --port", err)
 	}
 	d.host = listener.Addr().String()
-	d.mirrors.run(ctx)
-	go d.compute(ctx)
+	go d.viewer.run(ctx)
 	server := &http.Server{
 		Handler: d.handler(), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with the command
@@ -130,17 +114,16 @@ func newDashboard(f *cmdutil.Factory, changes Changes) (*dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dashboard{
-		Factory: f, client: c, mirrors: newMirrors(c, namespace, f.After), state: newState(), token: rand.Text(),
+	a := access{
+		client: c, pods: f.Pods, now: f.Now, after: f.After,
 		machine: time.Now, //nolint:forbidigo // it measures durations on this machine
-		changes: changes,
-		tabs:    make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs), making: make(chan struct{}, maxChanges),
+	}
+	d := &dashboard{Factory: f, viewer: newViewer(a, namespace, changes), token: rand.Text(), making: make(chan struct{}, maxChanges)}
+	if name := f.Config.Context; name != nil {
+		d.flag = *name
 	}
 	if raw, err := f.Config.ToRawKubeConfigLoader().RawConfig(); err == nil {
-		d.context = raw.CurrentContext
-		if name := f.Config.Context; name != nil && *name != "" {
-			d.context = *name
-		}
+		d.context = cmp.Or(d.flag, raw.CurrentContext)
 	}
 	return d, nil
 }

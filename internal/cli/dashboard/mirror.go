@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -40,8 +41,10 @@ type mirror[T any] struct {
 	fallback string
 	// keep returns what is stored of an object.
 	keep func(client.Object) T
-	// changed is called after each change.
-	changed func()
+	// changed is called after each change, and unauthorized if the API server does not accept the user's credentials.
+	changed, unauthorized func()
+	// watchFor is the time after which the objects are listed again even if the watch continues; 0 for no limit.
+	watchFor time.Duration
 
 	mu    sync.Mutex
 	items map[client.ObjectKey]T
@@ -109,11 +112,19 @@ func (m *mirror[T]) fail(err error) (poll bool) {
 	if poll {
 		err = fmt.Errorf("%w. This part of the page is updated every %s only", cmdutil.Explain(noWatch.error), pollPause)
 	}
+	failed, refused := cmdutil.Explain(err), apierrors.IsUnauthorized(err)
+	forbidden := cmdutil.CodeOf(failed) == cmdutil.ExitForbidden
+	if refused && m.unauthorized != nil {
+		m.unauthorized()
+	}
 	m.mu.Lock()
-	m.failed = cmdutil.Explain(err)
+	m.failed = failed
+	if forbidden && !refused && !poll {
+		clear(m.items) // the user may not read them any more
+	}
 	m.mu.Unlock()
 	m.changed()
-	return poll || cmdutil.CodeOf(m.failed) == cmdutil.ExitForbidden
+	return poll || forbidden
 }
 
 // once lists the objects and follows their changes. watched reports whether the watch had begun.
@@ -133,7 +144,7 @@ func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
 	m.items, m.limited, m.failed, m.listed = items, limited, nil, true
 	m.mu.Unlock()
 	m.changed()
-	w, err := m.client.Watch(ctx, m.list.DeepCopyObject().(client.ObjectList), append(slices.Clip(opts), cmdutil.FromVersion(version))...)
+	w, err := m.client.Watch(ctx, m.list.DeepCopyObject().(client.ObjectList), append(slices.Clip(opts), cmdutil.FromVersion(version), limit(m.watchFor))...)
 	switch {
 	case cmdutil.CodeOf(cmdutil.Explain(err)) == cmdutil.ExitForbidden && err != nil:
 		return false, errNoWatch{err}
@@ -147,6 +158,20 @@ func (m *mirror[T]) once(ctx context.Context) (watched bool, err error) {
 		}
 	}
 	return true, errWatchEnded
+}
+
+// limit is the time after which the API server ends a watch; 0 for its own limit.
+type limit time.Duration
+
+// ApplyToList sets the time.
+func (l limit) ApplyToList(o *client.ListOptions) {
+	if l == 0 {
+		return
+	}
+	if o.Raw == nil {
+		o.Raw = o.AsListOptions()
+	}
+	o.Raw.TimeoutSeconds = new(int64(time.Duration(l).Seconds()))
 }
 
 // listAll lists the objects, and returns the resource version from which a watch continues.

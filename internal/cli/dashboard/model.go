@@ -38,6 +38,9 @@ type observed struct {
 	// changes are the commands that the page names. If makes is true, it makes them too.
 	changes Changes
 	makes   bool
+	// user is the name of the user, and hasCookie true if the user can log out, of a dashboard in the cluster.
+	user      string
+	hasCookie bool
 }
 
 // note is a part of the cluster that cannot be read, and why.
@@ -87,6 +90,9 @@ type clusterState struct {
 	Notes   []note `json:"notes"`
 	// Changes is true if the page can make changes.
 	Changes bool `json:"changes,omitempty"`
+	// User is the name of the user of a dashboard in the cluster. LogOut is true if the page can end the session.
+	User   string `json:"user,omitempty"`
+	LogOut bool   `json:"logOut,omitempty"`
 }
 
 // values returns the state of the page.
@@ -115,7 +121,7 @@ func (o *observed) values() map[string]json.RawMessage {
 	for i := range nodes {
 		values["node:"+o.Nodes[i].Name] = encode(nodes[i])
 	}
-	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes, Changes: o.makes})
+	values["cluster"] = encode(clusterState{Context: o.context, Notes: o.notes, Changes: o.makes, User: shortened(o.user), LogOut: o.hasCookie})
 	return values
 }
 

@@ -80,6 +80,16 @@ func (m *mirrors) run(ctx context.Context) {
 	go m.pods.run(ctx)
 }
 
+// limitWatches lists all kinds again at least this often.
+func (m *mirrors) limitWatches(watchFor time.Duration) {
+	m.nodes.watchFor, m.jobs.watchFor, m.guards.watchFor, m.pods.watchFor = watchFor, watchFor, watchFor, watchFor
+}
+
+// unauthorized sets what is called if the API server does not accept the user's credentials.
+func (m *mirrors) unauthorized(do func()) {
+	m.nodes.unauthorized, m.jobs.unauthorized, m.guards.unauthorized, m.pods.unauthorized = do, do, do, do
+}
+
 // podsOfTasks is the part of the cluster that a user of one namespace often cannot read.
 const podsOfTasks = "pods of tasks"
 
@@ -96,12 +106,10 @@ func (m *mirrors) ready() bool {
 }
 
 // observe returns what is known now.
-func (d *dashboard) observe() *observed {
-	o := d.mirrors.observe(d.Now())
-	o.context, o.changes, o.makes = d.context, d.changes, d.makes
-	if name := d.Config.Context; name != nil {
-		o.flag = *name
-	}
+func (v *viewer) observe() *observed {
+	o := v.mirrors.observe(v.now())
+	o.context, o.flag, o.changes, o.makes = v.context, v.flag, v.changes, v.makes
+	o.user, o.hasCookie = v.user, v.hasCookie
 	return o
 }
 
@@ -140,21 +148,28 @@ func (m *mirrors) observe(now time.Time) *observed {
 }
 
 // compute keeps the state of the page up to date until the context ends.
-func (d *dashboard) compute(ctx context.Context) {
+func (v *viewer) compute(ctx context.Context) {
 	for {
 		select {
-		case <-d.mirrors.dirty:
-		case <-d.After(maxPause):
+		case <-v.mirrors.dirty:
+		case <-v.after(maxPause):
 		case <-ctx.Done():
 			return
 		}
-		if !d.mirrors.ready() {
+		if !v.mirrors.ready() {
 			continue
 		}
-		began := d.machine()
-		d.state.replace(d.observe().values())
 		select {
-		case <-d.After(max(leastPause, restFactor*d.machine().Sub(began))):
+		case v.turn <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		began := v.machine()
+		v.state.replace(v.observe().values())
+		took := v.machine().Sub(began)
+		<-v.turn
+		select {
+		case <-v.after(max(leastPause, restFactor*took)):
 		case <-ctx.Done():
 			return
 		}
@@ -162,9 +177,9 @@ func (d *dashboard) compute(ctx context.Context) {
 }
 
 // withDrains adds to a plan what its drains wait for, if the user may read that.
-func (d *dashboard) withDrains(ctx context.Context) drains {
+func (v *viewer) withDrains(ctx context.Context) drains {
 	return func(in plan.Input, p plan.Plan) (plan.Input, plan.Plan) {
-		if full, planned, err := cmdutil.PlanDrains(ctx, d.client, in, p); err == nil {
+		if full, planned, err := cmdutil.PlanDrains(ctx, v.client, in, p); err == nil {
 			return full, planned
 		}
 		return in, p

@@ -36,18 +36,50 @@ func (d *dashboard) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
-	mux.Handle("GET /api/stream", d.authorized(d.serveStream))
-	mux.Handle("GET /api/job", d.authorized(d.serveJob))
-	mux.Handle("GET /api/node", d.authorized(d.serveNode))
-	mux.Handle("GET /api/log", d.authorized(d.serveLog))
+	routes(mux, func(serve answerer) http.Handler {
+		return d.authorized(func(w http.ResponseWriter, r *http.Request) { serve(d.viewer, w, r) })
+	})
 	if d.makes {
 		mux.Handle("POST /api/change", d.authorized(d.serveChange))
 	}
-	return d.protected(mux)
+	return d.site().protected(mux)
 }
 
-// protected refuses requests that were not made for this server, and restricts what the page can do.
-func (d *dashboard) protected(next http.Handler) http.Handler {
+// answerer answers a request for data of a viewer.
+type answerer func(*viewer, http.ResponseWriter, *http.Request)
+
+// routes adds what pages request. with finds the viewer of a request.
+func routes(mux *http.ServeMux, with func(answerer) http.Handler) {
+	mux.Handle("GET /api/stream", with((*viewer).serveStream))
+	mux.Handle("GET /api/job", with((*viewer).serveJob))
+	mux.Handle("GET /api/node", with((*viewer).serveNode))
+	mux.Handle("GET /api/log", with((*viewer).serveLog))
+}
+
+// site is where the page is.
+type site struct {
+	// isHost reports whether a host is that of the page, and isOrigin whether an origin is that of the page at this host.
+	isHost   func(host string) bool
+	isOrigin func(origin, host string) bool
+	// otherHost is the answer for another host.
+	otherHost string
+}
+
+// site returns the site of a page on this machine. A web page of another site may let its own name point to 127.0.0.1. Its
+// requests have that name as the host.
+func (d *dashboard) site() site {
+	return site{
+		isHost: func(host string) bool {
+			_, port, err := net.SplitHostPort(d.host)
+			return err == nil && (host == d.host || host == "localhost:"+port)
+		},
+		isOrigin:  func(origin, host string) bool { return origin == "http://"+host },
+		otherHost: "this address is not the one that kubectl everynode dashboard printed",
+	}
+}
+
+// protected refuses requests that were not made for this site, and restricts what the page can do.
+func (s site) protected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -57,12 +89,11 @@ func (d *dashboard) protected(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		// A web page of another site may let its own name point to 127.0.0.1. Its requests have that name as the host.
-		if !d.isOwnHost(r.Host) {
-			fail(w, http.StatusMisdirectedRequest, "this address is not the one that kubectl everynode dashboard printed")
+		if !s.isHost(r.Host) {
+			fail(w, http.StatusMisdirectedRequest, s.otherHost)
 			return
 		}
-		if !isOwnOrigin(r) {
+		if !s.isOwnRequest(r) {
 			fail(w, http.StatusForbidden, "requests of other web pages are refused")
 			return
 		}
@@ -70,19 +101,14 @@ func (d *dashboard) protected(next http.Handler) http.Handler {
 	})
 }
 
-func (d *dashboard) isOwnHost(host string) bool {
-	_, port, err := net.SplitHostPort(d.host)
-	return err == nil && (host == d.host || host == "localhost:"+port)
-}
-
-// isOwnOrigin reports whether a request is of the page, of a user who enters the address, or of no browser.
-func isOwnOrigin(r *http.Request) bool {
-	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+// isOwnRequest reports whether a request is of the page, of a user who enters the address, or of no browser.
+func (s site) isOwnRequest(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" && !s.isOrigin(origin, r.Host) {
 		return false
 	}
-	site := r.Header.Get("Sec-Fetch-Site")
+	from := r.Header.Get("Sec-Fetch-Site")
 	isPage := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && !strings.HasPrefix(r.URL.Path, "/api/")
-	return isPage || slices.Contains([]string{"", "same-origin", "none"}, site)
+	return isPage || slices.Contains([]string{"", "same-origin", "none"}, from)
 }
 
 // authorized requires the token.
@@ -109,8 +135,8 @@ func answer(w http.ResponseWriter, value any) {
 }
 
 // serveJob answers with a NodeJob.
-func (d *dashboard) serveJob(w http.ResponseWriter, r *http.Request) {
-	o := d.observe()
+func (v *viewer) serveJob(w http.ResponseWriter, r *http.Request) {
+	o := v.observe()
 	job := o.find(r.URL.Query().Get("namespace"), r.URL.Query().Get("name"))
 	if job == nil {
 		fail(w, http.StatusNotFound, "this NodeJob does not exist, or no longer")
@@ -126,11 +152,11 @@ func (d *dashboard) serveJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveNode answers with a node.
-func (d *dashboard) serveNode(w http.ResponseWriter, r *http.Request) {
-	o := d.observe()
+func (v *viewer) serveNode(w http.ResponseWriter, r *http.Request) {
+	o := v.observe()
 	for i := range o.Nodes {
 		if o.Nodes[i].Name == r.URL.Query().Get("name") {
-			answer(w, o.node(i, d.withDrains(r.Context())))
+			answer(w, o.node(i, v.withDrains(r.Context())))
 			return
 		}
 	}
@@ -148,9 +174,9 @@ type lines struct {
 	machine func() time.Time
 }
 
-func (d *dashboard) newLines(w http.ResponseWriter) *lines {
+func (v *viewer) newLines(w http.ResponseWriter) *lines {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	return &lines{w, http.NewResponseController(w), d.machine}
+	return &lines{w, http.NewResponseController(w), v.machine}
 }
 
 func (l *lines) send(value any) error { return l.put(value, true) }

@@ -23,16 +23,16 @@ import (
 const aliveInterval = 15 * time.Second
 
 // serveStream sends the state, and then its changes.
-func (d *dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
-	if !acquire(d.tabs) {
+func (v *viewer) serveStream(w http.ResponseWriter, r *http.Request) {
+	if !acquire(v.tabs) {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d tabs show this dashboard already: close one of them", maxTabs))
 		return
 	}
-	defer func() { <-d.tabs }()
+	defer func() { <-v.tabs }()
 	version, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
-	out := d.newLines(w)
+	out := v.newLines(w)
 	for {
-		c, changed := d.state.since(version)
+		c, changed := v.state.since(version)
 		if c.Version == 0 {
 			c.Reset = false // nothing is known yet
 		}
@@ -42,7 +42,7 @@ func (d *dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 		version = c.Version
 		select {
 		case <-changed:
-		case <-d.After(aliveInterval):
+		case <-v.after(aliveInterval):
 		case <-r.Context().Done():
 			return
 		}
@@ -63,27 +63,27 @@ type logLine struct {
 }
 
 // serveLog sends the end of the log of a task, and then what the task prints.
-func (d *dashboard) serveLog(w http.ResponseWriter, r *http.Request) {
+func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	key := client.ObjectKey{Namespace: query.Get("namespace"), Name: query.Get("pod")}
-	pod := d.mirrors.pod(key)
+	pod := v.mirrors.pod(key)
 	if pod == nil {
 		fail(w, http.StatusNotFound, "this pod does not exist, or no longer. What its task printed last is on record")
 		return
 	}
-	if !acquire(d.logs) {
+	if !acquire(v.logs) {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d logs are open already: close one of them", maxLogs))
 		return
 	}
-	defer func() { <-d.logs }()
-	pods, err := d.Pods(key.Namespace)
+	defer func() { <-v.logs }()
+	pods, err := v.pods(key.Namespace)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err.Error())
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	out := d.newLines(w)
+	out := v.newLines(w)
 	hand := func(piece string, more bool) {
 		line := strings.TrimSuffix(strings.TrimSuffix(piece, "\n"), "\r")
 		if out.put(logLine{Line: text.Safe(strings.ReplaceAll(line, "\t", "    "))}, !more) != nil {
@@ -91,23 +91,23 @@ func (d *dashboard) serveLog(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	log := podlog.Tail{Pods: pods, Pod: key.Name, Container: cmdutil.TaskContainer(pod), Lines: logLines}
-	end := d.follow(ctx, &log, key, hand)
+	end := v.follow(ctx, &log, key, hand)
 	log.Flush(hand)
 	_ = out.send(logLine{End: end})
 }
 
 // follow passes on a log until it ends, and returns why it does.
-func (d *dashboard) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
+func (v *viewer) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
 	for try := 1; ; try++ {
 		progress, err := log.Read(ctx, hand)
 		if progress {
 			try = 1
 		}
-		if end := endOfLog(d.mirrors.pod(key), err, try); end != "" || ctx.Err() != nil {
+		if end := endOfLog(v.mirrors.pod(key), err, try); end != "" || ctx.Err() != nil {
 			return end
 		}
 		select {
-		case <-d.After(time.Second):
+		case <-v.after(time.Second):
 		case <-ctx.Done():
 			return ""
 		}

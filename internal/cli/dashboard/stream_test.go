@@ -42,7 +42,7 @@ func stream(ctx context.Context, t *testing.T, d *dashboard, path string) *json.
 
 func TestATabFollowsTheState(t *testing.T) {
 	d, _ := serve(t)
-	d.After = func(time.Duration) <-chan time.Time { return nil }
+	d.after = func(time.Duration) <-chan time.Time { return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	got := stream(ctx, t, d, "/api/stream?since=0")
 	next := func() (c change) {

@@ -298,6 +298,12 @@ func (t *Tab) Go(url string) error {
 	return nil
 }
 
+// AcceptCertificates makes the tab accept certificates that nobody has signed.
+func (t *Tab) AcceptCertificates() error {
+	_, err := t.browser.call(t.session, "Security.setIgnoreCertificateErrors", map[string]any{"ignore": true})
+	return err
+}
+
 // BypassPolicy turns the Content-Security-Policy of the page off, for a tool that the test adds to it.
 func (t *Tab) BypassPolicy() error {
 	_, err := t.browser.call(t.session, "Page.setBypassCSP", map[string]any{"enabled": true})

@@ -5,6 +5,7 @@ import { Changes } from "./changes.js";
 import { $, el, replace } from "./dom.js";
 import { Grid } from "./grid.js";
 import { drawJobs, JobView, path } from "./jobs.js";
+import { Login } from "./login.js";
 import { NodeView } from "./node.js";
 import { connect, State, takeToken } from "./store.js";
 import { theme } from "./theme.js";
@@ -23,6 +24,7 @@ const grid = new Grid(state, (name) => { location.hash = hash(job, name); });
 const changes = new Changes(state, refresh);
 const jobView = new JobView(state, changes);
 const nodeView = new NodeView(state, changes, closeNode);
+const login = new Login();
 
 function hash(job, node) {
   return `#/${job ? `job/${path(...job.split("/"))}` : ""}${job && node ? "/" : ""}${node ? `node/${path(node)}` : ""}`;
@@ -76,6 +78,9 @@ async function refresh() {
 
 function changed(keys, reset) {
   $("context").textContent = state.cluster?.context ?? "";
+  $("user").textContent = state.cluster?.user ?? "";
+  $("user").hidden = !state.cluster?.user;
+  $("log-out").hidden = !state.cluster?.logOut;
   document.title = title();
   drawNotes();
   drawJobs(state, job);
@@ -99,17 +104,19 @@ function drawNotes() {
 }
 
 const connections = { live: "live", lost: "connection lost, retrying", paused: "paused", refused: "not allowed" };
-function tell(how, why) {
+function tell(how, why, logIn) {
+  if (logIn && state.version) return location.reload(); // what the last user could read must not stay
+  if (logIn) login.show(why);
   const at = $("connection");
   if (at.dataset.how === how && at.title === (why ?? "")) return;
   at.dataset.how = how;
   at.title = why ?? "";
   at.textContent = connections[how] + (how === "lost" && why ? `: ${why}` : "");
-  if (how === "refused") replace($("notes"), el("p", { class: "note bad", role: "alert" }, el("b", {}, "This page cannot read the cluster. "), why));
+  if (how === "refused" && !logIn) replace($("notes"), el("p", { class: "note bad", role: "alert" }, el("b", {}, "This page cannot read the cluster. "), why));
 }
 
 document.addEventListener("keydown", (event) => {
-  if ($("change").open) return;
+  if ($("change").open || $("login").open) return;
   const typing = event.target.matches("input, select, textarea");
   if (event.key === "/" && !typing) {
     event.preventDefault();

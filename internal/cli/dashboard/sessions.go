@@ -1,0 +1,300 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/everynode/everynode/internal/cli/cmdutil"
+)
+
+// Limits of sessions.
+const (
+	// maxSessions limits the sessions, and maxSessionsOfUser those of one user, so that no user can use up all of them.
+	maxSessions       = 32
+	maxSessionsOfUser = 4
+	// maxReviews limits the tokens that are reviewed at the same time, and reviewTimeout how long a review takes.
+	maxReviews    = 4
+	reviewTimeout = 10 * time.Second
+	// reviewInterval is how often the API server is asked whether it still accepts the token of a session that is in use.
+	reviewInterval = time.Minute
+	// watchesIdle is the time without a request after which a session has no watches, and sessionIdle the one after which it ends.
+	watchesIdle = 2 * time.Minute
+	sessionIdle = time.Hour
+	// sessionLifetime is the time after which a session ends in any case.
+	sessionLifetime = 12 * time.Hour
+	// tendInterval is the time between two looks at all sessions.
+	tendInterval = 10 * time.Second
+	// maxTokenBytes limits a token.
+	maxTokenBytes = 16 << 10
+)
+
+// key identifies a session: a hash of the token, or of the ID in the cookie.
+type key [sha256.Size]byte
+
+func keyOf(kind, secret string) key { return sha256.Sum256([]byte(kind + "\x00" + secret)) }
+
+// login is what a session needs to begin.
+type login struct {
+	token string
+	// namespace is read if the user may not read all namespaces; "" for the default.
+	namespace string
+	// hasCookie is true if the session is found by a cookie, and false if each request has the token.
+	hasCookie bool
+}
+
+// session is a user who is logged in.
+type session struct {
+	login
+	key  key
+	user string
+	// ended is closed when the session ends.
+	ended chan struct{}
+
+	// These fields are protected by sessions.mu. viewer is nil while the session has no watches, and stop ends them.
+	viewer *viewer
+	stop   context.CancelFunc
+	// requests counts the requests that are being answered.
+	requests int
+	// began, used and reviewed are when the session began, when its last request began or ended, and when its token was accepted.
+	began, used, reviewed time.Time
+	reviewing             bool
+}
+
+// sessions are the users who are logged in. Each session has its own watches, with its own token.
+type sessions struct {
+	// review asks the API server for the user of a token.
+	review func(ctx context.Context, token string) (user string, err error)
+	// start starts the watches of a session.
+	start func(*session) (*viewer, context.CancelFunc, error)
+	now   func() time.Time
+	// reviews are the reviews that are running.
+	reviews chan struct{}
+
+	mu  sync.Mutex
+	all map[key]*session
+}
+
+// refusal is why there is no session for a request.
+type refusal struct {
+	code    int
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+var (
+	errNoSession   = &refusal{http.StatusUnauthorized, "you are not logged in, or your session has ended"}
+	errNoToken     = &refusal{http.StatusUnauthorized, "this is not a token of the API server: it must be one line without spaces"}
+	errTokenEnded  = &refusal{http.StatusUnauthorized, "the API server does not accept this token: it is wrong, or it has expired"}
+	errTooMany     = &refusal{http.StatusServiceUnavailable, "too many users have this page open: try again later"}
+	errNotReviewed = &refusal{http.StatusServiceUnavailable, "too many users log in at the moment: try again"}
+)
+
+// checkToken returns an error if the API server would treat a token as none, and so the user as anonymous.
+func checkToken(token string) error {
+	unexpected := func(c rune) bool { return c <= ' ' || c > '~' }
+	if token == "" || len(token) > maxTokenBytes || strings.ContainsFunc(token, unexpected) {
+		return errNoToken
+	}
+	return nil
+}
+
+// userOf returns the user of a token if the API server accepts it.
+func (s *sessions) userOf(ctx context.Context, token string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	select {
+	case s.reviews <- struct{}{}:
+		defer func() { <-s.reviews }()
+	case <-ctx.Done():
+		return "", errNotReviewed
+	}
+	user, err := s.review(ctx, token)
+	switch {
+	case apierrors.IsUnauthorized(err), err == nil && (user == "" || user == "system:anonymous"):
+		return "", errTokenEnded
+	case err != nil:
+		return "", &refusal{http.StatusBadGateway, cmdutil.Explain(err).Error()}
+	}
+	return user, nil
+}
+
+// begin begins a session. It is found by the key from now on.
+func (s *sessions) begin(ctx context.Context, k key, l login) (*session, error) {
+	if err := checkToken(l.token); err != nil {
+		return nil, err
+	}
+	user, err := s.userOf(ctx, l.token)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if existing := s.all[k]; existing != nil { // two requests with the same token came at once
+		return existing, nil
+	}
+	if !s.makeRoom(user) {
+		return nil, errTooMany
+	}
+	now := s.now()
+	begun := &session{login: l, key: k, user: user, ended: make(chan struct{}), began: now, used: now, reviewed: now}
+	s.all[k] = begun
+	return begun, nil
+}
+
+// makeRoom ends the session of the user, or of another user if there are too many, that was not used for the longest time. It
+// reports false if all others are in use.
+func (s *sessions) makeRoom(user string) bool {
+	var own, idle []*session
+	for _, each := range s.all {
+		if each.user == user {
+			own = append(own, each)
+		}
+		if each.requests == 0 {
+			idle = append(idle, each)
+		}
+	}
+	switch {
+	case len(own) >= maxSessionsOfUser:
+		s.remove(slices.MinFunc(own, leastUsed))
+	case len(s.all) < maxSessions:
+	case len(idle) > 0:
+		s.remove(slices.MinFunc(idle, leastUsed))
+	default:
+		return false
+	}
+	return true
+}
+
+// leastUsed orders sessions by the time of their last request. Those that are in use come last.
+func leastUsed(a, b *session) int {
+	if inUse := min(a.requests, 1) - min(b.requests, 1); inUse != 0 {
+		return inUse
+	}
+	return a.used.Compare(b.used)
+}
+
+// enter finds a session for a request, and starts its watches if it has none. leave must be called afterwards.
+func (s *sessions) enter(ctx context.Context, k key) (*session, *viewer, error) {
+	s.mu.Lock()
+	found := s.all[k]
+	old := found != nil && found.viewer == nil && s.now().Sub(found.reviewed) >= reviewInterval
+	s.mu.Unlock()
+	if old {
+		if err := s.reviewAgain(ctx, found); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found = s.all[k]
+	if found == nil {
+		return nil, nil, errNoSession
+	}
+	if found.viewer == nil {
+		var err error
+		if found.viewer, found.stop, err = s.start(found); err != nil {
+			found.viewer = nil
+			return nil, nil, err
+		}
+	}
+	found.requests++
+	found.used = s.now()
+	return found, found.viewer, nil
+}
+
+// leave ends a request of a session.
+func (s *sessions) leave(of *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of.requests--
+	of.used = s.now()
+}
+
+// reviewAgain ends a session whose token the API server does not accept any more.
+func (s *sessions) reviewAgain(ctx context.Context, of *session) error {
+	_, err := s.userOf(ctx, of.token)
+	if errors.Is(err, errTokenEnded) {
+		s.end(of.key)
+	}
+	if err == nil {
+		s.mu.Lock()
+		of.reviewed = s.now()
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// end ends a session with all its requests and watches.
+func (s *sessions) end(k key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.all[k]; found != nil {
+		s.remove(found)
+	}
+}
+
+func (s *sessions) remove(ended *session) {
+	delete(s.all, ended.key)
+	ended.stopWatches()
+	close(ended.ended)
+}
+
+func (s *session) stopWatches() {
+	if s.stop != nil {
+		s.stop()
+	}
+	s.viewer, s.stop = nil, nil
+}
+
+// tend ends sessions that are over, ends the watches of those without requests, and reviews the tokens of the others.
+func (s *sessions) tend(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, each := range s.all {
+		unused := now.Sub(each.used)
+		switch {
+		case now.Sub(each.began) >= sessionLifetime, each.requests == 0 && unused >= sessionIdle:
+			s.remove(each)
+		case each.requests == 0 && unused >= watchesIdle:
+			each.stopWatches()
+		case each.viewer != nil && !each.reviewing && now.Sub(each.reviewed) >= reviewInterval:
+			each.reviewing = true
+			go func() {
+				_ = s.reviewAgain(ctx, each) // an API server that does not respond is asked again
+				s.mu.Lock()
+				each.reviewing = false
+				s.mu.Unlock()
+			}()
+		}
+	}
+}
+
+// run tends the sessions until the context ends, and then ends all.
+func (s *sessions) run(ctx context.Context, after func(time.Duration) <-chan time.Time) {
+	for {
+		select {
+		case <-after(tendInterval):
+			s.tend(ctx)
+		case <-ctx.Done():
+			s.mu.Lock()
+			for _, each := range s.all {
+				s.remove(each)
+			}
+			s.mu.Unlock()
+			return
+		}
+	}
+}

@@ -1,0 +1,237 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// world is what sessions need, without an API server: the token "alice-1" is of alice.
+type world struct {
+	*sessions
+	now time.Time
+
+	mu sync.Mutex
+	// revoked are tokens that are not accepted any more, and down is true while the API server does not respond.
+	revoked map[string]bool
+	down    bool
+	reviews int
+	// watching counts the watches of each user.
+	watching map[string]int
+}
+
+func newWorld() *world {
+	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}}
+	w.sessions = &sessions{
+		now: func() time.Time { return w.now }, reviews: make(chan struct{}, maxReviews), all: map[key]*session{},
+		review: func(_ context.Context, token string) (string, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.reviews++
+			user, _, is := strings.Cut(token, "-")
+			switch {
+			case w.down:
+				return "", errors.New("no answer")
+			case !is || w.revoked[token]:
+				return "", apierrors.NewUnauthorized("no")
+			}
+			return user, nil
+		},
+		start: func(s *session) (*viewer, context.CancelFunc, error) {
+			w.watching[s.user]++
+			return &viewer{user: s.user}, func() { w.watching[s.user]-- }, nil
+		},
+	}
+	return w
+}
+
+// request makes a request with a token, and returns its session, which is still used until leave.
+func (w *world) request(t *testing.T, token string) (*session, error) {
+	t.Helper()
+	k := keyOf("token", token)
+	if _, _, err := w.enter(t.Context(), k); err == nil {
+		return w.all[k], nil
+	}
+	if _, err := w.begin(t.Context(), k, login{token: token}); err != nil {
+		return nil, err
+	}
+	s, v, err := w.enter(t.Context(), k)
+	if err == nil && v.user != s.user {
+		t.Errorf("%s has the viewer of %s", s.user, v.user)
+	}
+	return s, err
+}
+
+func (w *world) visit(t *testing.T, token string) {
+	t.Helper()
+	s, err := w.request(t, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.leave(s)
+}
+
+// users returns the number of sessions of each user.
+func (w *world) users() map[string]int {
+	users := map[string]int{}
+	for _, s := range w.all {
+		users[s.user]++
+	}
+	return users
+}
+
+func TestTokensThatAreNone(t *testing.T) {
+	for name, token := range map[string]string{
+		"no token, which would be anonymous": "", "a line break": "a-1\nX: y", "a space": "a 1", "a character that is not ASCII": "ä-1",
+		"a token that is too long": "a-" + strings.Repeat("1", maxTokenBytes), "a token that the API server does not know": "wrong",
+		"the token of the anonymous user": "system:anonymous-1", "a token without a user": "-1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			var refused *refusal
+			if _, err := w.request(t, token); !errors.As(err, &refused) || refused.code != http.StatusUnauthorized || len(w.all) > 0 {
+				t.Errorf("error %v, %d sessions", err, len(w.all))
+			}
+		})
+	}
+}
+
+func TestAUserHasFewSessions(t *testing.T) {
+	w := newWorld()
+	for i := range 10 {
+		w.now = w.now.Add(time.Second)
+		w.visit(t, fmt.Sprintf("alice-%d", i))
+		w.visit(t, "bob-1")
+	}
+	if diff := cmp.Diff(map[string]int{"alice": maxSessionsOfUser, "bob": 1}, w.users()); diff != "" {
+		t.Error(diff)
+	}
+	if w.all[keyOf("token", "alice-9")] == nil || w.all[keyOf("token", "alice-0")] != nil {
+		t.Error("the newest session has ended, or the oldest has not")
+	}
+	if diff := cmp.Diff(map[string]int{"alice": maxSessionsOfUser, "bob": 1}, w.watching); diff != "" {
+		t.Errorf("watches: %s", diff)
+	}
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	w := newWorld()
+	var busy []*session
+	for i := range maxSessions {
+		s, err := w.request(t, fmt.Sprintf("user%d-1", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy = append(busy, s)
+	}
+	if _, err := w.request(t, "late-1"); !errors.Is(err, errTooMany) || len(w.all) != maxSessions {
+		t.Errorf("error %v, %d sessions", err, len(w.all))
+	}
+	w.leave(busy[7]) // this user looks at nothing at the moment
+	if _, err := w.request(t, "late-1"); err != nil || len(w.all) != maxSessions || w.users()["user7"] != 0 {
+		t.Errorf("error %v, sessions %v", err, w.users())
+	}
+	<-busy[7].ended
+}
+
+func TestSessionsEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		// during is whether a request lasts while the time passes.
+		during                    bool
+		passes                    time.Duration
+		wantSessions, wantWatches int
+	}{
+		"a session that was just used":                  {false, time.Minute, 1, 1},
+		"no tab is open":                                {false, watchesIdle, 1, 0},
+		"no tab was open for long":                      {false, sessionIdle, 0, 0},
+		"a tab is open for long":                        {true, sessionIdle, 1, 1},
+		"a tab is open for longer than a session lasts": {true, sessionLifetime, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			s, err := w.request(t, "alice-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !test.during {
+				w.leave(s)
+			}
+			w.now = w.now.Add(test.passes)
+			w.tend(t.Context())
+			w.sessions.mu.Lock()
+			defer w.sessions.mu.Unlock()
+			if len(w.all) != test.wantSessions || w.watching["alice"] != test.wantWatches {
+				t.Errorf("%d sessions, %d watches", len(w.all), w.watching["alice"])
+			}
+			select {
+			case <-s.ended:
+				if test.wantSessions > 0 {
+					t.Error("its streams end")
+				}
+			default:
+				if test.wantSessions == 0 {
+					t.Error("its streams continue")
+				}
+			}
+		})
+	}
+}
+
+func TestWatchesBeginAgainIfTheTokenIsStillAccepted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   error
+		left   int
+	}{
+		"it is accepted":                      {func(*world) {}, nil, 1},
+		"it is revoked":                       {func(w *world) { w.revoked["alice-1"] = true }, errTokenEnded, 0},
+		"the API server does not respond now": {func(w *world) { w.down = true }, &refusal{http.StatusBadGateway, "no answer"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.visit(t, "alice-1")
+			w.now = w.now.Add(watchesIdle)
+			w.tend(t.Context())
+			test.change(w)
+			_, _, err := w.enter(t.Context(), keyOf("token", "alice-1"))
+			if fmt.Sprint(err) != fmt.Sprint(test.want) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			if len(w.all) != test.left {
+				t.Errorf("%d sessions", len(w.all))
+			}
+			if watches := w.watching["alice"]; (watches > 0) != (err == nil) {
+				t.Errorf("%d watches", watches)
+			}
+		})
+	}
+}
+
+func TestATokenIsReviewedWhileItsTabsAreOpen(t *testing.T) {
+	w := newWorld()
+	s, err := w.request(t, "alice-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.tend(t.Context())
+	w.mu.Lock()
+	if w.reviews != 1 {
+		t.Errorf("%d reviews", w.reviews)
+	}
+	w.revoked["alice-1"] = true
+	w.mu.Unlock()
+	w.now = w.now.Add(reviewInterval)
+	w.tend(t.Context())
+	<-s.ended
+}
