@@ -24,7 +24,7 @@ type changes struct{}
 
 // Make makes a change as its command does.
 func (changes) Make(ctx context.Context, f *cmdutil.Factory, c client.WithWatch, change dashboard.Change) error {
-	m := &mutation{Factory: f, client: c, key: change.Job(), uid: change.UID}
+	m := &mutation{Factory: f, client: c, key: change.Job(), uid: change.UID, nodeUID: change.NodeUID}
 	switch {
 	case change.Verb == dashboard.Promote:
 		return m.change(ctx, func(job *v1alpha1.NodeJob) (decision, error) { return promote(job, change.To, false) })
@@ -142,10 +142,10 @@ func (changes) OfNode(job *v1alpha1.NodeJob, node *plan.Node) []dashboard.Offer 
 		if actions.othersWait() {
 			effect += " Other nodes of the rollout wait until it has ended there."
 		}
-		o.add(dashboard.Change{Verb: dashboard.Retry, Node: node.Name}, "Retry on this node", effect+afterResume(job))
+		o.add(dashboard.Change{Verb: dashboard.Retry, Node: node.Name, NodeUID: node.UID}, "Retry on this node", effect+afterResume(job))
 	}
 	if revision, err := revisionOf(job); err == nil && on.Label != revision {
-		o.add(dashboard.Change{Verb: dashboard.Skip, Node: node.Name}, "Skip this node",
+		o.add(dashboard.Change{Verb: dashboard.Skip, Node: node.Name, NodeUID: node.UID}, "Skip this node",
 			"Node "+node.Name+" counts as done with revision "+revision+" without a run. Its gate opens, and it is uncordoned if this NodeJob quarantined it.")
 	}
 	return o.all

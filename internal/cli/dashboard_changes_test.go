@@ -140,3 +140,37 @@ func TestAChangeIsForTheNodeJobThatThePageShowed(t *testing.T) {
 		t.Errorf("%v, %d patches", err, patches)
 	}
 }
+
+func TestAChangeIsForTheNodeThatThePageShowed(t *testing.T) {
+	node := newNodeMetadata("a")
+	node.APIVersion, node.UID = "v1", "new"
+	record.SetOn(node, jobKey, record.Record{Revision: "new", Outcome: record.Failed, Attempts: 1, FinishedAt: now})
+	patches := 0
+	f, _, _ := clitest.NewFactory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			patches++
+		}
+		if strings.HasPrefix(r.URL.Path, clitest.NodesPath) {
+			clitest.Respond(w, node)
+			return
+		}
+		clitest.Respond(w, clitest.NodeJob("j"))
+	}))
+	c, err := f.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, verb := range []string{dashboard.Retry, dashboard.Skip} {
+		change := dashboard.Change{Verb: verb, Namespace: "ns", Name: "j", UID: "uid-of-j", Node: "a", NodeUID: "old"}
+		if err := (changes{}).Make(t.Context(), f, c, change); cmdutil.CodeOf(err) != cmdutil.ExitNotFound || patches != i {
+			t.Errorf("%s on another node: %v, %d patches", verb, err, patches)
+		}
+		change.NodeUID = "new"
+		if err := (changes{}).Make(t.Context(), f, c, change); err != nil || patches != i+1 {
+			t.Errorf("%s: %v, %d patches", verb, err, patches)
+		}
+	}
+	if said := f.ErrOut.(*clitest.Buffer).String(); !strings.Contains(said, "node a was deleted, and another node with this name was created. Nothing was changed") {
+		t.Errorf("the command says %s", said)
+	}
+}

@@ -23,8 +23,8 @@ type mutation struct {
 	*cmdutil.Factory
 	client client.WithWatch
 	key    client.ObjectKey
-	// uid is the UID that the NodeJob must have; "" for any.
-	uid types.UID
+	// uid is the UID that the NodeJob must have, and nodeUID that of its node; "" for any.
+	uid, nodeUID types.UID
 }
 
 func newMutation(f *cmdutil.Factory, name string) (*mutation, error) {

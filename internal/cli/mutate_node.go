@@ -62,6 +62,9 @@ func (m *mutation) changeNode(ctx context.Context, name string, decide func(node
 		if err := m.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return nodeChange{}, m.nodeError(ctx, name, err)
 		}
+		if m.nodeUID != "" && node.UID != m.nodeUID {
+			return nodeChange{}, cmdutil.Failf(cmdutil.ExitNotFound, "node %s was deleted, and another node with this name was created. Nothing was changed: check the new one first", name)
+		}
 		c := decide(nodeMetadata{record.Read(node.Labels, node.Annotations, key), node.Labels})
 		if c.nothing != "" {
 			return c, nil

@@ -4,6 +4,7 @@
 package browser_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -228,6 +229,15 @@ func TestAChangeOfWhatIsGone(t *testing.T) {
 	}
 	confirm(t, tab)
 	see(t, tab, dialog+".querySelector('[role=alert]')?.innerText.includes('there is no node node-2')")
+	press(t, tab, "Escape")
+	do(t, tab, "location.hash = '#/job/default/max-map-count/node/node-6'")
+	ask(t, tab, "Skip this node")
+	again := newNode("node-6", nil)
+	if err := errors.Join(admin.Delete(t.Context(), f.nodes[5]), admin.Create(t.Context(), again)); err != nil {
+		t.Fatal(err)
+	}
+	confirm(t, tab)
+	see(t, tab, dialog+".querySelector('[role=alert]')?.innerText.includes('node node-6 was deleted, and another node with this name was created')")
 	press(t, tab, "Escape")
 	ask(t, tab, "Suspend")
 	if err := admin.Delete(t.Context(), job); err != nil {

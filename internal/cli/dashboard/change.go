@@ -36,8 +36,9 @@ type Change struct {
 	Name      string `json:"name"`
 	// UID is the UID of the NodeJob that the page showed: another NodeJob with the same name is not changed.
 	UID types.UID `json:"uid"`
-	// Node is the node of retry and skip; "" for all failed nodes.
-	Node string `json:"node,omitempty"`
+	// Node is the node of retry and skip; "" for all failed nodes. NodeUID is the UID of the node that the page showed.
+	Node    string    `json:"node,omitempty"`
+	NodeUID types.UID `json:"nodeUID,omitempty"`
 	// To is the step of promote.
 	To string `json:"to,omitempty"`
 }
@@ -78,6 +79,8 @@ func (c Change) check() string {
 		return fmt.Sprintf("there is no change %q", c.Verb)
 	case c.UID == "":
 		return "the UID of the NodeJob is missing"
+	case hasNode != (c.NodeUID != ""):
+		return "a node needs its UID"
 	case hasTo != (c.Verb == Promote):
 		return "only promote has a step, and it needs one"
 	case hasNode != (c.Verb == Skip) && c.Verb != Retry:

@@ -97,7 +97,8 @@ func TestOnlyThePageMakesChanges(t *testing.T) {
 		"no UID":                                {`{"verb":"suspend","namespace":"ns","name":"j"}`, as, http.StatusBadRequest},
 		"promote without a step":                {`{"verb":"promote","namespace":"ns","name":"j","uid":"u"}`, as, http.StatusBadRequest},
 		"skip without a node":                   {`{"verb":"skip","namespace":"ns","name":"j","uid":"u"}`, as, http.StatusBadRequest},
-		"suspend with a node":                   {`{"verb":"suspend","namespace":"ns","name":"j","uid":"u","node":"a"}`, as, http.StatusBadRequest},
+		"suspend with a node":                   {`{"verb":"suspend","namespace":"ns","name":"j","uid":"u","node":"a","nodeUID":"n"}`, as, http.StatusBadRequest},
+		"a node without its UID":                {`{"verb":"skip","namespace":"ns","name":"j","uid":"u","node":"a"}`, as, http.StatusBadRequest},
 		"a request that is too large":           {long, as, http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {

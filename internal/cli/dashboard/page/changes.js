@@ -55,12 +55,12 @@ export class Changes {
   /** make makes the change that was confirmed, once. */
   async make() {
     if (this.pending) return;
-    const { verb, namespace, name, uid, node, to } = this.offer;
+    const { verb, namespace, name, uid, node, nodeUID, to } = this.offer;
     this.pending = true;
     this.confirm.disabled = this.cancel.disabled = true;
     replace(this.result, el("p", { role: "status" }, "Sent …"));
     try {
-      const { said } = await post("change", { verb, namespace, name, uid, node, to });
+      const { said } = await post("change", { verb, namespace, name, uid, node, nodeUID, to });
       this.show("status", "good", "Done. ", said);
     } catch (error) {
       this.show("alert", "bad", "Not done. ", error instanceof Refused ? error.message.split("\n") : [unknown]);
