@@ -21,8 +21,11 @@ import (
 // TestThePackagedChartIsThatOfTheCheckout has helm load the chart of a release. Only its versions and images differ.
 func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 	const version = "v0.7.3-test.1"
-	images := []string{"registry.example:5000/a/manager:" + version + "@" + digest, "registry.example:5000/a/runner:" + version + "@" + digest}
-	content, err := releasechart.Package("..", releasechart.Release{Version: version, Manager: images[0], Runner: images[1], Created: time.Unix(1, 0)})
+	var images []string
+	for _, name := range []string{"manager", "runner", "dashboard"} {
+		images = append(images, "registry.example:5000/a/"+name+":"+version+"@"+digest)
+	}
+	content, err := releasechart.Package("..", releasechart.Release{Version: version, Manager: images[0], Runner: images[1], Dashboard: images[2], Created: time.Unix(1, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +40,7 @@ func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 manager: {replicas: 2}
 metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 networkPolicy: {enabled: true}
+dashboard: {enabled: true}
 `}
 	got, err := renderChart(t, chart, everything)
 	if err != nil {
@@ -49,7 +53,8 @@ networkPolicy: {enabled: true}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
 		t.Errorf("objects (-checkout +package):\n%s", diff)
 	}
-	stamped := strings.NewReplacer("ghcr.io/everynode/manager:v0.0.0-dev", images[0], "ghcr.io/everynode/runner:v0.0.0-dev", images[1], "0.0.0-dev", "0.7.3-test.1")
+	stamped := strings.NewReplacer("ghcr.io/everynode/manager:v0.0.0-dev", images[0], "ghcr.io/everynode/runner:v0.0.0-dev", images[1],
+		"ghcr.io/everynode/dashboard:v0.0.0-dev", images[2], "0.0.0-dev", "0.7.3-test.1")
 	for key := range want {
 		if diff := cmp.Diff(stamped.Replace(text(t, want[key].Object)), text(t, got[key].Object)); diff != "" {
 			t.Errorf("%s (-checkout +package):\n%s", key, diff)
@@ -57,6 +62,9 @@ networkPolicy: {enabled: true}
 	}
 	if deployment := text(t, got[manager].Object); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) {
 		t.Errorf("the Deployment does not have the images of the release:\n%s", deployment)
+	}
+	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[2]) {
+		t.Errorf("the Deployment of the dashboard does not have the image of the release:\n%s", deployment)
 	}
 }
 

@@ -32,10 +32,10 @@ type imageSpec struct {
 }
 
 // references are the names of the images in a registry, with tag and digest.
-type references struct{ manager, runner string }
+type references struct{ manager, runner, dashboard string }
 
 // writeImages writes the images as OCI image layouts, and returns how manifests refer to them.
-func writeImages(o *Options, manager, runner *program) (references, error) {
+func writeImages(o *Options, manager, runner, dashboard *program) (references, error) {
 	var refs references
 	for _, s := range []struct {
 		imageSpec
@@ -44,6 +44,7 @@ func writeImages(o *Options, manager, runner *program) (references, error) {
 		{imageSpec{"manager", "Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", manager}, &refs.manager},
 		// The manager sets the user of its pods. Scripts run as root in the namespaces of the host.
 		{imageSpec{"runner", "Everynode runner", "Runs the script of a NodeJob on the node", "0:0", runner}, &refs.runner},
+		{imageSpec{"dashboard", "Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", dashboard}, &refs.dashboard},
 	} {
 		digest, err := writeImage(o, &s.imageSpec)
 		if err != nil {
@@ -51,7 +52,7 @@ func writeImages(o *Options, manager, runner *program) (references, error) {
 		}
 		*s.ref = fmt.Sprintf("%s/%s:%s@%s", o.Registry, s.name, o.Version, digest)
 	}
-	return refs, os.WriteFile(filepath.Join(o.Dir, ImagesFile), []byte(refs.manager+"\n"+refs.runner+"\n"), 0o644)
+	return refs, os.WriteFile(filepath.Join(o.Dir, ImagesFile), []byte(strings.Join([]string{refs.manager, refs.runner, refs.dashboard, ""}, "\n")), 0o644)
 }
 
 func writeImage(o *Options, s *imageSpec) (v1.Hash, error) {

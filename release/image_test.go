@@ -76,8 +76,9 @@ func TestImages(t *testing.T) {
 		title, description, user, program string
 		arg                               string // that prints the version
 	}{
-		"manager": {"Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", "everynode", "--version"},
-		"runner":  {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version"},
+		"manager":   {"Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", "everynode", "--version"},
+		"runner":    {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version"},
+		"dashboard": {"Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", "everynode-dashboard", "--version"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

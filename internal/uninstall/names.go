@@ -35,12 +35,16 @@ const (
 
 	leaderElection = "everynode-leader-election"
 	quota          = "everynode-critical-pods"
+	dashboard      = "everynode-dashboard"
 )
 
-// NameLabel and NameValue are the label of the namespace that config/default creates.
+// Labels of config/default. NameLabel and NameValue are the label of its namespace, and of all its pods.
 const (
 	NameLabel = "app.kubernetes.io/name"
 	NameValue = "everynode"
+	// ComponentLabel and ManagerComponent are the label of the manager's pods, besides NameLabel.
+	ComponentLabel   = "app.kubernetes.io/component"
+	ManagerComponent = "manager"
 )
 
 // CRD is a CustomResourceDefinition of Everynode, by its plural name.
@@ -91,7 +95,7 @@ func Deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: inNamespace(Manager)}
 }
 
-// Namespaced returns the objects of config/default in its namespace, except the Deployment.
+// Namespaced returns the objects of config/default and of its components in its namespace, except the Deployment of the manager.
 func Namespaced() []client.Object {
 	return []client.Object{
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace(leaderElection)},
@@ -100,6 +104,9 @@ func Namespaced() []client.Object {
 		&corev1.ResourceQuota{ObjectMeta: inNamespace(quota)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: inNamespace(Manager)},
 		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(Manager)},
+		&appsv1.Deployment{ObjectMeta: inNamespace(dashboard)},
+		&corev1.Service{ObjectMeta: inNamespace(dashboard)},
+		&networkingv1.NetworkPolicy{ObjectMeta: inNamespace(dashboard)},
 		&corev1.ServiceAccount{ObjectMeta: inNamespace(Manager)},
 	}
 }

@@ -19,7 +19,8 @@ import (
 
 var release = Release{
 	Version: "v0.7.3-test.1", Manager: "registry.example/a/manager:v0.7.3-test.1@sha256:1", Runner: "registry.example/a/runner:v0.7.3-test.1@sha256:2",
-	Created: time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC),
+	Dashboard: "registry.example/a/dashboard:v0.7.3-test.1@sha256:3",
+	Created:   time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC),
 }
 
 func packaged(t *testing.T) map[string]string {

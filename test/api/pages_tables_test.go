@@ -32,10 +32,11 @@ var notExecuted = map[string]string{
 	`echo "reboot=true"`:            "a line of such a script",
 	"[ ! -e /run/reboot-required ]": "a line of such a script",
 
-	"kubectl everynode dashboard":       "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
-	"kubectl drain ":                    "evicts pods, which needs a disruption controller: TestR25_TwoDrainsGoOneAfterTheOther",
-	"kubectl -n everynode-system logs ": "reads a log, which needs a kubelet",
-	"kubectl delete -k your-overlay":    "waits for a manager that is told to exit: TestUninstallByDeletingConfigDefault",
+	"kubectl everynode dashboard":               "serves a page until it is interrupted: test/browser, and TestTheDashboardFollowsTheLogOfATask",
+	"kubectl -n everynode-system port-forward ": "needs a kubelet: TestTheDashboardRunsInTheCluster",
+	"kubectl drain ":                            "evicts pods, which needs a disruption controller: TestR25_TwoDrainsGoOneAfterTheOther",
+	"kubectl -n everynode-system logs ":         "reads a log, which needs a kubelet",
+	"kubectl delete -k your-overlay":            "waits for a manager that is told to exit: TestUninstallByDeletingConfigDefault",
 }
 
 // placeholders are the parts of commands that a user replaces.

@@ -45,6 +45,7 @@ func TestUninstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f.t = t
 			f.installed()
+			must(t, f.kubectl("apply -f ../../config/dashboard/deployment.yaml -f ../../config/dashboard/service.yaml -f ../../config/network-policy/networkpolicy.yaml"))
 			f.eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
 			f.putEverythingToUse()
 			test(t)

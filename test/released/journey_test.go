@@ -307,7 +307,10 @@ func (u *user) finish() {
 // namespaces.
 func (u *user) uninstall() {
 	u.t.Helper()
-	u.t.Log(u.kubectl("everynode uninstall --yes"))
+	said := u.kubectl("everynode uninstall --yes")
+	if u.t.Log(said); strings.Contains(said, "does not end") {
+		u.t.Error("the command has waited for a pod that is not of the manager")
+	}
 	if left := u.kubectl("get nodes -o yaml"); strings.Contains(left, "everynode.dev") {
 		u.t.Errorf("left on nodes is\n%s", left)
 	}

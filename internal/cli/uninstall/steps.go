@@ -165,7 +165,7 @@ func (u *uninstalling) stopManager(ctx context.Context) error {
 		err := uninstall.Each(ctx, u.client, &corev1.PodList{}, func(o client.Object) error {
 			left = append(left, o.GetName())
 			return nil
-		}, client.InNamespace(uninstall.Namespace), client.MatchingLabels{uninstall.NameLabel: uninstall.NameValue})
+		}, client.InNamespace(uninstall.Namespace), client.MatchingLabels{uninstall.NameLabel: uninstall.NameValue, uninstall.ComponentLabel: uninstall.ManagerComponent})
 		return len(left) == 0, strings.Join(left, ","), err
 	})
 	if errors.Is(err, errTimedOut) {
