@@ -21,9 +21,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/x509roots/fallback/bundle"
-
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/trust"
 )
 
 const (
@@ -205,37 +204,13 @@ func (c *client) trust(ca []byte) error {
 	return nil
 }
 
-// roots returns the certificates that sign those of servers. Without a file, they are those of the system. The image of the
-// manager has none, so it uses those that Mozilla trusts.
+// roots returns the certificates that sign those of servers.
 func roots(ca []byte) (*x509.CertPool, error) {
-	if len(ca) > 0 {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(ca) {
-			return nil, fmt.Errorf("the file %s for notifications contains no certificate in PEM format", fileCA)
-		}
-		return pool, nil
+	pool, err := trust.Roots(ca)
+	if errors.Is(err, trust.ErrNoCertificate) {
+		return nil, fmt.Errorf("the file %s for notifications contains no certificate in PEM format", fileCA)
 	}
-	if pool, err := x509.SystemCertPool(); err == nil && !pool.Equal(x509.NewCertPool()) {
-		return pool, nil
-	}
-	return mozilla()
-}
-
-// mozilla returns the certificates that Mozilla trusts.
-func mozilla() (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	for root := range bundle.Roots() {
-		certificate, err := x509.ParseCertificate(root.Certificate)
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificates of Mozilla: %w", err)
-		}
-		if root.Constraint == nil {
-			pool.AddCert(certificate)
-		} else {
-			pool.AddCertWithConstraint(certificate, root.Constraint)
-		}
-	}
-	return pool, nil
+	return pool, err
 }
 
 // withoutURL is the text of an error, without the URL that the errors of net/http begin with.
