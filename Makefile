@@ -161,7 +161,7 @@ test-unit: ## Run the unit tests.
 	go -C monitoring test -count=1 ./...
 	go test ./cmd/... $$(go list ./internal/... | grep -v -e /internal/plan$$ -e /internal/guard$$ -e /internal/mutants)
 	EVERYNODE_HISTORIES=$(HISTORIES) go test -timeout=30m -p=1 ./internal/plan ./internal/guard
-	go -C test test ./bench/... ./cmd/... ./install ./shards
+	go -C test test ./bench/... ./cmd/... ./install ./s3 ./shards
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.

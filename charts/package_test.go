@@ -22,10 +22,10 @@ import (
 func TestThePackagedChartIsThatOfTheCheckout(t *testing.T) {
 	const version = "v0.7.3-test.1"
 	var images []string
-	for _, name := range []string{"manager", "runner", "dashboard"} {
+	for _, name := range []string{"manager", "runner", "runner-archive", "dashboard"} {
 		images = append(images, "registry.example:5000/a/"+name+":"+version+"@"+digest)
 	}
-	content, err := releasechart.Package("..", releasechart.Release{Version: version, Manager: images[0], Runner: images[1], Dashboard: images[2], Created: time.Unix(1, 0)})
+	content, err := releasechart.Package("..", releasechart.Release{Version: version, Manager: images[0], Runner: images[1], ArchiveRunner: images[2], Dashboard: images[3], Created: time.Unix(1, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +54,13 @@ dashboard: {enabled: true}
 		t.Errorf("objects (-checkout +package):\n%s", diff)
 	}
 	stamped := strings.NewReplacer("ghcr.io/everynode/manager:v0.0.0-dev", images[0], "ghcr.io/everynode/runner:v0.0.0-dev", images[1],
-		"ghcr.io/everynode/dashboard:v0.0.0-dev", images[2], "0.0.0-dev", "0.7.3-test.1")
+		"ghcr.io/everynode/runner-archive:v0.0.0-dev", images[2], "ghcr.io/everynode/dashboard:v0.0.0-dev", images[3], "0.0.0-dev", "0.7.3-test.1")
 	for key := range want {
 		if diff := cmp.Diff(stamped.Replace(text(t, want[key].Object)), text(t, got[key].Object)); diff != "" {
 			t.Errorf("%s (-checkout +package):\n%s", key, diff)
 		}
 	}
-	if deployment := text(t, got[manager].Object); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) {
+	if deployment := text(t, got[manager].Object); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) || !strings.Contains(deployment, images[2]) {
 		t.Errorf("the Deployment does not have the images of the release:\n%s", deployment)
 	}
 	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[2]) {

@@ -149,7 +149,7 @@ var yamlBlocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // for Argo CD.
 func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 	var content []byte
-	for _, page := range []string{"../docs/install.md", "../docs/monitoring.md", "../docs/notifications.md", "../docs/dashboard.md"} {
+	for _, page := range []string{"../docs/install.md", "../docs/monitoring.md", "../docs/notifications.md", "../docs/dashboard.md", "../docs/archive.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 			values := object
 			switch object["kind"] {
-			case "Namespace", "OCIRepository", "Secret", "Deployment", "Ingress":
+			case "Namespace", "OCIRepository", "Secret", "Deployment", "Ingress", "NodeJob":
 				continue
 			case "HelmRelease":
 				values = at(t, object, "spec", "values")

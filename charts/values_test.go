@@ -55,8 +55,8 @@ func TestValues(t *testing.T) {
 			[]string{"image: mirror.example:5000/a/manager:v0.0.0-dev", "value: mirror.example:5000/a/runner:v0.0.0-dev"}, nil,
 		},
 		"images by digest": {
-			with(`images: {manager: {digest: "` + digest + `"}, runner: {digest: "` + digest + `"}}`), manager,
-			[]string{"image: ghcr.io/everynode/manager@" + digest, "value: ghcr.io/everynode/runner@" + digest}, []string{"runner:", "manager:v"},
+			with(`images: {manager: {digest: "` + digest + `"}, runner: {digest: "` + digest + `"}, runnerArchive: {digest: "` + digest + `"}}`), manager,
+			[]string{"image: ghcr.io/everynode/manager@" + digest, "value: ghcr.io/everynode/runner@" + digest, "value: ghcr.io/everynode/runner-archive@" + digest}, []string{"runner:", "manager:v"},
 		},
 		"images by tag": {
 			with(`images: {manager: {tag: a}, runner: {tag: b, repository: c/d}}`), manager,
@@ -188,6 +188,16 @@ func TestValues(t *testing.T) {
 			with(`notifications: {enabled: true, url: "https://a.example/x?y=z", secretName: a, format: slack, source: production, drainHeldSeconds: 0}`), manager,
 			[]string{"--notifications-url=https://a.example/x?y=z", "- --notifications-format=slack ", "- --notifications-source=production ", "- --notifications-drain-held=0s ", "secretName: a "}, nil,
 		},
+		"no archive": {with(`archive: {secretName: a}`), manager, []string{"value: ghcr.io/everynode/runner-archive:v0.0.0-dev"}, []string{"--archive", "/etc/everynode/archive", "volumes"}},
+		"an archive": {
+			with(`archive: {enabled: true}`), manager,
+			[]string{"- --archive-dir=/etc/everynode/archive ", "mountPath: /etc/everynode/archive", "optional: true secretName: everynode-archive"},
+			[]string{"--archive-max-bytes", "--archive-timeout", "notifications"},
+		},
+		"options of an archive, beside notifications": {
+			with(`{archive: {enabled: true, secretName: a, maxBytes: 64Ki, timeoutSeconds: 5}, notifications: {enabled: true}}`), manager,
+			[]string{"- --archive-max-bytes=64Ki ", "- --archive-timeout=5s ", "secretName: a ", "secretName: everynode-notifications"}, nil,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -278,6 +288,7 @@ func TestTheChartHasTheOptionalComponentsOfConfig(t *testing.T) {
 networkPolicy: {enabled: true}
 dashboard: {enabled: true}
 notifications: {enabled: true}
+archive: {enabled: true}
 metrics: {prometheusRule: {enabled: true}, dashboards: {enabled: true}}
 manager:
   replicas: 2
@@ -292,7 +303,7 @@ manager:
 	}
 	want := overlay(t, `
 resources: [../default]
-components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards, ../notifications, ../dashboard]
+components: [../network-policy, ../high-availability, ../monitoring, ../monitoring/dashboards, ../notifications, ../dashboard, ../archive]
 `)
 	dashboards := 0
 	for key := range want {
@@ -349,6 +360,8 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"an unknown format":            {release{values: `notifications: {format: teams}`}, "at '/notifications/format'"},
 		"TLS and none":                 {release{values: `dashboard: {plainHTTP: true, tlsSecretName: a}`}, "at '/dashboard'"},
 		"a host with a scheme":         {release{values: `dashboard: {hosts: ["https://a.example"]}`}, "at '/dashboard/hosts/0'"},
+		"an archive without a bound":   {release{values: `archive: {maxBytes: ""}`}, "at '/archive/maxBytes'"},
+		"an archive that is too slow":  {release{values: `archive: {timeoutSeconds: 61}`}, "at '/archive/timeoutSeconds'"},
 		"a label that selects pods":    {release{values: `manager: {podLabels: {app.kubernetes.io/name: a}}`}, "at '/manager/podLabels/app.kubernetes.io~1name'"},
 		"a budget that is not a share": {release{values: `manager: {podDisruptionBudget: {maxUnavailable: half}}`}, "at '/manager/podDisruptionBudget/maxUnavailable'"},
 	}

@@ -37,7 +37,7 @@ const (
 const chartsPath = "charts"
 
 func writeChart(o *Options, refs references) error {
-	content, err := chart.Package(o.Root, chart.Release{Version: o.Version, Manager: refs.manager, Runner: refs.runner, Dashboard: refs.dashboard, Created: o.Created})
+	content, err := chart.Package(o.Root, chart.Release{Version: o.Version, Manager: refs.manager, Runner: refs.runner, ArchiveRunner: refs.archiveRunner, Dashboard: refs.dashboard, Created: o.Created})
 	if err != nil {
 		return err
 	}

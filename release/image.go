@@ -32,10 +32,10 @@ type imageSpec struct {
 }
 
 // references are the names of the images in a registry, with tag and digest.
-type references struct{ manager, runner, dashboard string }
+type references struct{ manager, runner, archiveRunner, dashboard string }
 
 // writeImages writes the images as OCI image layouts, and returns how manifests refer to them.
-func writeImages(o *Options, manager, runner, dashboard *program) (references, error) {
+func writeImages(o *Options, manager, runner, archiveRunner, dashboard *program) (references, error) {
 	var refs references
 	for _, s := range []struct {
 		imageSpec
@@ -44,6 +44,8 @@ func writeImages(o *Options, manager, runner, dashboard *program) (references, e
 		{imageSpec{"manager", "Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", manager}, &refs.manager},
 		// The manager sets the user of its pods. Scripts run as root in the namespaces of the host.
 		{imageSpec{"runner", "Everynode runner", "Runs the script of a NodeJob on the node", "0:0", runner}, &refs.runner},
+		// Nodes without archived outputs need not pull an HTTP client.
+		{imageSpec{"runner-archive", "Everynode runner with archive", "Runs the script of a NodeJob on the node, and uploads its output", "0:0", archiveRunner}, &refs.archiveRunner},
 		{imageSpec{"dashboard", "Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", dashboard}, &refs.dashboard},
 	} {
 		digest, err := writeImage(o, &s.imageSpec)
@@ -52,7 +54,7 @@ func writeImages(o *Options, manager, runner, dashboard *program) (references, e
 		}
 		*s.ref = fmt.Sprintf("%s/%s:%s@%s", o.Registry, s.name, o.Version, digest)
 	}
-	return refs, os.WriteFile(filepath.Join(o.Dir, ImagesFile), []byte(strings.Join([]string{refs.manager, refs.runner, refs.dashboard, ""}, "\n")), 0o644)
+	return refs, os.WriteFile(filepath.Join(o.Dir, ImagesFile), []byte(strings.Join([]string{refs.manager, refs.runner, refs.archiveRunner, refs.dashboard, ""}, "\n")), 0o644)
 }
 
 func writeImage(o *Options, s *imageSpec) (v1.Hash, error) {
@@ -97,17 +99,24 @@ func (s *imageSpec) annotations(o *Options) map[string]string {
 	}
 }
 
-// image returns the image for one platform: the program, its licenses, and nothing else.
+// image returns the image for one platform: the program, its helper, their licenses, and nothing else.
 func (s *imageSpec) image(o *Options, platform Platform, annotations map[string]string) (v1.Image, error) {
 	binary, err := os.ReadFile(s.program.files[platform])
 	if err != nil {
 		return nil, err
 	}
-	content, err := archive.Tar([]archive.File{
-		{Path: s.program.name, Mode: 0o755, Content: binary},
-		{Path: "licenses/LICENSE", Mode: 0o644, Content: s.program.license},
-		{Path: "licenses/THIRD-PARTY-LICENSES.txt", Mode: 0o644, Content: notices(s.program)},
-	}, o.Created)
+	files := []archive.File{{Path: s.program.name, Mode: 0o755, Content: binary}}
+	if s.program.helper != "" {
+		helper, err := os.ReadFile(s.program.helpers[platform])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, archive.File{Path: s.program.helper, Mode: 0o755, Content: helper})
+	}
+	content, err := archive.Tar(append(files,
+		archive.File{Path: "licenses/LICENSE", Mode: 0o644, Content: s.program.license},
+		archive.File{Path: "licenses/THIRD-PARTY-LICENSES.txt", Mode: 0o644, Content: notices(s.program)},
+	), o.Created)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,10 +76,15 @@ func TestImages(t *testing.T) {
 	tests := map[string]struct {
 		title, description, user, program string
 		arg                               string // that prints the version
+		helper                            []string
 	}{
-		"manager":   {"Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", "everynode", "--version"},
-		"runner":    {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version"},
-		"dashboard": {"Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", "everynode-dashboard", "--version"},
+		"manager": {"Everynode manager", "Runs tasks once on every node of a Kubernetes cluster", "65532:65532", "everynode", "--version", nil},
+		"runner":  {"Everynode runner", "Runs the script of a NodeJob on the node", "0:0", "everynode-runner", "--version", nil},
+		"runner-archive": {
+			"Everynode runner with archive", "Runs the script of a NodeJob on the node, and uploads its output", "0:0",
+			"everynode-runner", "--version", []string{"everynode-upload"},
+		},
+		"dashboard": {"Everynode dashboard", "Shows the nodes of a cluster and their tasks to each user with the user's own permissions", "65532:65532", "everynode-dashboard", "--version", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -122,16 +128,19 @@ func TestImages(t *testing.T) {
 				Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			})
 			files, order := untar(t, mutate.Extract(image))
-			if diff := cmp.Diff([]string{"licenses", tt.program, "licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES.txt"}, order); diff != "" {
+			programs := append([]string{tt.program}, tt.helper...)
+			if diff := cmp.Diff(slices.Concat([]string{"licenses"}, programs, []string{"licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES.txt"}), order); diff != "" {
 				t.Errorf("files: -want +got\n%s", diff)
 			}
-			program := files[tt.program]
-			if program.header.Mode != 0o755 {
-				t.Errorf("the mode of the program is %o", program.header.Mode)
-			}
-			checkStatic(t, program.data)
-			if got := printed(t, program.data, tt.arg); got != testVersion {
-				t.Errorf("the program has the version %s", got)
+			for _, name := range programs {
+				program := files[name]
+				if program.header.Mode != 0o755 {
+					t.Errorf("the mode of %s is %o", name, program.header.Mode)
+				}
+				checkStatic(t, program.data)
+				if got := printed(t, program.data, tt.arg); got != testVersion {
+					t.Errorf("%s has the version %s", name, got)
+				}
 			}
 			if !bytes.Equal(files["licenses/LICENSE"].data, read(t, "..", "LICENSE")) {
 				t.Error("licenses/LICENSE is not the license of Everynode")

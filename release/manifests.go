@@ -71,7 +71,7 @@ func foldersOfDefault(root string) ([]string, error) {
 	return k.Resources, nil
 }
 
-// runnerPatch sets the image of the runner, as config/local does.
+// runnerPatch sets the images of the runner, as config/local does.
 const runnerPatch = `apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -84,7 +84,10 @@ spec:
       - name: manager
         env:
         - name: EVERYNODE_RUNNER_IMAGE
-          value: `
+          value: %s
+        - name: EVERYNODE_ARCHIVE_RUNNER_IMAGE
+          value: %s
+`
 
 // render returns the manifests of some folders of config, with the images and the version.
 func render(o *Options, refs references, folders []string) ([]byte, error) {
@@ -100,7 +103,7 @@ func render(o *Options, refs references, folders []string) ([]byte, error) {
 			Name: placeholder + "/manager", NewName: strings.TrimSuffix(name, ":"+o.Version), NewTag: o.Version, Digest: digest,
 		}},
 		Labels:  []types.Label{{Pairs: map[string]string{"app.kubernetes.io/version": o.Version}}},
-		Patches: []types.Patch{{Patch: runnerPatch + refs.runner + "\n"}},
+		Patches: []types.Patch{{Patch: fmt.Sprintf(runnerPatch, refs.runner, refs.archiveRunner)}},
 	}
 	content, err := yaml.Marshal(overlay)
 	if err != nil {

@@ -82,9 +82,11 @@ func TestManifestsHaveAnObjectBeforeThoseThatNeedIt(t *testing.T) {
 func TestManifestsNameTheImagesOfTheRelease(t *testing.T) {
 	_, manager := indexOf(t, built(t), "manager")
 	_, runner := indexOf(t, built(t), "runner")
+	_, archiveRunner := indexOf(t, built(t), "runner-archive")
 	want := []string{
 		testRegistry + "/manager:" + testVersion + "@" + manager.Digest.String(),
 		testRegistry + "/runner:" + testVersion + "@" + runner.Digest.String(),
+		testRegistry + "/runner-archive:" + testVersion + "@" + archiveRunner.Digest.String(),
 	}
 	for _, file := range []string{InstallFile, InstallNoGatesFile} {
 		containers := objectsOf(t, file)["Deployment everynode-manager"].Spec.Template.Spec.Containers
@@ -93,7 +95,7 @@ func TestManifestsNameTheImagesOfTheRelease(t *testing.T) {
 		}
 		got := []string{containers[0].Image}
 		for _, env := range containers[0].Env {
-			if env.Name == "EVERYNODE_RUNNER_IMAGE" {
+			if env.Name == "EVERYNODE_RUNNER_IMAGE" || env.Name == "EVERYNODE_ARCHIVE_RUNNER_IMAGE" {
 				got = append(got, env.Value)
 			}
 		}

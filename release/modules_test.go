@@ -69,7 +69,8 @@ func TestLicenses(t *testing.T) {
 func TestSBOM(t *testing.T) {
 	tests := map[string]struct{ with, without []string }{
 		"manager":           {[]string{"everynode", "stdlib", "k8s.io/client-go", "github.com/prometheus/client_golang"}, []string{"github.com/spf13/cobra"}},
-		"runner":            {[]string{"everynode-runner", "stdlib", "golang.org/x/sys"}, []string{"k8s.io/client-go"}},
+		"runner":            {[]string{"everynode-runner", "stdlib", "golang.org/x/sys"}, []string{"k8s.io/client-go", "golang.org/x/crypto/x509roots/fallback"}},
+		"runner-archive":    {[]string{"everynode-runner", "stdlib", "golang.org/x/sys", "golang.org/x/crypto/x509roots/fallback"}, []string{"k8s.io/client-go"}},
 		"dashboard":         {[]string{"everynode-dashboard", "stdlib", "k8s.io/client-go"}, nil},
 		"kubectl-everynode": {[]string{"kubectl-everynode", "stdlib", "github.com/spf13/cobra"}, nil},
 	}

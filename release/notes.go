@@ -36,11 +36,11 @@ With [Helm](%s):
 
 Images:
 
-- `+"`%s`\n- `%s`\n- `%s`"+`
+- `+"`%s`\n- `%s`\n- `%s`\n- `%s`"+`
 
 %s
 `, downloadURL(o.Version, InstallFile), InstallNoGatesFile, downloadURL(o.Version, InstallNoGatesFile),
-		Repository+"/blob/"+o.Version+"/docs/install.md", o.Registry, chartsPath, chart.Name, chart.Version(o.Version), refs.manager, refs.runner, refs.dashboard, changes)
+		Repository+"/blob/"+o.Version+"/docs/install.md", o.Registry, chartsPath, chart.Name, chart.Version(o.Version), refs.manager, refs.runner, refs.archiveRunner, refs.dashboard, changes)
 	return os.WriteFile(filepath.Join(o.Dir, NotesFile), []byte(notes), 0o644)
 }
 

@@ -20,8 +20,11 @@ type program struct {
 	name      string
 	sbom      string
 	platforms []Platform
+	// helper is a second program in the same image, which the first one starts; "" for none.
+	helper string
 
 	files     map[Platform]string
+	helpers   map[Platform]string // files of the helper
 	goVersion string
 	modules   []*module // that are linked on any of the platforms, sorted by path
 	license   []byte    // of Everynode
@@ -29,26 +32,17 @@ type program struct {
 
 // build compiles the program, collects what is linked into it, and writes the SBOM.
 func (p *program) build(ctx context.Context, o *Options, dir string) error {
-	p.files = map[Platform]string{}
+	p.files, p.helpers = map[Platform]string{}, map[Platform]string{}
 	found := newModules()
 	for _, platform := range p.platforms {
-		file := filepath.Join(dir, platform.OS+"-"+platform.Arch, p.name)
-		if platform.OS == "windows" {
-			file += ".exe"
-		}
-		// The version control information in a binary depends on the tags of the checkout, so it is left out. Debug information is
-		// not linked, so it is not compiled either, as in the Makefile.
-		if _, err := run(ctx, o.Root, platform, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false",
-			"-ldflags=-s -w -X "+modulePath+"/internal/version.version="+o.Version, "-o", file, "./cmd/"+p.name); err != nil {
+		var err error
+		if p.files[platform], err = p.compile(ctx, o, dir, p.name, platform, found); err != nil {
 			return err
 		}
-		p.files[platform] = file
-		info, err := buildinfo.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("reading what is linked into %s: %w", file, err)
+		if p.helper == "" {
+			continue
 		}
-		p.goVersion = info.GoVersion
-		if err := found.add(ctx, o, p.name, platform, info); err != nil {
+		if p.helpers[platform], err = p.compile(ctx, o, dir, p.helper, platform, found); err != nil {
 			return err
 		}
 	}
@@ -60,6 +54,26 @@ func (p *program) build(ctx context.Context, o *Options, dir string) error {
 		return err
 	}
 	return writeSBOM(o, p)
+}
+
+// compile compiles a program, adds what is linked into it, and returns its file.
+func (p *program) compile(ctx context.Context, o *Options, dir, name string, platform Platform, found *modules) (string, error) {
+	file := filepath.Join(dir, platform.OS+"-"+platform.Arch, name)
+	if platform.OS == "windows" {
+		file += ".exe"
+	}
+	// The version control information in a binary depends on the tags of the checkout, so it is left out. Debug information is
+	// not linked, so it is not compiled either, as in the Makefile.
+	if _, err := run(ctx, o.Root, platform, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false",
+		"-ldflags=-s -w -X "+modulePath+"/internal/version.version="+o.Version, "-o", file, "./cmd/"+name); err != nil {
+		return "", err
+	}
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading what is linked into %s: %w", file, err)
+	}
+	p.goVersion = info.GoVersion
+	return file, found.add(ctx, o, name, platform, info)
 }
 
 // run executes a command for a platform, and returns its output. Settings of the machine that change binaries have no

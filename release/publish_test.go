@@ -33,7 +33,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []string
-	for _, image := range []string{"manager", "runner", "dashboard"} {
+	for _, image := range []string{"manager", "runner", "runner-archive", "dashboard"} {
 		_, descriptor := indexOf(t, dir, image)
 		want = append(want, prefix+"/"+image+":"+testVersion+"@"+descriptor.Digest.String())
 	}

@@ -130,14 +130,15 @@ func Build(ctx context.Context, o Options) error {
 	defer os.RemoveAll(work)
 	manager := &program{name: "everynode", sbom: "manager", platforms: o.ImagePlatforms}
 	runner := &program{name: "everynode-runner", sbom: "runner", platforms: o.ImagePlatforms}
+	archiveRunner := &program{name: "everynode-runner", sbom: "runner-archive", platforms: o.ImagePlatforms, helper: "everynode-upload"}
 	dashboard := &program{name: "everynode-dashboard", sbom: "dashboard", platforms: o.ImagePlatforms}
 	plugin := &program{name: "kubectl-everynode", sbom: "kubectl-everynode", platforms: o.PluginPlatforms}
-	for _, p := range []*program{manager, runner, dashboard, plugin} {
+	for _, p := range []*program{manager, runner, archiveRunner, dashboard, plugin} {
 		if err := p.build(ctx, &o, work); err != nil {
 			return fmt.Errorf("building %s: %w", p.name, err)
 		}
 	}
-	references, err := writeImages(&o, manager, runner, dashboard)
+	references, err := writeImages(&o, manager, runner, archiveRunner, dashboard)
 	if err != nil {
 		return fmt.Errorf("writing the images: %w", err)
 	}

@@ -5,6 +5,7 @@ module github.com/everynode/everynode/test
 go 1.26.0
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.47.3
 	github.com/creack/pty v1.1.24
 	github.com/everynode/everynode v0.0.0
 	github.com/everynode/everynode/api v0.0.0
@@ -28,6 +29,7 @@ require (
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
+	github.com/aws/smithy-go v1.28.5 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -58,6 +58,9 @@ const (
 	// is deleted and recreated with the same name has another UID.
 	NodeUIDAnnotation = Group + "/node-uid"
 
+	// ArchiveAnnotation, on a task's pod, is where its whole output is stored when it ends.
+	ArchiveAnnotation = Group + "/archive"
+
 	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
 	MachineAnnotation = Group + "/machine"
 )

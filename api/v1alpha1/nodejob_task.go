@@ -18,6 +18,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.env)",message="task.env works with task.script, task.scriptFrom and task.command only: with task.template, set env in the template's container"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.resources)",message="task.resources works with task.script, task.scriptFrom and task.command only: with task.template, set resources in the template's containers"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.outputArchive) || self.outputArchive == 'Never'",message="task.outputArchive works with task.script, task.scriptFrom and task.command only: with task.template, collect the logs of the template's containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.env) || self.env.all(e, !e.name.startsWith('EVERYNODE_'))",message="names in task.env must not begin with EVERYNODE_, which is kept for Everynode's own: choose another name"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || !has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="task.template.spec.restartPolicy must be Never or omitted: use spec.retry to repeat a failed attempt"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.spec) || (!has(self.template.spec.nodeName) && !has(self.template.spec.nodeSelector) && !has(self.template.spec.affinity))",message="task.template.spec must not choose nodes (nodeName, nodeSelector, affinity): use spec.nodeSelector"
@@ -85,6 +86,12 @@ type TaskSpec struct {
 	// +optional
 	// +kubebuilder:default=Tail
 	Output OutputPolicy `json:"output,omitempty"`
+
+	// outputArchive says of which attempts the whole output is stored in the archive of the installation: Never, the
+	// default, or Always. It applies to script, scriptFrom and command, and to their verify and rollback. If the
+	// installation has no archive, nothing starts with Always.
+	// +optional
+	OutputArchive ArchivePolicy `json:"outputArchive,omitempty"`
 }
 
 // TaskResources are the resources of a script's pod: cpu, memory and ephemeral-storage.
@@ -119,6 +126,18 @@ const (
 	OutputTail OutputPolicy = "Tail"
 	// OutputNone keeps nothing of it.
 	OutputNone OutputPolicy = "None"
+)
+
+// ArchivePolicy says of which attempts the whole output is archived.
+//
+// +kubebuilder:validation:Enum=Never;Always
+type ArchivePolicy string
+
+const (
+	// ArchiveNever archives nothing.
+	ArchiveNever ArchivePolicy = "Never"
+	// ArchiveAlways archives the output of every attempt.
+	ArchiveAlways ArchivePolicy = "Always"
 )
 
 // VerifySpec is a script that checks the task's result: exactly one of script and scriptFrom.

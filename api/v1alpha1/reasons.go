@@ -134,6 +134,8 @@ const (
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSecretForbidden : the manager may not read a Secret of rerun.onChangeOf.
 	ReasonSecretForbidden = "SecretForbidden"
+	// ReasonArchiveNotConfigured : task.outputArchive is Always, and the manager has no archive, or cannot use its settings.
+	ReasonArchiveNotConfigured = "ArchiveNotConfigured"
 	// ReasonGateClosed : the gate's taint was put on a node, by the manager.
 	ReasonGateClosed = "GateClosed"
 	// ReasonAssumedDone : the node matches spec.assumeDone, and counts as done without a run.

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/runner"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -50,6 +52,8 @@ func run(started time.Time, args []string) (exitCode int) {
 		TargetPID:      *target,
 		TerminationLog: *log,
 		RunDir:         *runDir,
+		Uploader:       uploader(),
+		SpoolDir:       "/", // the writable layer of the container, which the kubelet limits and deletes with the pod
 		Environ:        os.Environ(),
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,
@@ -57,4 +61,13 @@ func run(started time.Time, args []string) (exitCode int) {
 		Version:        version.String(),
 		Limits:         runner.DefaultLimits(),
 	})
+}
+
+// uploader returns the path of everynode-upload, which is in the folder of this program.
+func uploader() string {
+	own, err := os.Executable()
+	if err != nil {
+		return handoff.Program
+	}
+	return filepath.Join(filepath.Dir(own), handoff.Program)
 }

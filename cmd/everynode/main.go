@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/clock"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/guardcontroller"
@@ -43,6 +44,7 @@ import (
 
 type flags struct {
 	runnerImage   string
+	archiveImage  string
 	pullSecrets   []string
 	priorityClass string
 	memoryLimit   resource.Quantity
@@ -52,6 +54,7 @@ type flags struct {
 	leaderElect   bool
 	requireLabel  bool
 	notifications notify.Config
+	archive       archive.Config
 	logLevel      slog.Level
 	version       bool
 }
@@ -81,6 +84,9 @@ func parse(args []string) (flags, error) {
 		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
 	notificationFlags(set, &f.notifications)
+	set.StringVar(&f.archiveImage, "archive-runner-image", os.Getenv("EVERYNODE_ARCHIVE_RUNNER_IMAGE"),
+		"image of everynode-runner with everynode-upload, for tasks whose output is archived (environment: EVERYNODE_ARCHIVE_RUNNER_IMAGE)")
+	archiveFlags(set, &f.archive)
 	set.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "least level that is logged: DEBUG, INFO, WARN or ERROR")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
@@ -115,6 +121,31 @@ func notificationFlags(set *flag.FlagSet, c *notify.Config) {
 	set.StringVar(&c.Source, "notifications-source", notify.DefaultSource, "source of CloudEvents, a URI that names this cluster")
 	set.DurationVar(&c.DrainHeld, "notifications-drain-held", c.DrainHeld,
 		"how long a NodeGuard may hold a node before this is reported; 0 to report only the deadline of a NodeGuard")
+}
+
+func archiveFlags(set *flag.FlagSet, c *archive.Config) {
+	c.MaxBytes, c.UploadTime = archive.DefaultMaxBytes, archive.DefaultUploadTime
+	set.StringVar(&c.Directory, "archive-dir", "",
+		"folder, such as a mounted Secret, with the files of the archive for outputs: url, endpoint, region, access-key-id, secret-access-key, session-token, ca.crt; none if it is empty")
+	set.Func("archive-max-bytes", "how much of the output of an attempt is archived: 64Ki to 256Mi (default 16Mi)", func(value string) error {
+		quantity, err := resource.ParseQuantity(value)
+		if err != nil {
+			return err
+		}
+		if c.MaxBytes = quantity.Value(); c.MaxBytes < archive.MinMaxBytes || c.MaxBytes > archive.MaxMaxBytes {
+			return errors.New("give 64Ki to 256Mi, such as 16Mi")
+		}
+		return nil
+	})
+	set.Func("archive-timeout", "how long the upload of an output may take: 1s to 60s (default 30s)", func(value string) (err error) {
+		if c.UploadTime, err = time.ParseDuration(value); err != nil {
+			return err
+		}
+		if c.UploadTime < time.Second || c.UploadTime > task.MaxUploadTime {
+			return fmt.Errorf("give 1s to %ds", task.MaxUploadTime/time.Second)
+		}
+		return nil
+	})
 }
 
 // leastMemoryLimit is what the runner itself needs, as in the API validation of task.resources.limits.memory.
@@ -200,11 +231,12 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	pods := task.Options{RunnerImage: f.runnerImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
+	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
 	reconciler.Now = server.Now
 	reconciler.RequireNamespaceLabel = f.requireLabel
+	reconciler.Archive = f.archive
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/notify"
 )
 
@@ -71,6 +72,37 @@ func TestParseNotifications(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(tt.want, f.notifications); err != nil || diff != "" {
+				t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestParseArchive(t *testing.T) {
+	tests := map[string]struct {
+		args    []string
+		want    archive.Config
+		wantErr string
+	}{
+		"none": {nil, archive.Config{MaxBytes: 16 << 20, UploadTime: 30 * time.Second}, ""},
+		"all":  {[]string{"--archive-dir=/d", "--archive-max-bytes=64Ki", "--archive-timeout=1m"}, archive.Config{Directory: "/d", MaxBytes: 64 << 10, UploadTime: time.Minute}, ""},
+
+		"an output that is too small": {[]string{"--archive-max-bytes=1"}, archive.Config{}, "for flag -archive-max-bytes: give 64Ki to 256Mi, such as 16Mi"},
+		"an output that is too large": {[]string{"--archive-max-bytes=1Gi"}, archive.Config{}, "give 64Ki to 256Mi"},
+		"an output that is no number": {[]string{"--archive-max-bytes=much"}, archive.Config{}, "for flag -archive-max-bytes"},
+		"an upload that is too long":  {[]string{"--archive-timeout=61s"}, archive.Config{}, "for flag -archive-timeout: give 1s to 60s"},
+		"an upload without time":      {[]string{"--archive-timeout=0s"}, archive.Config{}, "give 1s to 60s"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f, err := parse(append([]string{"--runner-image=runner"}, tt.args...))
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Errorf("the error is %v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if diff := cmp.Diff(tt.want, f.archive); err != nil || diff != "" {
 				t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/cli/text"
+	"github.com/everynode/everynode/internal/cli/view"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -47,8 +49,8 @@ func newLogsCommand(f *cmdutil.Factory) *cobra.Command {
 		Long: `Print what the attempts of a NodeJob have printed, each line with its node in front.
 
 A pod is deleted soon after its outcome is recorded, unless spec.retainPodsSeconds retains it. The record on the node has
-the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. Characters that would
-move the cursor are escaped.
+the last lines of the output, up to 1 KiB: they are printed instead, and a message on stderr says so. With task.outputArchive, messages on stderr say where the
+whole outputs of the last attempts are. Characters that would move the cursor are escaped.
 
 With -f, it follows new output, and reopens a log that breaks off. With --failed as well, it follows attempts on nodes on
 which the last recorded attempt failed.`,
@@ -114,6 +116,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
+	o.tellArchives(records)
 	if len(pods) == 0 && printed == 0 {
 		o.Tell(text.Of("nothing has run there yet, or what ran has printed nothing: kubectl everynode -n " + o.key.Namespace + " explain " + o.key.Name + " NODE says why"))
 	}
@@ -193,6 +196,33 @@ func (o *logsOptions) recorded(records map[string]record.NodeRecord, there map[t
 		}
 	}
 	return len(gone)
+}
+
+// tellArchives says where the whole outputs are that the installation has archived. It has no credentials for the archive.
+func (o *logsOptions) tellArchives(records map[string]record.NodeRecord) {
+	stored := ""
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		rec := records[name].Record
+		if rec == nil || (o.failed && rec.Outcome != record.Failed) {
+			continue
+		}
+		for i := range rec.Archives {
+			archive := &rec.Archives[i]
+			tone := text.Dim
+			if !archive.Stored {
+				tone = text.Warn
+			} else if stored == "" {
+				stored = archive.Location
+			}
+			o.Tell(text.Toned(tone, "-- "+name+": ").Tone(tone, view.ArchiveSentence(archive)))
+		}
+	}
+	switch {
+	case strings.HasPrefix(stored, "s3://"):
+		o.Tell(text.Toned(text.Dim, "-- to read a whole output, with your own credentials for the archive: aws s3 cp "+stored+" -"))
+	case stored != "":
+		o.Tell(text.Toned(text.Dim, "-- to read a whole output, with your own credentials for the archive: curl "+stored))
+	}
 }
 
 func rollbackLines(rec *record.Record) []string {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/plan"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	Metrics *Metrics
 	// Options are the settings of the installation for the tasks' pods.
 	Options task.Options
+	// Archive is where the outputs of NodeJobs with task.outputArchive are stored.
+	Archive archive.Config
 	// Own is where the manager itself runs.
 	Own Own
 	// Now is the clock.
@@ -207,6 +210,9 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	}
 	if again {
 		wait = loop.Soonest(wait, loop.Soon)
+	}
+	if seen.archiveMissing {
+		wait = loop.Soonest(wait, r.PollInterval) // files have no events
 	}
 	if did.more {
 		wait = atOnce

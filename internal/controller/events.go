@@ -27,6 +27,7 @@ const (
 
 // recorded sends an event after the end of an attempt is recorded. A success has no event, because the label shows it.
 func (r *Reconciler) recorded(seen observation, a plan.Record) {
+	r.Metrics.archived(a)
 	if a.Pod.Runs == task.Rollback {
 		r.rolledBack(seen, a)
 		return

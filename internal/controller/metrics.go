@@ -42,6 +42,7 @@ type Metrics struct {
 	run         *prometheus.HistogramVec
 	readyToDone *prometheus.HistogramVec
 	attempts    *prometheus.CounterVec
+	archives    *prometheus.CounterVec
 	releases    prometheus.Gauge
 	writes      loop.Writes
 
@@ -85,6 +86,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_attempts_total",
 			Help: "Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.",
 		}, []string{"phase", "outcome"}),
+		archives: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_archived_outputs_total",
+			Help: "Outputs of attempts that were to be archived, by outcome: Stored, Failed.",
+		}, []string{"outcome"}),
 		releases: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_pending_pod_releases",
 			Help: "Pods whose outcome is on record, and that the manager deletes or retains in the background.",
@@ -92,7 +97,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		writes: loop.NewWrites("everynode_api_writes_total",
 			"Write requests to the API server, events and leases aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodeCount, m.stopped, m.reason, m.gate, m.run, m.readyToDone, m.attempts, m.releases, m.writes)
+	registry.MustRegister(m.nodeCount, m.stopped, m.reason, m.gate, m.run, m.readyToDone, m.attempts, m.archives, m.releases, m.writes)
 	return m
 }
 

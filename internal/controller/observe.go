@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/archive"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
@@ -25,6 +26,9 @@ type observation struct {
 	job    *v1alpha1.NodeJob
 	source task.Source
 	input  plan.Input
+	// store is the archive for outputs; nil for none. archiveMissing is true if the NodeJob needs one.
+	store          *archive.Store
+	archiveMissing bool
 	// unseen is true if a pod is remembered that the cache does not show.
 	unseen bool
 	// foreignPods are pods with the NodeJob's name in their label that have another owner.
@@ -58,6 +62,7 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	}
 	if obstacle == nil {
 		seen.input.Obstacle = r.refusals.Of(job)
+		r.observeArchive(&seen)
 		if job.DeletionTimestamp.IsZero() {
 			seen.input.Revision, seen.input.Digest = observe.Revision(job, source, seen.input.Nodes)
 		}

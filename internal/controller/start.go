@@ -92,8 +92,11 @@ func (r *Reconciler) mayPrepare(ctx context.Context, seen observation, action pl
 
 // probe reports whether the API server would accept the pod of an attempt, before a node is cordoned or drained for it.
 func (r *Reconciler) probe(ctx context.Context, seen observation, attempt *task.Attempt, p *probed) bool {
-	pod := task.Pod(seen.job, seen.source, *attempt, r.Options)
-	err := r.Client.Create(ctx, pod, client.DryRunAll)
+	pod, err := r.podOf(ctx, seen, *attempt)
+	if err != nil {
+		return true // the error occurs again when the pod is created
+	}
+	err = r.Client.Create(ctx, pod, client.DryRunAll)
 	switch rejected := r.asRejection(seen.job, err); {
 	case apierrors.IsAlreadyExists(err):
 		ours, err := r.adopt(ctx, seen.job, pod, attempt.NodeUID)
@@ -158,8 +161,11 @@ func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) task.Obs
 // start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the
 // attempt.
 func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
-	pod := task.Pod(seen.job, seen.source, start.Attempt, r.Options)
-	err := r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
+	pod, err := r.podOf(ctx, seen, start.Attempt)
+	if err != nil {
+		return err
+	}
+	err = r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
 		r.written.rememberPod(stripPod(pod), r.Now())

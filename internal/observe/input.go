@@ -60,7 +60,7 @@ var told = []string{
 	v1alpha1.ReasonConfigMapNotFound, v1alpha1.ReasonConfigMapNotLabeled, v1alpha1.ReasonInvalidScript, v1alpha1.ReasonPodForbidden,
 	v1alpha1.ReasonPodInvalid,
 	v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
-	v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
+	v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
 }
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains

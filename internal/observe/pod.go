@@ -35,6 +35,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		Attempt:       attemptOf(pod),
 		Retry:         pod.Annotations[v1alpha1.RetryAnnotation],
 		ChangedBy:     record.ChangedBy(pod.Annotations),
+		Archive:       record.ValidLocation(pod.Annotations[v1alpha1.ArchiveAnnotation]),
 		Created:       pod.CreationTimestamp.Time,
 		Recorded:      pod.Annotations[v1alpha1.RecordedAnnotation] != "",
 		Finalized:     slices.Contains(pod.Finalizers, v1alpha1.PodFinalizer),
@@ -176,7 +177,7 @@ func viewExit(t *corev1.ContainerStateTerminated, image string, only bool) *plan
 	if o, ok := outcome.Decode(t.Message); ok {
 		o = o.WithExitCode(int(exit.Code))
 		exit.Reported = true
-		exit.Reason, exit.Message, exit.Results, exit.Truncated = o.Reason, o.Message, o.Results, o.Truncated
+		exit.Reason, exit.Message, exit.Results, exit.Truncated, exit.Archive = o.Reason, o.Message, o.Results, o.Truncated, o.Archive
 		if t.Reason == oomKilled && slices.Contains(mayBeMemory, o.Reason) {
 			exit.Reason = oomKilled
 		}

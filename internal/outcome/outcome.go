@@ -98,6 +98,8 @@ type Outcome struct {
 	Results map[string]string `json:"results,omitempty"`
 	// Truncated is true if some results were omitted or truncated.
 	Truncated bool `json:"truncated,omitempty"`
+	// Archive is what became of the whole output; nil if it is not archived.
+	Archive *Archive `json:"archive,omitempty"`
 }
 
 // Encode returns the outcome as one JSON object of at most MaxBytes, always valid. What does not fit is removed in this
@@ -154,9 +156,13 @@ func Decode(terminationMessage string) (Outcome, bool) {
 	}
 	known := false
 	err := walkObject([]byte(terminationMessage), func(key string, value json.RawMessage) error {
-		if key == "results" {
+		switch key {
+		case "results":
 			known = true
 			return o.decodeResults(value)
+		case "archive":
+			o.Archive = decodeArchive(value)
+			return nil
 		}
 		field := o.field(key)
 		if field == nil {
@@ -210,6 +216,7 @@ func (o Outcome) bounded() Outcome {
 	o.Message = Clean(o.Message, MaxMessageBytes)
 	results, left := boundedResults(o.Results)
 	o.Results, o.Truncated = results, o.Truncated || left
+	o.Archive = o.Archive.Bounded()
 	return o
 }
 

@@ -136,7 +136,7 @@ func (a *attemptReader) notStarting(pod *Pod) (string, time.Time) {
 		slowStart/time.Second, a.in.Job.Namespace, pod.Name), time.Time{}
 }
 
-func (j *job) timeout(pod *Pod) time.Duration { return task.Timeout(j.in.Job, pod.Runs) }
+func (j *job) timeout(pod *Pod) time.Duration { return task.PodTimeout(j.in.Job, pod.Runs) }
 
 func (a *attemptReader) deadline(pod *Pod) time.Time {
 	return pod.Created.Add(a.timeout(pod) + DeadlineSlack)
@@ -280,6 +280,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 	}
+	r.Archives = withArchive(nil, pod, known)
 	if r.StartedAt, r.FinishedAt = a.times(pod, known); r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
@@ -287,6 +288,15 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		a.countDisruption(&r, pod, node, before)
 	}
 	return r
+}
+
+// withArchive adds what became of the output of a pod, if it was to be archived. The location is that of the pod, since a node
+// reports only what it did.
+func withArchive(archives record.Archives, pod *Pod, exit *Exit) record.Archives {
+	if pod.Archive == "" {
+		return archives
+	}
+	return archives.With(record.ArchiveOf(string(pod.Runs), pod.Archive, exit.Archive))
 }
 
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.

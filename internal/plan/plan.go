@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -115,7 +116,9 @@ type Pod struct {
 	Retry string
 	// ChangedBy is the user who had last changed the spec when the pod was created; "" if that is unknown.
 	ChangedBy string
-	Created   time.Time
+	// Archive is where the whole output of the attempt is stored; "" for nowhere.
+	Archive string
+	Created time.Time
 	// Finalized is true while the finalizer of Everynode is on the pod.
 	Finalized bool
 	// Recorded is true for a pod that was released when its outcome was recorded, and retained for its logs. It stays true
@@ -176,6 +179,8 @@ type Exit struct {
 	Results map[string]string
 	// Truncated is true if results were omitted or cut.
 	Truncated bool
+	// Archive is what the task reports about the archive of its output; nil if it reports nothing.
+	Archive *outcome.Archive
 }
 
 // DrainPod is a pod that must be evicted from a node.

@@ -12,6 +12,20 @@ import (
 // readingsOfV010 are what the golden records of v0.1.0 mean. After the release of v0.1.0, neither the records nor this table
 // changes, except that a new Go field of a reading is added here with the value that it has for these records.
 var readingsOfV010 = map[string]reading{
+	"archived": {
+		On: record.NodeRecord{Sealed: true, Present: true, Record: &record.Record{
+			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Failed,
+			Attempts:  1,
+			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
+			ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "no disk at /dev/sdb",
+			Archives: record.Archives{
+				{Phase: "task", Location: "s3://outputs/node-setup/disk/8ef4ff86f1/node-1/task-1.log", Stored: true, Bytes: 16777216, Dropped: 1234},
+				{Phase: "rollback", Location: "s3://outputs/node-setup/disk/8ef4ff86f1/node-1/rollback-1.log", Error: "the response is 403 Forbidden (AccessDenied)"},
+			},
+			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004", PodUID: "00000000-0000-4000-8000-000000000009",
+			Rollback: &record.Rollback{Outcome: record.Succeeded, Attempts: 1, StartedAt: at("12:00:20"), FinishedAt: at("12:00:40"), RecordedAt: at("12:00:40"), ExitCode: new(int32(0)), PodUID: "00000000-0000-4000-8000-000000000011"},
+		}},
+	},
 	"assumed-done": {
 		On: record.NodeRecord{Label: "8ef4ff86f1", Sealed: true, Present: true, Record: &record.Record{
 			Revision: "8ef4ff86f1", Digest: "8ef4ff86f1e1e1b4cfc680a01977fd7ceb8532b4367d46bf054e0f4805efdc27", Outcome: record.Succeeded,

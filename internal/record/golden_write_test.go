@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan/plantest"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
@@ -155,6 +156,17 @@ var situations = map[string]situation{
 				c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) { s.Task.Script += " || true" })
 			})
 			c.Run(time.Minute)
+		},
+	},
+	"archived": {
+		about: "The task has failed, and its output is archived without its middle. The archive did not accept the output of the rollback.",
+		spec:  "task: {script: mkfs.ext4 /dev/sdb, outputArchive: Always}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",
+		script: func(c *plantest.Cluster) {
+			failed := failure("no disk at /dev/sdb")
+			failed.Archive = &outcome.Archive{Stored: true, Bytes: 16 << 20, Dropped: 1234}
+			c.Task = ends(failed, plantest.Result{Archive: outcome.NotStored("the response is 403 Forbidden (AccessDenied)")})
+			c.Create()
+			c.Run(2 * time.Minute)
 		},
 	},
 	"cut": {

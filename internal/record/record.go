@@ -79,6 +79,8 @@ type Record struct {
 	Results map[string]string `json:"results,omitempty"`
 	// Truncated is true if results were omitted or truncated.
 	Truncated bool `json:"truncated,omitempty"`
+	// Archives say what became of the whole output of the last attempt and of its rollback; empty if it is not archived.
+	Archives Archives `json:"archives,omitempty"`
 	// BootID and MachineID of the node when the attempt ended.
 	BootID    string `json:"bootID,omitempty"`
 	MachineID string `json:"machineID,omitempty"`
@@ -271,13 +273,13 @@ func (r Record) bounded() Record {
 		}
 		r.Drain = &d
 	}
-	r.Earlier, r.Previous = r.Earlier.bounded(), r.Previous.bounded()
+	r.Earlier, r.Previous, r.Archives = r.Earlier.bounded(), r.Previous.bounded(), r.Archives.bounded()
 	return r
 }
 
 // Encode returns the annotation's value: JSON of at most MaxBytes, with escaped control characters. What does not fit
 // is removed in this order: the messages of the earlier attempts, the earlier attempts from the oldest on, the results of
-// the previous revision, the beginning of the message, the results. The outcome is never removed.
+// the previous revision, the beginning of the message, the archives, the results. The outcome is never removed.
 func Encode(r Record) string {
 	r = r.bounded()
 	steps := []func(){
@@ -303,6 +305,7 @@ func Encode(r Record) string {
 				r.Rollback.Message = outcome.Clean(r.Rollback.Message, 128)
 			}
 		},
+		func() { r.Archives = nil },
 		func() { r.Results, r.Truncated = nil, true },
 	)
 	for _, shorten := range steps {

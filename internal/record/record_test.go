@@ -26,6 +26,10 @@ func whole() Record {
 		StartedAt: began, FinishedAt: began.Add(90 * time.Second), ExitCode: &code,
 		Reason: "TaskFailed", Message: "line 1\nline 2: no <disk> & more",
 		Results: map[string]string{"kernel": "6.12", "zone": "a"}, Truncated: true,
+		Archives: Archives{
+			{Phase: "task", Location: "s3://outputs/a.log", Stored: true, Bytes: 100, Dropped: 7},
+			{Phase: "rollback", Location: "s3://outputs/b.log", Error: "the response is 403 Forbidden"},
+		},
 		BootID: "boot", MachineID: "machine", Retry: "again", PodUID: "pod-uid",
 		Rollback: &Rollback{
 			Outcome: Failed, Attempts: 3, Disruptions: 1, StartedAt: began.Add(100 * time.Second), FinishedAt: began.Add(110 * time.Second),
@@ -72,6 +76,8 @@ func TestEncodeFormat(t *testing.T) {
 	want := `{"revision":"0123456789","outcome":"Failed","attempts":2,"disruptions":1,` +
 		`"startedAt":"2026-03-01T12:00:00Z","finishedAt":"2026-03-01T12:01:30Z","exitCode":3,"reason":"TaskFailed",` +
 		`"message":"line 1\nline 2: no <disk> & more","results":{"kernel":"6.12","zone":"a"},"truncated":true,` +
+		`"archives":[{"phase":"task","location":"s3://outputs/a.log","stored":true,"bytes":100,"dropped":7},` +
+		`{"phase":"rollback","location":"s3://outputs/b.log","error":"the response is 403 Forbidden"}],` +
 		`"bootID":"boot","machineID":"machine","retry":"again",` +
 		`"rollback":{"outcome":"Failed","attempts":3,"disruptions":1,"startedAt":"2026-03-01T12:01:40Z","finishedAt":"2026-03-01T12:01:50Z",` +
 		`"exitCode":3,"reason":"TaskFailed","message":"no way back","retry":"again","podUID":"undo-uid"},"cordoned":true,` +
@@ -107,13 +113,13 @@ func TestEncodeKeepsItsBounds(t *testing.T) {
 		"ten thousand results are omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = many, false },
 			want: func(r *Record) {
-				r.Results, r.Truncated, r.Earlier, r.Previous = nil, true, nil, withoutResults(r.Previous)
+				r.Results, r.Truncated, r.Earlier, r.Previous, r.Archives = nil, true, nil, withoutResults(r.Previous), nil
 			},
 		},
 		"a result of one megabyte is omitted and this is reported": {
 			change: func(r *Record) { r.Results, r.Truncated = map[string]string{"a": strings.Repeat("v", 1<<20)}, false },
 			want: func(r *Record) {
-				r.Results, r.Truncated, r.Earlier, r.Previous = nil, true, nil, withoutResults(r.Previous)
+				r.Results, r.Truncated, r.Earlier, r.Previous, r.Archives = nil, true, nil, withoutResults(r.Previous), nil
 			},
 		},
 		"a long message keeps its end": {

@@ -25,6 +25,7 @@ const (
 	EnvOutput            = "EVERYNODE_OUTPUT"
 	EnvMask              = "EVERYNODE_MASK"
 	EnvVersion           = "EVERYNODE_VERSION"
+	EnvArchive           = "EVERYNODE_ARCHIVE"
 
 	// EnvResults is set for scripts: the path of the file for their results.
 	EnvResults = "EVERYNODE_RESULTS"
@@ -76,6 +77,8 @@ type Config struct {
 	NoOutput bool
 	// Secrets are the values of variables that must be masked.
 	Secrets []string
+	// Archive is where the whole output is stored; nil for nowhere.
+	Archive *Archive
 	// ManagerVersion is the version of the manager that started the runner; "" if it is unknown.
 	ManagerVersion string
 	// Environ is the environment of the scripts, without EnvResults.
@@ -86,7 +89,7 @@ type Config struct {
 func ParseConfig(environ []string) (Config, error) {
 	own := map[string]string{
 		EnvScript: "", EnvCommand: "", EnvInterpreter: "", EnvVerify: "", EnvVerifyInterpreter: "",
-		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "", EnvOutput: "", EnvMask: "", EnvVersion: "",
+		EnvTimeout: "", EnvReboot: "", EnvBootID: "", EnvResults: "", EnvOutput: "", EnvMask: "", EnvVersion: "", EnvArchive: "",
 	}
 	var c Config
 	for _, entry := range environ {
@@ -98,20 +101,11 @@ func ParseConfig(environ []string) (Config, error) {
 		c.Environ = append(c.Environ, entry)
 	}
 	var err error
-	if c.Secrets, err = parseMask(own[EnvMask], c.Environ); err != nil {
+	if err := c.parseOutput(own); err != nil {
 		return c, err
 	}
 	c.Environ = withDefaults(c.Environ)
 	c.ManagerVersion = own[EnvVersion]
-	switch own[EnvOutput] {
-	case "None":
-		c.NoOutput = true
-	case "", "Tail":
-	default:
-		// A value that may be meant to hide the output must not be ignored.
-		return c, fmt.Errorf("%s is %q; give Tail or None, or leave it out", EnvOutput, own[EnvOutput])
-	}
-
 	if c.Timeout, err = parseTimeout(own[EnvTimeout]); err != nil {
 		return c, err
 	}
@@ -124,6 +118,23 @@ func ParseConfig(environ []string) (Config, error) {
 		err = fmt.Errorf("%s is %q; give %s, %s or %s, or leave it out", EnvReboot, c.Reboot, RebootAlways, RebootIfRequested, RebootNow)
 	}
 	return c, err
+}
+
+// parseOutput reads what happens to the output.
+func (c *Config) parseOutput(own map[string]string) (err error) {
+	if c.Secrets, err = parseMask(own[EnvMask], c.Environ); err != nil {
+		return err
+	}
+	switch own[EnvOutput] {
+	case "None":
+		c.NoOutput = true
+	case "", "Tail":
+	default:
+		// A value that may be meant to hide the output must not be ignored.
+		return fmt.Errorf("%s is %q; give Tail or None, or leave it out", EnvOutput, own[EnvOutput])
+	}
+	c.Archive, err = parseArchive(own[EnvArchive])
+	return err
 }
 
 // parseMask returns the values of the variables that are listed in a JSON array.
@@ -139,6 +150,40 @@ func parseMask(array string, environ []string) ([]string, error) {
 		values = append(values, lookup(environ, name))
 	}
 	return values, nil
+}
+
+// Archive is where the whole output of an attempt is stored, and how.
+type Archive struct {
+	// URL takes the output in a PUT request.
+	URL string `json:"url"`
+	// CA are certificates in PEM format that sign the one of the server; "" for those that Mozilla trusts.
+	CA string `json:"ca"`
+	// MaxBytes limits what is stored.
+	MaxBytes int64 `json:"maxBytes"`
+	// Seconds limit the upload.
+	Seconds int64 `json:"seconds"`
+}
+
+const (
+	// Limits of an Archive.
+	minArchiveBytes, maxArchiveBytes     = 4 << 10, 1 << 30
+	minArchiveSeconds, maxArchiveSeconds = 1, 60
+)
+
+// parseArchive reads a JSON object; nil for no text. Errors do not contain the URL, which has a signature.
+func parseArchive(object string) (*Archive, error) {
+	if object == "" {
+		return nil, nil
+	}
+	var a Archive
+	if json.Unmarshal([]byte(object), &a) != nil || a.URL == "" {
+		return nil, fmt.Errorf("reading %s as a JSON object with a url: it is something else", EnvArchive)
+	}
+	if a.MaxBytes < minArchiveBytes || a.MaxBytes > maxArchiveBytes || a.Seconds < minArchiveSeconds || a.Seconds > maxArchiveSeconds {
+		return nil, fmt.Errorf("%s has %d for maxBytes and %d for seconds; give %d to %d bytes and %d to %d seconds", EnvArchive,
+			a.MaxBytes, a.Seconds, minArchiveBytes, maxArchiveBytes, minArchiveSeconds, maxArchiveSeconds)
+	}
+	return &a, nil
 }
 
 // parseBoot reads what RebootNow needs. Without the boot ID, a container that is started twice would reboot the node

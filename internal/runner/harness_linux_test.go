@@ -21,12 +21,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// The test binary has three roles: the tests, the runner (a separate process, because Run takes the
-// process over), and the node, a process in namespaces of its own.
+// The test binary has four roles: the tests, the runner (a separate process, because Run takes the
+// process over), everynode-upload, and the node, a process in namespaces of its own.
 func TestMain(m *testing.M) {
+	if os.Args[0] == handoff.Program {
+		os.Exit(asUploader())
+	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "as-runner":
@@ -51,7 +55,7 @@ func asRunner(args []string) int {
 	return Run(Options{
 		TargetPID: target, TerminationLog: args[1], RunDir: os.Getenv("TEST_RUN_DIR"), Environ: environ,
 		Stdout: os.Stdout, Stderr: os.Stderr, Started: time.Now(), Limits: limits, power: power,
-		Version: os.Getenv("TEST_VERSION"),
+		Version: os.Getenv("TEST_VERSION"), Uploader: os.Getenv("TEST_UPLOADER"), SpoolDir: os.Getenv("TEST_SPOOL_DIR"),
 	})
 }
 
@@ -112,7 +116,7 @@ const patience = 30 * time.Second
 func testLimits() Limits {
 	return Limits{
 		InterruptGrace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Linger: 200 * time.Millisecond,
-		GiveUp: 10 * time.Second, Drain: time.Second, Stall: 100 * time.Millisecond,
+		GiveUp: 10 * time.Second, Drain: time.Second, Stall: 100 * time.Millisecond, UploadAfterSignal: time.Second,
 		GoDown: time.Second, AskAgain: 50 * time.Millisecond,
 	}
 }

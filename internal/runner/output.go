@@ -52,6 +52,7 @@ type pump struct {
 	from  *os.File
 	to    io.Writer
 	tail  *tail
+	spool *spool // nil: the output is not archived
 	stall time.Duration
 	mask  *maskedStream // nil: nothing is masked
 
@@ -61,9 +62,9 @@ type pump struct {
 	written chan struct{}
 }
 
-func startPump(from *os.File, to io.Writer, tail *tail, stall time.Duration, secrets *masker) *pump {
+func startPump(from *os.File, to io.Writer, tail *tail, spool *spool, stall time.Duration, secrets *masker) *pump {
 	p := &pump{
-		from: from, to: to, tail: tail, stall: stall,
+		from: from, to: to, tail: tail, spool: spool, stall: stall,
 		queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}),
 	}
 	if secrets != nil {
@@ -85,6 +86,7 @@ func (p *pump) readAll() {
 		}
 		if len(chunk) > 0 {
 			p.tail.add(chunk)
+			p.spool.add(chunk)
 			p.forward(chunk)
 		}
 		if err != nil { // end of file, or the deadline that finish has set

@@ -80,7 +80,7 @@ func TestPumpReportsDroppedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := &gate{open: make(chan struct{}), out: newWatched()}
-	p := startPump(read, reader, &tail{}, 1, nil)
+	p := startPump(read, reader, &tail{}, nil, 1, nil)
 	chunk := strings.Repeat("x", chunkBytes)
 	for range 4 * queueChunks { // returns although there is no reader
 		if _, err := write.WriteString(chunk); err != nil {
@@ -107,7 +107,7 @@ func TestPumpDoesNotWaitForOtherHoldersOfPipe(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = write.Close() })
 	out := newWatched()
-	p := startPump(read, out, &tail{}, patience, nil)
+	p := startPump(read, out, &tail{}, nil, patience, nil)
 	if _, err := write.WriteString("last words"); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,9 @@ type Options struct {
 	TerminationLog string
 	// RunDir is where the pod's containers store what the task did; "" or missing: nowhere.
 	RunDir string
+	// Uploader is the path of everynode-upload, and SpoolDir a folder for the output until it is archived. Without an archive,
+	// neither is used.
+	Uploader, SpoolDir string
 	// Environ is the runner's environment, see ParseConfig.
 	Environ []string
 	// Stdout and Stderr get the scripts' output, unchanged, and Stderr also gets the runner's own lines.
@@ -83,6 +86,9 @@ func Run(o Options) (exitCode int) {
 	result, said := a.run()
 	if err := turn.end(result); err != nil {
 		said = append(said, err.Error())
+	}
+	if config.Archive != nil {
+		result, said = a.archived(log, turn, result, said)
 	}
 	return report(log, o.Stderr, result, said)
 }
@@ -145,12 +151,15 @@ type attempt struct {
 	host       *hostThread
 	results    *os.File
 	secrets    *masker
+	spool      *spool   // nil: the output is not archived, or cannot be
+	spoolError error    // why it cannot be
 	notes      []string // what the outcome contains in addition to the scripts' output
 }
 
 // run executes the attempt, which is both scripts or a reboot, and collects output, results and notes.
 func (a *attempt) run() (o outcome.Outcome, notes []string) {
 	defer func() { _ = a.results.Close() }() // also keeps it open until here, because scripts open it by our descriptor
+	a.openSpool()
 	var last tail
 	io, finish, err := a.openOutput(&last)
 	if err != nil {
@@ -259,8 +268,8 @@ func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
 	if err != nil {
 		return stdio{}, nil, err
 	}
-	out := startPump(outRead, a.Stdout, last, a.Limits.Stall, a.secrets)
-	errs := startPump(errRead, a.Stderr, last, a.Limits.Stall, a.secrets)
+	out := startPump(outRead, a.Stdout, last, a.spool, a.Limits.Stall, a.secrets)
+	errs := startPump(errRead, a.Stderr, last, a.spool, a.Limits.Stall, a.secrets)
 	return stdio{null, outWrite, errWrite}, func() {
 		_ = outWrite.Close() // ours; the scripts' copies are closed with them
 		_ = errWrite.Close()

@@ -64,11 +64,28 @@ func writeLog(f *os.File, o outcome.Outcome) error {
 	if f == nil {
 		return nil
 	}
-	if _, err := f.Write(o.Encode()); err != nil {
-		return fmt.Errorf("writing the termination log: %w", err)
+	if err := storeLog(f, o); err != nil {
+		return err
 	}
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("closing the termination log: %w", err)
+	}
+	return nil
+}
+
+// storeLog writes the outcome, or replaces one that was written before.
+func storeLog(f *os.File, o outcome.Outcome) error {
+	if f == nil {
+		return nil
+	}
+	b := o.Encode()
+	_, seekErr := f.Seek(0, io.SeekStart) // a pipe has no other outcome that would have to be replaced
+	_, err := f.Write(b)
+	if err == nil && seekErr == nil {
+		err = f.Truncate(int64(len(b)))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the termination log: %w", err)
 	}
 	return nil
 }

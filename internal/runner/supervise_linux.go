@@ -30,6 +30,8 @@ type Limits struct {
 	Drain time.Duration
 	// Stall is how long the scripts are blocked if the container's output is not read.
 	Stall time.Duration
+	// UploadAfterSignal is how long after a signal to stop the output may be uploaded. Pods have 30 s by default.
+	UploadAfterSignal time.Duration
 	// GoDown is the time that a node has to end its services after each request to reboot, if there is no timeout.
 	GoDown time.Duration
 	// AskAgain is the time between two requests to reboot if the first was refused.
@@ -39,14 +41,15 @@ type Limits struct {
 // DefaultLimits returns the limits of the contract with users, docs/runner.md.
 func DefaultLimits() Limits {
 	return Limits{
-		InterruptGrace: 25 * time.Second,
-		KillAfter:      5 * time.Second,
-		Linger:         500 * time.Millisecond,
-		GiveUp:         10 * time.Second,
-		Drain:          2 * time.Second,
-		Stall:          10 * time.Second,
-		GoDown:         10 * time.Minute,
-		AskAgain:       10 * time.Second,
+		InterruptGrace:    25 * time.Second,
+		KillAfter:         5 * time.Second,
+		Linger:            500 * time.Millisecond,
+		GiveUp:            10 * time.Second,
+		Drain:             2 * time.Second,
+		Stall:             10 * time.Second,
+		UploadAfterSignal: 27 * time.Second,
+		GoDown:            10 * time.Minute,
+		AskAgain:          10 * time.Second,
 	}
 }
 
@@ -67,6 +70,8 @@ type supervisor struct {
 	// The first reason to stop the attempt; zero values if there is none.
 	interrupted syscall.Signal
 	timedOut    bool
+	// toldAt is when the first signal to stop was received; zero if there was none.
+	toldAt time.Time
 }
 
 func (s *supervisor) stopped() bool { return s.interrupted != 0 || s.timedOut }
@@ -87,7 +92,13 @@ func (s *supervisor) poll() {
 
 // interrupt stores a signal to stop, and reports whether it is the first reason to stop.
 func (s *supervisor) interrupt(sig os.Signal) bool {
-	if (sig != unix.SIGTERM && sig != unix.SIGINT) || s.stopped() {
+	if sig != unix.SIGTERM && sig != unix.SIGINT {
+		return false
+	}
+	if s.toldAt.IsZero() {
+		s.toldAt = time.Now()
+	}
+	if s.stopped() {
 		return false
 	}
 	s.interrupted = sig.(syscall.Signal)

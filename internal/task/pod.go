@@ -52,6 +52,9 @@ const (
 type Options struct {
 	// RunnerImage is an image with everynode-runner as its entrypoint.
 	RunnerImage string
+	// ArchiveRunnerImage is an image with everynode-runner as its entrypoint, and everynode-upload beside it. It is used if the
+	// output is archived. "" if there is none.
+	ArchiveRunnerImage string
 	// PullSecrets are the names of Secrets in the namespace of each pod, for pulling RunnerImage. Without names, those of the
 	// service account of the pod are used.
 	PullSecrets []string
@@ -118,6 +121,8 @@ type Attempt struct {
 	Checks *record.Record
 	// Gates are the keys of all gates, of any NodeJob. Tasks tolerate them.
 	Gates []string
+	// Archive is where the output is stored; nil for nowhere. It is not part of a plan: it is added when the pod is created.
+	Archive *Archive
 }
 
 // Timeout returns the timeout of one attempt, image pull included.
@@ -217,6 +222,10 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if by := record.ChangedBy(job.Annotations); by != "" {
 		pod.Annotations[v1alpha1.ChangedByAnnotation] = by
 	}
+	delete(pod.Annotations, v1alpha1.ArchiveAnnotation) // nor a place
+	if a.Archive != nil {
+		pod.Annotations[v1alpha1.ArchiveAnnotation] = a.Archive.Location
+	}
 	if a.Retry != "" {
 		pod.Annotations[v1alpha1.RetryAnnotation] = a.Retry
 	}
@@ -224,7 +233,7 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		pod.Annotations[v1alpha1.RebootAnnotation] = string(reboot)
 	}
 
-	deadline := int64((Timeout(job, a.Phase) + KubeletSlack) / time.Second)
+	deadline := int64((PodTimeout(job, a.Phase) + KubeletSlack) / time.Second)
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.NodeName = a.NodeName
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -278,6 +287,9 @@ func scriptSpec(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) core
 	if a.Phase == Reboot {
 		own = nil
 	}
+	if a.Archive != nil {
+		opts.RunnerImage = opts.ArchiveRunnerImage
+	}
 	return runnerSpec(scriptEnv(job, src, a, opts), resources(own, opts.MemoryLimit), messagePolicy(job.Spec.Task.Output), opts)
 }
 
@@ -326,7 +338,7 @@ func scriptEnv(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) []cor
 	if a.Phase != Reboot { // a reboot needs nothing that may be missing
 		env = append(env, job.Spec.Task.Env...)
 	}
-	return append(env, escaped(slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase),
+	return append(env, escaped(slices.Concat(phaseEnv(job, src, a), outputEnv(job, a.Phase), archiveEnv(a.Archive),
 		runEnv(job.Namespace+"/"+job.Name, Timeout(job, a.Phase), a, opts)))...)
 }
 

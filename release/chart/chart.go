@@ -29,8 +29,8 @@ const (
 type Release struct {
 	// Version begins with v.
 	Version string
-	// Manager, Runner and Dashboard are references of images, with tag and digest.
-	Manager, Runner, Dashboard string
+	// Manager, Runner, ArchiveRunner and Dashboard are references of images, with tag and digest.
+	Manager, Runner, ArchiveRunner, Dashboard string
 	// Created is the time of all files.
 	Created time.Time
 }
@@ -85,6 +85,7 @@ func stamp(content []byte, r Release) ([]byte, error) {
 		{"\nappVersion: v" + version + "\n", "\nappVersion: " + r.Version + "\n"},
 		{"image: " + registry + "/manager:v" + version + "\n", "image: " + r.Manager + "\n"},
 		{"image: " + registry + "/runner:v" + version + "\n", "image: " + r.Runner + "\n"},
+		{"image: " + registry + "/runner-archive:v" + version + "\n", "image: " + r.ArchiveRunner + "\n"},
 		{"image: " + registry + "/dashboard:v" + version + "\n", "image: " + r.Dashboard + "\n"},
 	} {
 		if strings.Count(text, change[0]) != 1 {

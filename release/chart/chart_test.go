@@ -19,8 +19,9 @@ import (
 
 var release = Release{
 	Version: "v0.7.3-test.1", Manager: "registry.example/a/manager:v0.7.3-test.1@sha256:1", Runner: "registry.example/a/runner:v0.7.3-test.1@sha256:2",
-	Dashboard: "registry.example/a/dashboard:v0.7.3-test.1@sha256:3",
-	Created:   time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC),
+	ArchiveRunner: "registry.example/a/runner-archive:v0.7.3-test.1@sha256:3",
+	Dashboard:     "registry.example/a/dashboard:v0.7.3-test.1@sha256:4",
+	Created:       time.Date(2026, 7, 1, 12, 30, 15, 0, time.UTC),
 }
 
 func packaged(t *testing.T) map[string]string {

@@ -93,7 +93,7 @@ func (h *helmed) release(version, crds string) string {
 	image := func(name string) string {
 		return "registry.example/" + name + ":" + version + "@sha256:" + strings.Repeat("0", 64)
 	}
-	content, err := chart.Package("../..", chart.Release{Version: version, Manager: image("manager"), Runner: image("runner"), Dashboard: image("dashboard"), Created: time.Unix(1, 0)})
+	content, err := chart.Package("../..", chart.Release{Version: version, Manager: image("manager"), Runner: image("runner"), ArchiveRunner: image("runner-archive"), Dashboard: image("dashboard"), Created: time.Unix(1, 0)})
 	must(h.t, err)
 	if crds != "" {
 		files, created, err := archive.ReadTarGzip(content)

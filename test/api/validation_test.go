@@ -115,6 +115,8 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a limit of zero":                            {spec: `task: {script: "true", resources: {limits: {cpu: 0}}}`, wantMessage: "a limit in task.resources.limits must be above 0: leave it out for the default"},
 		"a negative request":                         {spec: `task: {script: "true", resources: {requests: {cpu: -1}}}`, wantMessage: "a request in task.resources.requests must be at least 0"},
 		"a limit that is not a quantity":             {spec: `task: {script: "true", resources: {limits: {memory: much}}}`, wantMessage: "spec.task.resources.limits.memory"},
+		"an archive for a template":                  {spec: `task: {outputArchive: Always, template: {spec: {containers: [{name: a, image: b}]}}}`, wantMessage: "task.outputArchive works with task.script, task.scriptFrom and task.command only"},
+		"an unknown policy for the archive":          {spec: `task: {script: "true", outputArchive: Sometimes}`, wantMessage: `supported values: "Never", "Always"`},
 		"an unknown policy for the output":           {spec: `task: {script: "true", output: All}`, wantMessage: `supported values: "Tail", "None"`},
 
 		"a fact without a label or annotation":          {spec: withTask(`publish: [{result: a}]`), wantMessage: "set exactly one of annotation and label: the key that the result is published under"},

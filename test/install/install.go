@@ -28,6 +28,8 @@ const (
 	Deployment   = "everynode-manager" // also the name of its ServiceAccount and its Lease
 	ManagerImage = "registry.local/everynode/manager:dev"
 	RunnerImage  = "registry.local/everynode/runner:dev"
+	// ArchiveRunnerImage is that of the runner for outputs that are archived.
+	ArchiveRunnerImage = "registry.local/everynode/runner-archive:dev"
 	// PauseImage is on every real node of a local cluster, and does nothing forever.
 	PauseImage = "registry.local/everynode/pause:1"
 )
@@ -36,10 +38,11 @@ const (
 type Images struct {
 	Manager v1.Image
 	Runner  v1.Image
+	// ArchiveRunner has a program more.
+	ArchiveRunner v1.Image
 }
 
-// Build compiles the manager and the runner and puts each into its own image, which contains
-// only the static binary.
+// Build compiles the programs and puts them into images, which contain only static binaries.
 func Build(ctx context.Context, root string) (Images, error) {
 	dir, err := os.MkdirTemp("", "everynode-images-")
 	if err != nil {
@@ -47,15 +50,23 @@ func Build(ctx context.Context, root string) (Images, error) {
 	}
 	defer os.RemoveAll(dir)
 	var images Images
+	programs := map[string]string{}
+	for _, name := range []string{"everynode", "everynode-runner", "everynode-upload"} {
+		programs[name] = filepath.Join(dir, name)
+		if err := Program(ctx, root, name, programs[name], []string{"GOOS=linux", "GOARCH=" + runtime.GOARCH}); err != nil {
+			return Images{}, err
+		}
+	}
 	for _, part := range []struct {
 		command string
 		image   *v1.Image
-	}{{"everynode", &images.Manager}, {"everynode-runner", &images.Runner}} {
-		binary := filepath.Join(dir, part.command)
-		if err := Program(ctx, root, part.command, binary, []string{"GOOS=linux", "GOARCH=" + runtime.GOARCH}); err != nil {
-			return Images{}, err
-		}
-		if *part.image, err = image.FromBinary(binary, image.Options{}); err != nil {
+		options image.Options
+	}{
+		{"everynode", &images.Manager, image.Options{}},
+		{"everynode-runner", &images.Runner, image.Options{}},
+		{"everynode-runner", &images.ArchiveRunner, image.Options{Programs: map[string]string{"/everynode-upload": programs["everynode-upload"]}}},
+	} {
+		if *part.image, err = image.FromBinary(programs[part.command], part.options); err != nil {
 			return Images{}, fmt.Errorf("making the image of %s: %w", part.command, err)
 		}
 	}
@@ -73,6 +84,9 @@ func Install(ctx context.Context, c *cluster.Cluster, root string, images Images
 	}
 	if err := c.LoadImage(ctx, RunnerImage, images.Runner); err != nil {
 		return fmt.Errorf("loading the runner's image: %w", err)
+	}
+	if err := c.LoadImage(ctx, ArchiveRunnerImage, images.ArchiveRunner); err != nil {
+		return fmt.Errorf("loading the runner's image for archives: %w", err)
 	}
 	if err := apply(ctx, c, root); err != nil {
 		return err

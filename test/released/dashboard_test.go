@@ -70,7 +70,7 @@ func TestTheDashboardRunsInTheCluster(t *testing.T) {
 func (u *user) forward(service, port string) string {
 	u.t.Helper()
 	cmd := exec.CommandContext(u.ctx, site.cluster.Kubectl(), "-n", install.Namespace, "port-forward", service, ":"+port)
-	cmd.Env = site.cluster.Environ(u.plugin.bin)
+	cmd.Env = site.cluster.Environ(u.plugin.Bin)
 	out, err := cmd.StdoutPipe()
 	u.must("", err)
 	u.must("", cmd.Start())

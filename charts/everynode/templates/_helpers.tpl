@@ -28,7 +28,7 @@ Argument: a list of the root, and the name of the image.
 {{- define "everynode.image" -}}
 {{- $root := index . 0 }}
 {{- $name := index . 1 }}
-{{- $values := index $root.Values.images $name }}
+{{- $values := index $root.Values.images (camelcase $name | untitle) }}
 {{- $released := "" }}
 {{- range index $root.Chart.Annotations "artifacthub.io/images" | fromYamlArray }}
 {{- if eq .name $name }}{{ $released = .image }}{{ end }}

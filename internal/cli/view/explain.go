@@ -328,6 +328,7 @@ func (e Explain) history() [][]text.Line {
 		told = append(told, e.attempt("Rollback", fmt.Sprintf("%s after %s, %s ago%s",
 			strings.ToLower(string(b.Outcome)), plural.Count(b.Attempts, "attempt"), ago(e.Now, b.FinishedAt), exited(b.ExitCode, b.Reason)), b.Message))
 	}
+	told = append(told, e.archives(rec)...)
 	if results := pairs(rec.Results); len(results) > 0 {
 		told = append(told, text.Wrap(label("Results"), text.Plain, strings.Join(results, ", "), e.Width))
 	}

@@ -27,6 +27,8 @@ type NodeResult struct {
 	Reason   string            `json:"reason,omitempty"`
 	Finished time.Time         `json:"finishedAt"`
 	Results  map[string]string `json:"results,omitempty"`
+	// Archives say where the whole output is.
+	Archives record.Archives `json:"archives,omitempty"`
 	// Labels are those of the node. They are not printed.
 	Labels map[string]string `json:"-"`
 	// Started is when the last attempt started, and Message the end of its output. Only reports have them.
@@ -50,7 +52,7 @@ func ResultOf(node string, labels map[string]string, rec *record.Record) NodeRes
 	}
 	return NodeResult{
 		Node: node, Outcome: ended, Revision: rec.Revision, Attempts: rec.Attempts, ExitCode: rec.ExitCode, Reason: rec.Reason,
-		Finished: rec.FinishedAt, Results: rec.Results, Labels: labels,
+		Finished: rec.FinishedAt, Results: rec.Results, Archives: rec.Archives, Labels: labels,
 		Started: rec.StartedAt, Message: rec.Message,
 	}
 }

@@ -57,6 +57,8 @@ type Result struct {
 	Reason string
 	// Results are what the script writes.
 	Results map[string]string
+	// Archive is what the runner reports about the archive of the output.
+	Archive *outcome.Archive
 	// After is how long the script runs; 20 seconds if it is zero.
 	After time.Duration
 }
@@ -237,6 +239,9 @@ func (c *Cluster) start(a task.Attempt) {
 	if c.Job.Spec.Rollback != nil {
 		source.Rollback = c.Job.Spec.Rollback.Script
 	}
+	if task.Archives(c.Job, a.Phase) {
+		a.Archive = &task.Archive{Location: fmt.Sprintf("s3://outputs/%s/%s/%s/%s/%s-%d.log", c.Job.Namespace, c.Job.Name, a.Revision, a.NodeName, a.Phase, a.Number)}
+	}
 	pod := task.Pod(c.Job, source, a, task.Options{RunnerImage: "everynode-runner"})
 	if c.Pods[pod.Name] != nil {
 		c.t.Fatalf("pod %s is created twice", pod.Name)
@@ -262,7 +267,7 @@ func (c *Cluster) start(a task.Attempt) {
 		if pod.Status.Phase != corev1.PodRunning {
 			return "" // it was stopped
 		}
-		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results}.WithExitCode(r.Code)
+		o := outcome.Outcome{ExitCode: r.Code, Reason: r.Reason, Message: r.Output, Results: r.Results, Archive: r.Archive}.WithExitCode(r.Code)
 		c.end(pod, o.ExitCode, "Completed", string(o.Encode()))
 		if r.Code == 0 {
 			return fmt.Sprintf("The %s succeeds on %s.", scriptNames[a.Phase], a.NodeName)
