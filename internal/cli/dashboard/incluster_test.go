@@ -108,7 +108,9 @@ func (s *testSite) request(method, path, body string, change func(*http.Request)
 // stream makes a request, and calls read with the answer before it has ended.
 func (s *testSite) stream(method, path, body string, change func(*http.Request), read func(*http.Response)) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, s.URL+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -203,7 +205,9 @@ func TestALogoutEndsTheSession(t *testing.T) {
 	var answer reply
 	s.stream(http.MethodGet, "/api/stream?since=0", "", with(c), func(tab *http.Response) {
 		answer = s.request(http.MethodPost, "/api/logout", "{}", with(c))
-		_, _ = io.Copy(io.Discard, tab.Body) // it ends
+		if _, err := io.Copy(io.Discard, tab.Body); err != nil {
+			t.Errorf("the stream does not end: %v", err)
+		}
 	})
 	if answer.code != http.StatusOK || len(answer.cookies) != 1 || answer.cookies[0].MaxAge >= 0 {
 		t.Errorf("answer %d with the cookies %v", answer.code, answer.cookies)

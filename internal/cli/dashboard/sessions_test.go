@@ -142,7 +142,11 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := w.request(t, "late-1"); err != nil || len(w.all) != maxSessions || w.users()["user7"] != 0 {
 		t.Errorf("error %v, sessions %v", err, w.users())
 	}
-	<-busy[7].ended
+	select {
+	case <-busy[7].ended:
+	default:
+		t.Error("the session that made room continues")
+	}
 }
 
 func TestSessionsEnd(t *testing.T) {
