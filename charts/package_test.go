@@ -63,7 +63,7 @@ dashboard: {enabled: true}
 	if deployment := text(t, got[manager].Object); !strings.Contains(deployment, images[0]) || !strings.Contains(deployment, images[1]) || !strings.Contains(deployment, images[2]) {
 		t.Errorf("the Deployment does not have the images of the release:\n%s", deployment)
 	}
-	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[2]) {
+	if deployment := text(t, got[page].Object); !strings.Contains(deployment, images[3]) {
 		t.Errorf("the Deployment of the dashboard does not have the image of the release:\n%s", deployment)
 	}
 }

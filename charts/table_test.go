@@ -182,7 +182,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if found != 7 {
+	if found != 8 {
 		t.Errorf("%d documents have values", found)
 	}
 }

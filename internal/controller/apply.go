@@ -77,9 +77,10 @@ func (r *Reconciler) apply(ctx context.Context, seen observation, p plan.Plan) (
 	r.evictAll(evictCtx, seen, do[forEvictions], &group)
 	for _, action := range do[forReleases] {
 		// A plan contains all pods that are not released yet, so most of them are queued already.
-		if !r.releases.add(releaseOf(seen.job, action)) {
-			group.Go(func() error { return r.act(ctx, seen, action) })
+		if next, ok := releaseOf(seen.job, action); ok && r.releases.add(next) {
+			continue
 		}
+		group.Go(func() error { return r.act(ctx, seen, action) })
 	}
 	err := group.Wait()
 	starts, results = probed.with(starts, results)
@@ -116,12 +117,14 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	case plan.Stop:
 		return r.stop(ctx, seen.job.Namespace, a.Pod)
 	case plan.FinalizePod:
+		next, _ := releaseOf(seen.job, a)
 		if a.Awaited {
-			return r.releaseNow(ctx, releaseOf(seen.job, a))
+			return r.releaseNow(ctx, next)
 		}
-		return r.releaseLater(ctx, releaseOf(seen.job, a))
+		return r.releaseLater(ctx, next)
 	case plan.RetainPod:
-		return r.releaseLater(ctx, releaseOf(seen.job, a))
+		next, _ := releaseOf(seen.job, a)
+		return r.releaseLater(ctx, next)
 	case plan.DeleteJob:
 		return r.expire(ctx, seen.job)
 	case plan.CleanUpNode:
@@ -133,16 +136,13 @@ func (r *Reconciler) act(ctx context.Context, seen observation, action plan.Acti
 	}
 }
 
-// releaseOf returns what to release for a plan.FinalizePod or plan.RetainPod.
-func releaseOf(job *v1alpha1.NodeJob, action plan.Action) release {
-	switch a := action.(type) {
-	case plan.FinalizePod:
-		return release{job: job, pod: a.Pod, unrecorded: a.Unrecorded}
-	case plan.RetainPod:
-		return release{job: job, pod: a.Pod, retain: true}
-	default:
-		panic(fmt.Sprintf("action %T releases no pod", action))
+// releaseOf returns what to release for a plan.FinalizePod or plan.RetainPod; false for another action.
+func releaseOf(job *v1alpha1.NodeJob, action plan.Action) (release, bool) {
+	if a, ok := action.(plan.RetainPod); ok {
+		return release{job: job, pod: a.Pod, retain: true}, true
 	}
+	a, ok := action.(plan.FinalizePod)
+	return release{job: job, pod: a.Pod, unrecorded: a.Unrecorded}, ok
 }
 
 // record writes the end of an attempt to its node, and only then releases a pod that has ended.
