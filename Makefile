@@ -144,15 +144,8 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@unformatted="$$(gofmt -l $$(git ls-files '*.go'))"; if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	@$(MAKE) --no-print-directory lint
 
-# Tests with clusters wait more than they compute, so two of these run at a time.
-WITH_CLUSTERS := test-e2e test-api test-released test-browser test-local
-
 .PHONY: test
-test: test-unit test-mutants test-release ## Run all tests: unit, release, API server, real nodes.
-	@$(MAKE) --no-print-directory --jobs=2 $(addprefix beside-,$(WITH_CLUSTERS))
-
-beside-%: # one of two targets that run at a time: each line begins with its name
-	@$(MAKE) --no-print-directory $* 2>&1 | awk '{print "$*: " $$0; fflush()}'
+test: test-unit test-mutants test-release test-api test-browser test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
