@@ -60,12 +60,14 @@ type pump struct {
 	dropped int // bytes; above 0 while dropping
 	read    chan struct{}
 	written chan struct{}
+	// moves has an element if a chunk was written since the last look.
+	moves chan struct{}
 }
 
 func startPump(from *os.File, to io.Writer, tail *tail, spool *spool, stall time.Duration, secrets *masker) *pump {
 	p := &pump{
 		from: from, to: to, tail: tail, spool: spool, stall: stall,
-		queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}),
+		queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}), moves: make(chan struct{}, 1),
 	}
 	if secrets != nil {
 		p.mask = &maskedStream{masker: secrets}
@@ -128,22 +130,36 @@ func (p *pump) writeAll() {
 		if err == nil {
 			_, err = p.to.Write(chunk)
 		}
+		select {
+		case p.moves <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// finish waits for the end of the stream, at most patience for reading (another process may still have the other end
-// open) and at most patience for writing. Nothing may be written to the pump afterwards.
-func (p *pump) finish(patience time.Duration) {
+// finish waits for the end of the stream: at most patience for reading (another process may still have the other end
+// open), and then as long as the reader of the output takes a chunk within patience, but at most in all. A busy node may need
+// more than patience for all chunks. Nothing may be written to the pump afterwards.
+func (p *pump) finish(patience, inAll time.Duration) {
 	// A pipe always supports a deadline. Otherwise the wait below would never end, so the pipe is closed.
 	if err := p.from.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		_ = p.from.Close()
 	}
 	<-p.read
 	close(p.queue)
-	flushed := time.NewTimer(patience)
-	defer flushed.Stop()
-	select {
-	case <-p.written:
-	case <-flushed.C:
+	still, end := time.NewTimer(patience), time.NewTimer(inAll)
+	defer still.Stop()
+	defer end.Stop()
+	for {
+		select {
+		case <-p.written:
+			return
+		case <-p.moves:
+			still.Reset(patience)
+		case <-still.C:
+			return
+		case <-end.C:
+			return
+		}
 	}
 }

@@ -6,9 +6,11 @@ package runner
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/everynode/everynode/internal/outcome"
@@ -73,6 +75,52 @@ func TestOutputWithoutReader(t *testing.T) {
 	}
 }
 
+// TestPumpWaitsForASlowReader covers a busy node: in all, the reader takes longer than the wait for its next step.
+func TestPumpWaitsForASlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tests := map[string]struct {
+			pause, inAll time.Duration
+			want         int
+		}{
+			"it always takes the next chunk in time": {time.Second, time.Minute, queueChunks},
+			"it takes nothing for too long":          {3 * time.Second, time.Minute, 0},
+			"it takes too long in all":               {time.Second, 4500 * time.Millisecond, 4},
+		}
+		for name, tt := range tests {
+			read, write := io.Pipe()
+			p := &pump{to: write, tail: &tail{}, queue: make(chan []byte, queueChunks), read: make(chan struct{}), written: make(chan struct{}), moves: make(chan struct{}, 1)}
+			var err error
+			if p.from, err = os.Open(os.DevNull); err != nil {
+				t.Fatal(err)
+			}
+			for range queueChunks {
+				p.queue <- make([]byte, chunkBytes)
+			}
+			close(p.read)
+			taken, ended := 0, make(chan struct{})
+			go func() {
+				defer close(ended)
+				for chunk := make([]byte, chunkBytes); ; taken++ {
+					time.Sleep(tt.pause)
+					if _, err := io.ReadFull(read, chunk); err != nil {
+						return
+					}
+				}
+			}()
+			go p.writeAll()
+			p.finish(2*time.Second, tt.inAll)
+			synctest.Wait()
+			if taken != tt.want {
+				t.Errorf("%s: %d chunks are taken, want %d", name, taken, tt.want)
+			}
+			_ = read.Close()
+			<-ended
+			<-p.written
+		}
+	})
+}
+
 func TestPumpReportsDroppedBytes(t *testing.T) {
 	t.Parallel()
 	read, write, err := pipe()
@@ -96,7 +144,7 @@ func TestPumpReportsDroppedBytes(t *testing.T) {
 	if err := write.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p.finish(patience)
+	p.finish(patience, patience)
 }
 
 func TestPumpDoesNotWaitForOtherHoldersOfPipe(t *testing.T) {
@@ -113,7 +161,7 @@ func TestPumpDoesNotWaitForOtherHoldersOfPipe(t *testing.T) {
 	}
 	out.waitFor(t, "last words")
 	finished := make(chan struct{})
-	go func() { defer close(finished); p.finish(1) }()
+	go func() { defer close(finished); p.finish(1, 1) }()
 	select {
 	case <-finished:
 	case <-time.After(patience):

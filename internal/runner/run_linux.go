@@ -273,8 +273,12 @@ func (a *attempt) openOutput(last *tail) (stdio, func(), error) {
 	return stdio{null, outWrite, errWrite}, func() {
 		_ = outWrite.Close() // ours; the scripts' copies are closed with them
 		_ = errWrite.Close()
-		out.finish(a.Limits.Drain)
-		errs.finish(a.Limits.Drain)
+		inAll := a.Limits.Stall
+		if !a.supervisor.toldAt.IsZero() {
+			inAll = a.Limits.Drain // the pod is killed soon
+		}
+		out.finish(a.Limits.Drain, inAll)
+		errs.finish(a.Limits.Drain, inAll)
 	}, nil
 }
 

@@ -26,9 +26,11 @@ type Limits struct {
 	// GiveUp is how long the runner waits for killed processes. A process in uninterruptible sleep (for example,
 	// because of an unavailable NFS server) cannot be killed.
 	GiveUp time.Duration
-	// Drain is how long the runner waits for output after all processes have ended.
+	// Drain is how long the runner waits for output after all processes have ended, and for the reader of the container's
+	// output to take the next piece.
 	Drain time.Duration
-	// Stall is how long the scripts are blocked if the container's output is not read.
+	// Stall is how long the scripts are blocked if the container's output is not read, and how long the reader has for all
+	// pieces after the end.
 	Stall time.Duration
 	// UploadAfterSignal is how long after a signal to stop the output may be uploaded. Pods have 30 s by default.
 	UploadAfterSignal time.Duration
