@@ -298,7 +298,7 @@ func (t *Tab) Go(url string) error {
 	return nil
 }
 
-// AcceptCertificates makes the tab accept certificates that nobody has signed.
+// AcceptCertificates makes the tab accept self-signed certificates.
 func (t *Tab) AcceptCertificates() error {
 	_, err := t.browser.call(t.session, "Security.setIgnoreCertificateErrors", map[string]any{"ignore": true})
 	return err
