@@ -218,13 +218,9 @@ func newWorld(t *testing.T) *world {
 
 // cleanUp removes what would affect other tests: the nodes, and finalizers without a manager.
 func (w *world) cleanUp() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a test may have a thousand nodes and pods
 	defer cancel()
-	var nodes corev1.NodeList
-	must(w.t, admin.List(ctx, &nodes, client.MatchingLabels{"world": w.namespace}))
-	for i := range nodes.Items {
-		must(w.t, client.IgnoreNotFound(admin.Delete(ctx, &nodes.Items[i])))
-	}
+	must(w.t, admin.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"world": w.namespace}))
 	var jobs v1alpha1.NodeJobList
 	must(w.t, admin.List(ctx, &jobs, client.InNamespace(w.namespace)))
 	for i := range jobs.Items {
