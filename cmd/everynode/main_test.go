@@ -64,17 +64,23 @@ func TestParseNotifications(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, err := parse(append([]string{"--runner-image=runner"}, tt.args...))
-			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Errorf("the error is %v, want %q", err, tt.wantErr)
-				}
-				return
-			}
-			if diff := cmp.Diff(tt.want, f.notifications); err != nil || diff != "" {
-				t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
-			}
+			checkParsed(t, tt.args, tt.wantErr, tt.want, func(f flags) notify.Config { return f.notifications })
 		})
+	}
+}
+
+// checkParsed parses arguments, and compares an error, or what they configure.
+func checkParsed[T any](t *testing.T, args []string, wantErr string, want T, configured func(flags) T) {
+	t.Helper()
+	f, err := parse(append([]string{"--runner-image=runner"}, args...))
+	if wantErr != "" {
+		if err == nil || !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("the error is %v, want %q", err, wantErr)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, configured(f)); err != nil || diff != "" {
+		t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -95,16 +101,7 @@ func TestParseArchive(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f, err := parse(append([]string{"--runner-image=runner"}, tt.args...))
-			if tt.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
-					t.Errorf("the error is %v, want %q", err, tt.wantErr)
-				}
-				return
-			}
-			if diff := cmp.Diff(tt.want, f.archive); err != nil || diff != "" {
-				t.Errorf("%v, the configuration (-want +got):\n%s", err, diff)
-			}
+			checkParsed(t, tt.args, tt.wantErr, tt.want, func(f flags) archive.Config { return f.archive })
 		})
 	}
 }
