@@ -280,7 +280,7 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 		r.ExitCode = &exit.Code
 		r.Results, r.Truncated = exit.Results, exit.Truncated
 	}
-	r.Archives = withArchive(nil, pod, known)
+	r.Archives = archivesOf(pod, known)
 	if r.StartedAt, r.FinishedAt = a.times(pod, known); r.StartedAt.IsZero() {
 		r.StartedAt = pod.Created
 	}
@@ -290,13 +290,13 @@ func (a *attemptReader) recordOf(pod *Pod, node *Node, e end) record.Record {
 	return r
 }
 
-// withArchive adds what became of the output of a pod, if it was to be archived. The location is that of the pod, since a node
+// archivesOf says what became of the output of a pod, if it was to be archived. The location is that of the pod, since a node
 // reports only what it did.
-func withArchive(archives record.Archives, pod *Pod, exit *Exit) record.Archives {
+func archivesOf(pod *Pod, exit *Exit) record.Archives {
 	if pod.Archive == "" {
-		return archives
+		return nil
 	}
-	return archives.With(record.ArchiveOf(string(pod.Runs), pod.Archive, exit.Archive))
+	return record.Archives{record.ArchiveOf(string(pod.Runs), pod.Archive, exit.Archive)}
 }
 
 // firstStart is when the revision first started on the machine, if an attempt of it is on record; zero otherwise.

@@ -122,9 +122,7 @@ func (a *attemptReader) givenUp(rec *record.Record) record.Record {
 func (a *attemptReader) verified(pod *Pod, node *Node, e record.Record) record.Record {
 	r := *node.On.Record
 	r.PodUID, r.FinishedAt = pod.UID, e.FinishedAt
-	for _, archive := range e.Archives {
-		r.Archives = r.Archives.With(archive)
-	}
+	r.Archives = r.Archives.With(e.Archives...)
 	if len(e.Results) > 0 {
 		// The check may add to the results of the task.
 		results := maps.Clone(e.Results)

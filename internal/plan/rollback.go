@@ -119,9 +119,7 @@ func (a *attemptReader) rollbackEnded(pod *Pod, node *Node, e record.Record) rec
 		Retry:      pod.Retry,
 		PodUID:     pod.UID,
 	}
-	for _, archive := range e.Archives {
-		r.Archives = r.Archives.With(archive)
-	}
+	r.Archives = r.Archives.With(e.Archives...)
 	if e.Outcome == record.Disrupted {
 		r.Rollback.Disruptions = 1
 		if prev := node.On.Record.Rollback; prev != nil && prev.Outcome == record.Disrupted {

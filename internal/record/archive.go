@@ -52,10 +52,13 @@ func ArchiveOf(phase, location string, reported *outcome.Archive) Archive {
 	}
 }
 
-// With returns the archives with another one, which replaces that of its phase. It does not share what it modifies.
-func (a Archives) With(next Archive) Archives {
-	others := slices.DeleteFunc(slices.Clone(a), func(was Archive) bool { return was.Phase == next.Phase })
-	return append(others, next)
+// With returns the archives with others, each of which replaces that of its phase. It does not share what it modifies.
+func (a Archives) With(others ...Archive) Archives {
+	all := slices.Clone(a)
+	for _, next := range others {
+		all = append(slices.DeleteFunc(all, func(was Archive) bool { return was.Phase == next.Phase }), next)
+	}
+	return all
 }
 
 // UnmarshalJSON drops what it cannot read, as that of Attempts does.
