@@ -79,6 +79,7 @@ type Reconciler struct {
 	problems                 nodeProblems
 	scripts                  scripts
 	records                  records
+	nodeViews                nodeViews
 	podViews                 podViews
 	pace                     loop.Pace
 	looks                    looks
@@ -136,6 +137,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, m
 		problems:       newNodeProblems(),
 		scripts:        newScripts(),
 		records:        newRecords(),
+		nodeViews:      newNodeViews(),
 		podViews:       newPodViews(),
 		drains:         newDrains(),
 		releases:       newReleases(metrics.releases),

@@ -236,12 +236,10 @@ func TestWhatCountsAsARemovedRecord(t *testing.T) {
 		"a failure that a user has retried":     {rec(record.Failed, ""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := liveJob()
-			r := newReconciler(t, job, nodeCalled("a"))
-			seen := observation{job: job, input: plan.Input{Nodes: []plan.Node{{UID: "a-uid", On: tt.on}}}}
+			r := newReconciler(t, liveJob(), nodeCalled("a"))
 			for range freeRemovals {
 				r.problems.ended(jobName, "a-uid", "rev", "", noon)
-				r.started(seen, startOn("a", task.Task))
+				r.started(jobName, startOn("a", task.Task), &plan.Node{UID: "a-uid", On: tt.on})
 			}
 			met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}})
 			if got := met["a-uid"].Reason == v1alpha1.ReasonRecordRemoved; got != tt.want {

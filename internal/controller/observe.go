@@ -107,7 +107,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, seen *observation) error 
 	key := v1alpha1.RecordKey(seen.job.Namespace, seen.job.Name)
 	seen.input.Nodes = make([]plan.Node, 0, len(all)+len(unseen))
 	for _, node := range append(all, unseen...) {
-		view := observe.Node(node)
+		view := r.nodeViews.read(node)
 		view.Published = r.records.published(node)
 		view.On = r.records.read(node.Name, node.Labels, node.Annotations, key)
 		seen.input.Nodes = append(seen.input.Nodes, view)

@@ -52,6 +52,7 @@ func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []pl
 	results := make([]error, len(starts))
 	tried, stopped := map[bool]bool{}, map[bool]bool{}
 	until := r.Now().Add(r.looks.startsFor(client.ObjectKeyFromObject(seen.job)))
+	nodes := nodesOfStarts(seen.input.Nodes, starts)
 	for i := range starts {
 		sort := isRunner(seen.job, &starts[i])
 		switch {
@@ -60,14 +61,26 @@ func (r *Reconciler) startAll(ctx context.Context, seen observation, starts []pl
 		case tried[sort] && r.Now().After(until):
 			results[i] = errPostponed
 		case tried[sort]:
-			group.Go(func() error { results[i] = r.start(ctx, seen, starts[i]); return nil })
+			group.Go(func() error { results[i] = r.start(ctx, seen, starts[i], nodes); return nil })
 		default:
 			tried[sort] = true
-			results[i] = r.start(ctx, seen, starts[i])
+			results[i] = r.start(ctx, seen, starts[i], nodes)
 			stopped[sort] = results[i] != nil
 		}
 	}
 	return results
+}
+
+// nodesOfStarts returns the nodes by UID; nil if nothing starts.
+func nodesOfStarts(nodes []plan.Node, starts []plan.Start) map[types.UID]*plan.Node {
+	if len(starts) == 0 {
+		return nil
+	}
+	byUID := make(map[types.UID]*plan.Node, len(nodes))
+	for i := range nodes {
+		byUID[nodes[i].UID] = &nodes[i]
+	}
+	return byUID
 }
 
 // probed are the pods for which a dry run was made before their nodes are cordoned or drained.
@@ -160,7 +173,7 @@ func refusalOf(r *Reconciler, job *v1alpha1.NodeJob, start *plan.Start) task.Obs
 
 // start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the
 // attempt.
-func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start) error {
+func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Start, nodes map[types.UID]*plan.Node) error {
 	pod, err := r.podOf(ctx, seen, start.Attempt)
 	if err != nil {
 		return err
@@ -169,7 +182,7 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	switch {
 	case err == nil:
 		r.written.rememberPod(stripPod(pod), r.Now())
-		r.started(seen, start)
+		r.started(client.ObjectKeyFromObject(seen.job), start, nodes[start.Attempt.NodeUID])
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		_, err := r.adopt(ctx, seen.job, pod, start.Attempt.NodeUID)
@@ -204,17 +217,12 @@ var refusalReasons = []string{
 // podTroubles are the problems that end when a pod could be created.
 var podTroubles = append([]string{v1alpha1.ReasonPodNameTaken}, refusalReasons...)
 
-// started records that a pod could be created on a node.
-func (r *Reconciler) started(seen observation, start plan.Start) {
-	name := client.ObjectKeyFromObject(seen.job)
-	r.problems.clear(name, start.Attempt.NodeUID, podTroubles...)
-	if start.Attempt.Phase != task.Task || start.Attempt.Number != 1 {
-		return
-	}
-	for i := range seen.input.Nodes {
-		if node := &seen.input.Nodes[i]; node.UID == start.Attempt.NodeUID && lacksEnd(node.On, start.Attempt.Revision) {
-			r.problems.begins(name, node.UID, start.Attempt.Revision, start.Attempt.Retry, r.Now())
-		}
+// started records that a pod could be created on a node; nil if the pass has not read the node.
+func (r *Reconciler) started(job client.ObjectKey, start plan.Start, node *plan.Node) {
+	attempt := &start.Attempt
+	r.problems.clear(job, attempt.NodeUID, podTroubles...)
+	if node != nil && attempt.Phase == task.Task && attempt.Number == 1 && lacksEnd(node.On, attempt.Revision) {
+		r.problems.begins(job, attempt.NodeUID, attempt.Revision, attempt.Retry, r.Now())
 	}
 }
 

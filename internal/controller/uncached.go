@@ -72,6 +72,7 @@ func (r *Reconciler) liveNode(ctx context.Context, name string, now time.Time) (
 	case apierrors.IsNotFound(err):
 		r.written.forgetNode(name)
 		r.uncachedNodes.forget(name)
+		r.nodeViews.forget(name)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("getting node %s: %w", name, err)

@@ -75,6 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 				r.written.forgetNode(e.Object.GetName())
 				r.records.forgetNode(e.Object.GetName())
+				r.nodeViews.forget(e.Object.GetName())
 				r.nodeChanged(ctx, nil, e.Object, q)
 			},
 		}).
@@ -111,12 +112,17 @@ func (retryRequested) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
 }
 
+// gather triggers a pass of a NodeJob for an event and those that follow.
+func (r *Reconciler) gather(job client.ObjectKey, q queue) {
+	q.AddAfter(reconcile.Request{NamespacedName: job}, r.looks.gather(job, r.Now()))
+}
+
 func (r *Reconciler) podChanged(o client.Object, q queue) {
 	name := client.ObjectKey{Namespace: o.GetNamespace(), Name: nodeJobOf(o.(*corev1.Pod))}
 	if name.Name == "" {
 		return // it only has our label
 	}
-	wait := r.looks.gather(r.Now())
+	wait := r.looks.gather(name, r.Now())
 	if uid := o.GetUID(); r.releases.has(uid) || r.written.wasFinalized(uid) {
 		wait = max(wait, afterPasses) // usually nothing waits for the end of a pod whose outcome is on record
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
@@ -35,10 +34,9 @@ func (r *Reconciler) nodeChanged(ctx context.Context, before, after client.Objec
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return // only a cache that is not started returns an error
 	}
-	wait := r.looks.gather(r.Now())
 	for i := range jobs.Items {
 		if job := r.written.job(&jobs.Items[i]); change.matters(job) || (change.toAll && r.hasPodOn(ctx, job, change.after.Name)) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, wait)
+			r.gather(client.ObjectKeyFromObject(job), q)
 		}
 	}
 }

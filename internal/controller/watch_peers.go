@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -27,10 +26,9 @@ func (r *Reconciler) peerChanged(ctx context.Context, before, after *v1alpha1.No
 	if err := r.Client.List(ctx, &jobs, client.UnsafeDisableDeepCopy); err != nil {
 		return // only a cache that is not started returns an error
 	}
-	wait := r.looks.gather(r.Now())
 	for i := range jobs.Items {
 		if job := &jobs.Items[i]; change.matters(job) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, wait)
+			r.gather(client.ObjectKeyFromObject(job), q)
 		}
 	}
 }

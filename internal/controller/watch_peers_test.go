@@ -53,7 +53,10 @@ func TestPeerChanges(t *testing.T) {
 			if tt.after != nil {
 				r.create(tt.after.DeepCopy())
 			}
-			r.looks.looked(client.ObjectKey{Name: "busy"}, noon, 50*time.Millisecond)
+			for _, name := range []string{"ns/elsewhere", "ns/plain", "ns/shares", "ns/waits", "other/waits"} {
+				namespace, name, _ := strings.Cut(name, "/")
+				r.looks.looked(client.ObjectKey{Namespace: namespace, Name: name}, noon, 4*time.Millisecond)
+			}
 			var q recordingQueue
 			r.peerChanged(t.Context(), tt.before, tt.after, &q)
 			if got := q.woken(); got != tt.want {

@@ -130,6 +130,9 @@ const maxCordonedBytes = 16384
 // CordonedBy returns the keys of the NodeJobs that a node is cordoned for.
 func CordonedBy(annotations map[string]string) []string {
 	value := annotations[v1alpha1.CordonedAnnotation]
+	if value == "" {
+		return nil
+	}
 	if len(value) > maxCordonedBytes {
 		value = value[:maxCordonedBytes]
 	}

@@ -311,6 +311,7 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	if err != nil {
 		return err
 	}
+	waitForProfile := w.profileIdle(ctx, run, length)
 	if err := pause(ctx, length); err != nil {
 		return err
 	}
@@ -318,6 +319,7 @@ func (w *world) idle(ctx context.Context, s contender, run *report.Run) error {
 	if err != nil {
 		return err
 	}
+	waitForProfile()
 	run.Idle = &report.Idle{Cost: after.since(before)}
 	if run.Counted {
 		run.Idle.Clients, err = Clients(ctx, w.cluster, before.at, after.at)

@@ -27,15 +27,14 @@ func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func())
 	if !w.Profile || run.Counted || run.Pair > 0 {
 		return func() {}
 	}
-	name := strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-")
-	_, ours := w.contender(run.Subject).(*everynode)
+	name, ours := profileName(run), w.isManager(run)
 	var profiles sync.WaitGroup
 	profiles.Go(func() {
 		w.fetch(name+"-apiserver-cpu.pprof", func() ([]byte, error) { return w.ofAPIServer(ctx) })
 	})
 	if ours {
 		profiles.Go(func() {
-			w.fetch(name+"-cpu.pprof", func() ([]byte, error) { return ofManager(ctx, fmt.Sprintf("profile?seconds=%d", profileSeconds)) })
+			w.fetch(name+"-cpu.pprof", func() ([]byte, error) { return cpuOfManager(ctx, profileSeconds*time.Second) })
 		})
 	}
 	return func() {
@@ -44,9 +43,31 @@ func (w *world) startProfile(ctx context.Context, run *report.Run) (stop func())
 			return
 		}
 		for _, what := range []string{"allocs", "heap"} {
-			w.fetch(name+"-"+what+".pprof", func() ([]byte, error) { return ofManager(ctx, what) })
+			w.fetch(name+"-"+what+".pprof", func() ([]byte, error) { return ofManager(ctx, what, 0) })
 		}
 	}
+}
+
+// profileIdle profiles the manager for a time in which it has nothing to do. The returned function waits for the end.
+func (w *world) profileIdle(ctx context.Context, run *report.Run, length time.Duration) (wait func()) {
+	var profile sync.WaitGroup
+	if w.Profile && !run.Counted && w.isManager(run) {
+		profile.Go(func() {
+			w.fetch(profileName(run)+"-idle-cpu.pprof", func() ([]byte, error) { return cpuOfManager(ctx, length) })
+		})
+	}
+	return profile.Wait
+}
+
+// isManager reports whether the subject of a run is the manager, which has profiles.
+func (w *world) isManager(run *report.Run) bool {
+	_, is := w.contender(run.Subject).(*everynode)
+	return is
+}
+
+// profileName is the beginning of the names of a run's profiles.
+func profileName(run *report.Run) string {
+	return strings.ReplaceAll(kind{run.Subject, run.Mode}.String(), "/", "-")
 }
 
 func (w *world) fetch(file string, get func() ([]byte, error)) {
@@ -63,8 +84,14 @@ func (w *world) ofAPIServer(ctx context.Context) ([]byte, error) {
 	return w.client.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(profileSeconds)).DoRaw(ctx)
 }
 
-func ofManager(ctx context.Context, what string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// cpuOfManager returns a profile of that length, in whole seconds.
+func cpuOfManager(ctx context.Context, length time.Duration) ([]byte, error) {
+	return ofManager(ctx, fmt.Sprintf("profile?seconds=%d", int(length.Seconds())), length)
+}
+
+// ofManager returns a profile that takes a time.
+func ofManager(ctx context.Context, what string, takes time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, takes+time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pprofAddress+"/debug/pprof/"+what, http.NoBody)
 	if err != nil {
