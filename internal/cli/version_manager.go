@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,15 +23,13 @@ func crdWarning(ctx context.Context, c client.Reader, manager string) string {
 	if manager == "" {
 		return ""
 	}
-	for _, o := range uninstall.CRDs() {
-		crd := &metav1.PartialObjectMetadata{} // the schemas are half a megabyte
-		crd.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), crd); err != nil {
+	for _, crd := range uninstall.CRDs() {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			continue // the permission may be missing
 		}
-		if installed := crd.Labels[versionLabel]; isBefore(installed, manager) {
+		if installed := crd.GetLabels()[versionLabel]; isBefore(installed, manager) {
 			return fmt.Sprintf("the CustomResourceDefinition %s is %s, and the manager is %s: the API server does not store fields that it does not have. "+
-				"Apply the CustomResourceDefinitions of %s", o.GetName(), installed, manager, manager)
+				"Apply the CustomResourceDefinitions of %s", crd.GetName(), installed, manager, manager)
 		}
 	}
 	return ""
