@@ -42,7 +42,7 @@ help: ## List the targets.
 .PHONY: demo
 demo: ## Show the main job on a local cluster of real nodes, and leave it running (K8S: another version; DOWNLOAD).
 	@echo "building the demo (the first time, this takes a minute) …"
-	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; GOGC=$${GOGC:-400} go -C test build -o "$$program/" ./cmd/everynode-demo; \
+	@program="$$(mktemp -d)"; trap 'rm -rf "$$program"' EXIT; GOGC=$${GOGC:-off} GOMEMLIMIT=$${GOMEMLIMIT:-1GiB} go -C test build -o "$$program/" ./cmd/everynode-demo; \
 	cd test && "$$program/everynode-demo" up $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: demo-down
