@@ -82,7 +82,7 @@ func TestValues(t *testing.T) {
 		"the manager serves all namespaces":     {with("requireNamespaceLabel: false"), manager, []string{"- --require-namespace-label=false "}, nil},
 		"the manager serves allowed namespaces": {with(""), manager, []string{"--leader-elect"}, []string{"--require"}},
 		"no confinement of the manager":         {with(`confinement: {enabled: false}`), confinement, nil, []string{unwanted}},
-		"resources":                             {with(`manager: {goMemoryLimit: 640MiB, resources: {limits: {memory: 1Gi}}}`), manager, []string{"limits: memory: 1Gi", "value: 640MiB"}, nil},
+		"resources":                             {with(`manager: {goMemoryLimit: 640MiB, goMaxProcs: 4, resources: {limits: {memory: 1Gi}}}`), manager, []string{"limits: memory: 1Gi", "value: 640MiB", `name: GOMAXPROCS value: "4"`}, nil},
 		"no resources":                          {with(`manager: {resources: null}`), manager, []string{"readOnlyRootFilesystem"}, []string{"resources"}},
 		"labels and annotations of pods":        {with(`manager: {podLabels: {a: b}, podAnnotations: {c: d}}`), manager, []string{"annotations: c: d prometheus.io", "labels: a: b app.kubernetes.io"}, nil},
 		"without annotations":                   {with(`metrics: {scrapeAnnotations: false}`), manager, []string{"metadata"}, []string{"annotations"}},

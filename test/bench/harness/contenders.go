@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,13 +74,43 @@ func (w *world) create(ctx context.Context, resource schema.GroupVersionResource
 	return nil
 }
 
-// helper starts one of this program's own subcommands (see cmd/everynode-bench).
-func (w *world) helper(ctx context.Context, name string, args ...string) (*process, error) {
+// goSettings returns the settings of the Go runtime in the manager's Deployment: the environment variables that begin with GO.
+func (w *world) goSettings() (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(w.Root, "config", "manager", "deployment.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var deployment appsv1.Deployment
+	if err := yaml.UnmarshalStrict(text, &deployment); err != nil {
+		return nil, fmt.Errorf("reading the manager's Deployment: %w", err)
+	}
+	settings := map[string]string{}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, variable := range container.Env {
+			if strings.HasPrefix(variable.Name, "GO") {
+				settings[variable.Name] = variable.Value
+			}
+		}
+	}
+	return settings, nil
+}
+
+// environ returns variables as os.Environ does.
+func environ(variables map[string]string) []string {
+	var env []string
+	for name, value := range variables {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// helper starts one of this program's own subcommands (see cmd/everynode-bench), with additional environment variables.
+func (w *world) helper(ctx context.Context, name string, env map[string]string, args ...string) (*process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(w.dir, name, []string{"KUBECONFIG=" + w.cluster.Kubeconfig()}, append([]string{program, name}, args...)...)
+	p, err := startProcess(w.dir, name, append(environ(env), "KUBECONFIG="+w.cluster.Kubeconfig()), append([]string{program, name}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +127,11 @@ type floor struct {
 }
 
 func (f *floor) prepare(ctx context.Context) (err error) {
-	f.program, err = f.helper(ctx, "floor", fmt.Sprint(f.Nodes), fmt.Sprint(f.recorded))
+	settings, err := f.goSettings() // those of the manager, so that the floor remains the minimum
+	if err != nil {
+		return err
+	}
+	f.program, err = f.helper(ctx, "floor", settings, fmt.Sprint(f.Nodes), fmt.Sprint(f.recorded))
 	return err
 }
 
@@ -116,7 +153,7 @@ func (d *daemonset) prepare(ctx context.Context) (err error) {
 	if _, err := d.client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the service account: %w", err)
 	}
-	if d.labeler, err = d.helper(ctx, "labeler"); err != nil {
+	if d.labeler, err = d.helper(ctx, "labeler", nil); err != nil {
 		return err
 	}
 	return d.labeler.tell()

@@ -84,18 +84,15 @@ func (e *everynode) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.memoryLimit, err = e.environment(ctx, "GOMEMLIMIT"); err != nil {
-		return err
-	}
-	collect, err := e.environment(ctx, "GOGC")
+	settings, err := e.goSettings()
 	if err != nil {
 		return err
 	}
-	e.manager, err = startProcess(e.dir, "manager", []string{
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + install.Namespace, "POD_NAME=" + install.Deployment + "-0", "NODE_NAME=",
-		"EVERYNODE_RUNNER_IMAGE=" + install.RunnerImage, "GOMEMLIMIT=" + e.memoryLimit, "GOGC=" + collect,
-		"EVERYNODE_BENCH_PPROF=" + e.profileAddress(),
-	}, e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
+	e.memoryLimit = settings["GOMEMLIMIT"]
+	e.manager, err = startProcess(e.dir, "manager", append(environ(settings),
+		"KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+install.Namespace, "POD_NAME="+install.Deployment+"-0", "NODE_NAME=",
+		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage, "EVERYNODE_BENCH_PPROF="+e.profileAddress(),
+	), e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -114,22 +111,6 @@ func (e *everynode) startManager(ctx context.Context) error {
 	}
 	// Its caches are filled soon after.
 	return pause(ctx, time.Second)
-}
-
-// environment returns the value of an environment variable of the Deployment; "" if there is none.
-func (e *everynode) environment(ctx context.Context, name string) (string, error) {
-	deployment, err := e.client.AppsV1().Deployments(install.Namespace).Get(ctx, install.Deployment, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("reading the manager's Deployment: %w", err)
-	}
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		for _, variable := range container.Env {
-			if variable.Name == name {
-				return variable.Value, nil
-			}
-		}
-	}
-	return "", nil
 }
 
 func (e *everynode) kubectl(ctx context.Context, args ...string) error {
