@@ -23,13 +23,14 @@ func crdWarning(ctx context.Context, c client.Reader, manager string) string {
 	if manager == "" {
 		return ""
 	}
-	for _, crd := range uninstall.CRDs() {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+	for _, o := range uninstall.CRDs() {
+		crd := uninstall.Metadata(o)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), crd); err != nil {
 			continue // the permission may be missing
 		}
-		if installed := crd.GetLabels()[versionLabel]; isBefore(installed, manager) {
+		if installed := crd.Labels[versionLabel]; isBefore(installed, manager) {
 			return fmt.Sprintf("the CustomResourceDefinition %s is %s, and the manager is %s: the API server does not store fields that it does not have. "+
-				"Apply the CustomResourceDefinitions of %s", crd.GetName(), installed, manager, manager)
+				"Apply the CustomResourceDefinitions of %s", o.GetName(), installed, manager, manager)
 		}
 	}
 	return ""

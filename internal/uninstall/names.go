@@ -17,6 +17,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -45,13 +47,20 @@ const (
 	ManagerComponent = "manager"
 )
 
-// CRD is a CustomResourceDefinition of Everynode, by its plural name. Only its metadata is read, because the schemas are
-// half a megabyte.
-func CRD(plural string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + v1alpha1.Group},
-	}
+// CRD is a CustomResourceDefinition of Everynode, by its plural name.
+func CRD(plural string) *unstructured.Unstructured {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetName(plural + "." + v1alpha1.Group)
+	return crd
+}
+
+// Metadata is the metadata of an object, to read it without the rest: the schemas of the CRDs are half a megabyte. It cannot be
+// deleted, because controller-runtime deletes metadata only of kinds in the scheme of the client.
+func Metadata(o client.Object) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+	metadata.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	return metadata
 }
 
 // CRDs are all CustomResourceDefinitions of Everynode.

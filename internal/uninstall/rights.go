@@ -94,7 +94,8 @@ type Stage int
 func StageOf(ctx context.Context, c client.Reader) (Stage, error) {
 	crds, gone := CRDs(), 0
 	stage := Staying
-	for _, crd := range crds {
+	for _, o := range crds {
+		crd := Metadata(o)
 		switch err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); {
 		case Absent(err):
 			gone++
