@@ -219,9 +219,10 @@ func (r *run) cleanUp(ctx context.Context, v *variant) error {
 	if v.policy {
 		err = r.kubectl(ctx, "", "delete", "mutatingadmissionpolicybindings", "everynode-gate-"+namespaceOf(v), "everynode-manager-"+namespaceOf(v))
 	}
-	return errors.Join(err,
-		r.kubectl(ctx, "", "-n", namespaceOf(v), "delete", "pods", "-l", "app in ("+plainPods+","+tolerantPods+")", "--force", "--grace-period=0"),
-		r.kubectl(ctx, "", "delete", "namespace", namespaceOf(v)))
+	// kubectl would delete thousands of pods one after the other.
+	pods := r.client.CoreV1().Pods(namespaceOf(v)).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))},
+		metav1.ListOptions{LabelSelector: "app in (" + plainPods + "," + tolerantPods + ")"})
+	return errors.Join(err, pods, r.kubectl(ctx, "", "delete", "namespace", namespaceOf(v)))
 }
 
 // gateKey is the key of the gate of a variant.
