@@ -133,12 +133,11 @@ func (b *batch) command(ctx context.Context, verb string, args ...string) *exec.
 	if first.cgo {
 		cgo = "CGO_ENABLED=1"
 	}
+	// Unless the caller has other settings, the compiler collects garbage only when it needs this much memory: on two cores,
+	// builds take an eighth less time than with GOGC=400.
+	collect := []string{"GOGC=off", "GOMEMLIMIT=1GiB"}
 	// A workspace or module flags of the caller would replace the pinned versions.
-	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=")
-	if os.Getenv("GOGC") == "" {
-		// The compiler collects garbage only when it needs this much memory: on two cores, builds take an eighth less time than with GOGC=400.
-		cmd.Env = append(cmd.Env, "GOGC=off", "GOMEMLIMIT=1GiB")
-	}
+	cmd.Env = slices.Concat(collect, os.Environ(), []string{cgo, "GOWORK=off", "GOFLAGS="})
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
