@@ -20,7 +20,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
-	"github.com/everynode/everynode/internal/task"
 )
 
 const (
@@ -115,7 +114,7 @@ type follower struct {
 // follow returns when the log ends. An error of one log does not end the others.
 func (f *follower) follow(ctx context.Context) error {
 	for try := 1; ; try++ {
-		ended := hasEnded(f.pod)
+		ended := cmdutil.LogEnded(f.pod)
 		printed, err := f.log.Read(ctx, f.print)
 		if printed {
 			try = 1
@@ -173,16 +172,6 @@ func (f *follower) gone(ctx context.Context) bool {
 		f.pod = &live
 	}
 	return false
-}
-
-// hasEnded reports whether nothing more will be written to the log of a pod.
-func hasEnded(pod *corev1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == cmdutil.TaskContainer(pod) && status.State.Terminated != nil {
-			return true
-		}
-	}
-	return task.PodEnded(pod.Status.Phase)
 }
 
 func (f *follower) print(piece string, _ bool) {

@@ -91,3 +91,15 @@ func TaskContainer(pod *corev1.Pod) string {
 	}
 	return ""
 }
+
+// LogEnded reports whether nothing more will be written to the log of a task. The kubelet reports the end of a container
+// about a second before the phase of its pod. A log is complete only if a read that began afterwards has reached its end: a
+// stream also ends without an error when a kubelet restarts.
+func LogEnded(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == TaskContainer(pod) && status.State.Terminated != nil {
+			return true
+		}
+	}
+	return task.PodEnded(pod.Status.Phase)
+}

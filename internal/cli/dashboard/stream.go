@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/cli/cmdutil"
@@ -99,11 +98,13 @@ func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
 // follow passes on a log until it ends, and returns why it does.
 func (v *viewer) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
 	for try := 1; ; try++ {
+		pod := v.mirrors.pod(key)
+		ended := pod != nil && cmdutil.LogEnded(pod)
 		progress, err := log.Read(ctx, hand)
 		if progress {
 			try = 1
 		}
-		if end := endOfLog(v.mirrors.pod(key), err, try); end != "" || ctx.Err() != nil {
+		if end := endOfLog(v.mirrors.pod(key) == nil, ended, err, try); end != "" || ctx.Err() != nil {
 			return end
 		}
 		select {
@@ -114,14 +115,15 @@ func (v *viewer) follow(ctx context.Context, log *podlog.Tail, key client.Object
 	}
 }
 
-// endOfLog returns why a log is not read again; "" if it is. pod is nil if it is deleted.
-func endOfLog(pod *corev1.Pod, err error, try int) string {
+// endOfLog returns why a log is not read again; "" if it is. deleted reports whether its pod is deleted, and ended whether the
+// task had ended before the last read.
+func endOfLog(deleted, ended bool, err error, try int) string {
 	switch {
 	case forbidden(err) != "":
 		return forbidden(err)
-	case pod == nil:
+	case deleted:
 		return "the attempt has ended, and its pod is deleted"
-	case err == nil && hasEnded(pod):
+	case err == nil && ended:
 		return "the attempt has ended"
 	case try < logTries:
 		return ""
@@ -129,14 +131,4 @@ func endOfLog(pod *corev1.Pod, err error, try int) string {
 		return "the log cannot be read: " + text.Safe(err.Error())
 	}
 	return "the log ends again and again while its container runs"
-}
-
-// hasEnded reports whether a task prints nothing more.
-func hasEnded(pod *corev1.Pod) bool {
-	for i := range pod.Status.ContainerStatuses {
-		if s := &pod.Status.ContainerStatuses[i]; s.Name == cmdutil.TaskContainer(pod) && s.State.Terminated != nil {
-			return true
-		}
-	}
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

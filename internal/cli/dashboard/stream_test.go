@@ -76,13 +76,12 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 		if r.URL.Path != clitest.PodsPath+"/p/log" {
 			t.Errorf("request of %s", r.URL)
 		}
-		reads++
-		if reads == 2 {
+		_, _ = w.Write([]byte(clitest.LogLine(1, "<b>one\x1b[2J\n")))
+		if reads++; reads == 1 { // the kubelet restarts, and the task ends before the log is opened again
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "task", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
-			_, _ = w.Write([]byte(clitest.LogLine(1, "<b>one\x1b[2J\n") + clitest.LogLine(2, "two\n")))
 			return
 		}
-		_, _ = w.Write([]byte(clitest.LogLine(1, "<b>one\x1b[2J\n")))
+		_, _ = w.Write([]byte(clitest.LogLine(2, "two\n")))
 	}))
 	d, err := newDashboard(f, nil)
 	if err != nil {
@@ -111,22 +110,22 @@ func TestTooManyLogsAreRefused(t *testing.T) {
 }
 
 func TestWhyALogEnds(t *testing.T) {
-	running, ended := clitest.Pod("p", "a", corev1.PodRunning), clitest.Pod("p", "a", corev1.PodFailed)
 	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		err  error
-		try  int
-		want string
+		deleted, ended bool
+		err            error
+		try            int
+		want           string
 	}{
-		"the stream broke off":                     {running, context.DeadlineExceeded, 1, ""},
-		"the stream ended, and the container runs": {running, nil, 1, ""},
-		"the same again and again":                 {running, nil, logTries, "the log ends again and again while its container runs"},
-		"an error again and again":                 {running, http.ErrHandlerTimeout, logTries, "the log cannot be read: http: Handler timeout"},
-		"the task has ended":                       {ended, nil, 1, "the attempt has ended"},
-		"the pod is deleted":                       {nil, nil, 1, "the attempt has ended, and its pod is deleted"},
+		"the stream broke off":                     {false, false, context.DeadlineExceeded, 1, ""},
+		"the same after the end of the task":       {false, true, context.DeadlineExceeded, 1, ""},
+		"the stream ended, and the container runs": {false, false, nil, 1, ""},
+		"the same again and again":                 {false, false, nil, logTries, "the log ends again and again while its container runs"},
+		"an error again and again":                 {false, false, http.ErrHandlerTimeout, logTries, "the log cannot be read: http: Handler timeout"},
+		"the task has ended":                       {false, true, nil, 1, "the attempt has ended"},
+		"the pod is deleted":                       {true, false, nil, 1, "the attempt has ended, and its pod is deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := endOfLog(test.pod, test.err, test.try); got != test.want {
+			if got := endOfLog(test.deleted, test.ended, test.err, test.try); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -65,11 +65,11 @@ type running struct {
 	disconnected  string
 	logsForbidden error
 	// runFinished reports whether the NodeJob makes no further progress on its own. rest fires after this has lasted long
-	// enough, and logsOver after the logs were waited for long enough. quiet counts the checks in which all remaining
-	// nodes were unavailable.
-	runFinished    bool
-	rest, logsOver <-chan time.Time
-	quiet          int
+	// enough; then rested is true. logsOver fires after the logs were waited for long enough. quiet counts the checks in
+	// which all remaining nodes were unavailable.
+	runFinished, rested bool
+	rest, logsOver      <-chan time.Time
+	quiet               int
 	// patience is the timeout of each request.
 	patience time.Duration
 }
@@ -158,7 +158,7 @@ func (r *running) loop(ctx context.Context) ending {
 	for {
 		switch {
 		case r.overNow():
-			return endOver
+			return r.endingNow()
 		case r.outputClosed():
 			return endDetached
 		}
@@ -188,13 +188,21 @@ func (r *running) loop(ctx context.Context) ending {
 			check = r.After(unreachableInterval)
 		case <-r.rest:
 			r.suspendWaitingNodes(ctx)
-			return endRest
+			r.rested = true
 		case <-r.logsOver:
-			return endOver
+			return r.endingNow()
 		case <-deadline:
 			return endTimedOut
 		}
 	}
+}
+
+// endingNow returns how the run ends when nothing more is expected.
+func (r *running) endingNow() ending {
+	if r.finished() {
+		return endOver
+	}
+	return endRest
 }
 
 // endingWhenGone returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
@@ -210,20 +218,30 @@ func (r *running) outputClosed() bool { return errors.Is(r.writeErr, syscall.EPI
 
 // overNow reports whether nothing more is expected. It sets the timers for events that may never occur.
 func (r *running) overNow() bool {
-	finished := r.finished()
-	switch {
-	case finished && r.allRead():
-		return true
-	case finished && r.logsOver == nil:
+	r.setRest()
+	if !r.finished() && !r.rested {
+		return false
+	}
+	if r.logsOver == nil {
 		r.logsOver = r.After(logsTimeout)
-	case r.runFinished && r.rest == nil && r.suspended:
-		r.rest = r.After(messageInterval) // no obstacle will disappear, so there is no reason to wait longer
-	case r.runFinished && r.rest == nil:
-		r.rest = r.After(restTimeout)
+	}
+	return r.allRead()
+}
+
+// setRest sets the timer for a NodeJob that makes no further progress on its own.
+func (r *running) setRest() {
+	if r.count(view.RunRunning) > 0 {
+		r.rested, r.logsOver = false, nil // another user has resumed it in the meantime
+	}
+	switch {
 	case !r.runFinished:
 		r.rest = nil
+	case r.rest != nil:
+	case r.suspended:
+		r.rest = r.After(messageInterval) // no obstacle will disappear, so there is no reason to wait longer
+	default:
+		r.rest = r.After(restTimeout)
 	}
-	return false
 }
 
 func (r *running) names() []string {

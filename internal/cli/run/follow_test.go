@@ -144,10 +144,8 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	if r.allRead() {
 		t.Error("all is read before the pod was observed")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // no log is read: the test sends the pieces
 	pod := clitest.Pod("a", "node-1", corev1.PodSucceeded)
-	r.observePod(ctx, pod, false)
+	r.observePod(ended(), pod, false)
 	if r.allRead() {
 		t.Error("all is read before the log was")
 	}
@@ -160,6 +158,48 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 	if !r.allRead() {
 		t.Error("it waits for a log that it may not read")
 	}
+}
+
+// TestAStoppedRunWaitsForTheOutput covers a run that has ended before all nodes: the outcome of the last attempt is recorded
+// before the end of its log is read.
+func TestAStoppedRunWaitsForTheOutput(t *testing.T) {
+	for name, tt := range map[string]struct {
+		observe func(*running)
+		over    bool
+	}{
+		"the rest of the log is read": {func(r *running) { r.observeLog(logPart{pod: "uid-of-a", data: []byte("over\n"), end: true}) }, true},
+		"it is not read":              {func(*running) {}, false},
+		"another user resumes the run": {func(r *running) {
+			r.observeLog(logPart{pod: "uid-of-a", end: true})
+			r.observePod(ended(), clitest.Pod("b", "node-2", corev1.PodRunning), false)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, &jobServer{uid: "uid-of-j"})
+			pods, err := r.Pods("ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.logs = newLogs(pods, r.parts, r.After)
+			r.observePod(ended(), clitest.Pod("a", "node-1", corev1.PodSucceeded), false)
+			r.observeLog(logPart{pod: "uid-of-a", data: []byte("begun\n")})
+			r.records[0], r.view.Nodes[0].State = &record.Record{PodUID: "uid-of-a"}, view.RunSucceeded
+			r.suspended, r.runFinished, r.rested = true, true, true
+			if r.overNow() || r.logsOver == nil {
+				t.Error("it is over before the log was read")
+			}
+			if tt.observe(r); r.overNow() != tt.over || r.endingNow() != endRest {
+				t.Errorf("it is over: %v, as %v", !tt.over, r.endingNow())
+			}
+		})
+	}
+}
+
+// ended returns a context that has ended, so that no log is read: the test sends the pieces.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // TestNotesAboutLogsAreWrittenAfterTheLiveView checks that the screen is not redrawn after a note.

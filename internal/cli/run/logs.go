@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/everynode/everynode/internal/cli/cmdutil"
 	"github.com/everynode/everynode/internal/cli/podlog"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -31,7 +32,8 @@ const (
 	// unansweredTries is the number of retries if the API server does not respond. A restarted API server is available
 	// again by then.
 	unansweredTries = 120
-	// logEndSeen is the time within which the end of a container is observed after the end of its log.
+	// logEndSeen is the time within which the end of a container is observed after the end of its log. Then the log is read
+	// again.
 	logEndSeen = 5 * time.Second
 )
 
@@ -117,7 +119,7 @@ func containerStarted(pod *corev1.Pod) (started, ended bool) {
 			started = status.State.Running != nil || status.State.Terminated != nil
 		}
 	}
-	return started, task.PodEnded(pod.Status.Phase)
+	return started, cmdutil.LogEnded(pod)
 }
 
 // take acquires a semaphore: that of running pods, or that of ended pods, also if a pod ends while it waits. The result
@@ -153,22 +155,20 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 	defer log.Flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
 	var tries logAttempts
 	for {
+		ended := hasClosed(over)
 		progress, err := l.readOnce(ctx, &log, uid)
 		if progress {
 			tries = logAttempts{}
 		}
-		if tries.count(err); ctx.Err() != nil || tries.isFinal(err) {
+		if done, err := tries.count(err, ended); done || ctx.Err() != nil {
 			return err
 		}
-		pause, done := logPause, (<-chan struct{})(nil)
-		if err == nil {
-			// The log ends with its container, whose end is observed soon after. If not, the stream was ended early without an
-			// error.
-			pause, done = logEndSeen, over
+		pause, again := logPause, (<-chan struct{})(nil)
+		if tries.clean {
+			pause, again = logEndSeen, over
 		}
 		select {
-		case <-done:
-			return nil
+		case <-again:
 		case <-l.after(pause):
 		case <-ctx.Done():
 			return ctx.Err()
@@ -176,23 +176,41 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 	}
 }
 
-// logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one.
-type logAttempts struct{ answered, unanswered int }
+func hasClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
 
-func (a *logAttempts) count(err error) {
+// logAttempts counts the consecutive failures to read a log: with a response of the API server, or without one. clean
+// reports whether the last read has reached an end without an error.
+type logAttempts struct {
+	answered, unanswered int
+	clean                bool
+}
+
+// count adds a read of a log, and reports whether the log is not read again. ended reports whether the container had ended
+// before the read. If not, the end of the stream may not be that of the log: a kubelet that restarts ends it as well.
+func (a *logAttempts) count(err error, ended bool) (done bool, why error) {
+	wasClean := a.clean
+	a.clean = err == nil
 	var answer apierrors.APIStatus
 	switch {
 	case err == nil:
+		return ended, nil
+	case apierrors.IsNotFound(err) && wasClean:
+		return true, nil
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return true, err // it would occur again
 	case errors.As(err, &answer):
 		a.answered++
 	default:
 		a.unanswered++
 	}
-}
-
-// isFinal reports whether an error would occur again on a retry.
-func (a *logAttempts) isFinal(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || (err != nil && (a.answered >= logTries || a.unanswered >= unansweredTries))
+	return a.answered >= logTries || a.unanswered >= unansweredTries, err
 }
 
 // readOnce sends the new content of a log, in batches of lines.

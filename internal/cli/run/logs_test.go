@@ -70,3 +70,54 @@ func TestLogsAreRetriedWhileTheAPIServerDoesNotRespond(t *testing.T) {
 		})
 	}
 }
+
+// TestAStreamThatEndsEarlyIsReadAgain covers a kubelet that restarts: the stream ends without an error while the container
+// runs. The rest is read even if the end of the container is observed before the log is opened again.
+func TestAStreamThatEndsEarlyIsReadAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		again func(http.ResponseWriter)
+		want  string
+	}{
+		"the pod has ended": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n"+clitest.LogLine(1, "two")+"\n")
+		}, "one\ntwo\n"},
+		"the pod is deleted": {func(w http.ResponseWriter) {
+			clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "no such pod")
+		}, "one\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opened atomic.Int32
+			var l *logs
+			pod := clitest.Pod("p", "node-1", corev1.PodRunning)
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "task", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			r := newRun(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if opened.Add(1) > 1 {
+					tt.again(w)
+					return
+				}
+				_, _ = io.WriteString(w, clitest.LogLine(0, "one")+"\n")
+				terminated := pod.DeepCopy()
+				terminated.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+				l.see(t.Context(), terminated)
+			}))
+			pods, err := r.Pods("ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l = newLogs(pods, r.parts, func(time.Duration) <-chan time.Time { return nil })
+			l.see(t.Context(), pod)
+			var got strings.Builder
+			for part := range r.parts {
+				if got.Write(part.data); part.end {
+					if part.err != nil {
+						t.Error(part.err)
+					}
+					break
+				}
+			}
+			if got.String() != tt.want || opened.Load() != 2 {
+				t.Errorf("after %d times it has read %q, want %q after 2", opened.Load(), &got, tt.want)
+			}
+		})
+	}
+}
