@@ -37,8 +37,9 @@ type shard struct {
 }
 
 // Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
-// environment variables of a process, by its number from 0 to n-1. The output of processes that failed is printed last. In
-// between, there is a line for each process that ends, and with -v for each test.
+// environment variables of a process, by its number from 0 to n-1. There is a line for each process that ends, and with -v
+// for each test. Then follow the outputs of the processes, those that failed last, and a summary of the failed tests, because
+// a CI system may show only the end of a long output.
 func Run(n int, env func(shard int) []string) (code int) {
 	tests, below, err := list()
 	if err == nil && len(tests) == 0 {
@@ -66,7 +67,40 @@ func Run(n int, env func(shard int) []string) (code int) {
 			code = 1
 		}
 	}
+	for _, s := range parts {
+		fmt.Print(failures(s.output.String()))
+	}
 	return code
+}
+
+// summaryLines is the number of lines of each failed test in the summary. The first messages tell most.
+const summaryLines = 40
+
+// failures returns the failed tests in an output of go test, each with its first lines.
+func failures(output string) string {
+	var failed []string
+	lines := map[string][]string{}
+	current := ""
+	for line := range strings.Lines(output) {
+		kind, name, _ := strings.Cut(strings.TrimRight(strings.TrimLeft(line, " "), "\n"), ": ")
+		switch {
+		case strings.HasPrefix(line, "=== "): // such as "=== CONT  TestA/part"
+			fields := strings.Fields(line)
+			current = fields[len(fields)-1]
+		case strings.HasPrefix(kind, "--- "):
+			current, _, _ = strings.Cut(name, " (")
+			if kind == "--- FAIL" && !slices.Contains(failed, current) {
+				failed = append(failed, current)
+			}
+		case strings.HasPrefix(line, " ") && len(lines[current]) < summaryLines: // what a test logs is indented
+			lines[current] = append(lines[current], line)
+		}
+	}
+	var summary strings.Builder
+	for _, name := range failed {
+		summary.WriteString("\nfailed: " + name + "\n" + strings.Join(lines[name], ""))
+	}
+	return summary.String()
 }
 
 // divide deals the tests out: neighbors, which are of one file and often alike, go to different shards.

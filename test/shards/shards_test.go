@@ -5,6 +5,7 @@ package shards
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -60,12 +61,34 @@ func TestShardsPass(t *testing.T) {
 }
 
 func TestAFailedShardFailsAllAndIsPrintedLast(t *testing.T) {
-	out, err := runSelf(t, "-test.run=^TestExample")
-	if err == nil || !strings.HasSuffix(strings.TrimSpace(out), "FAIL") || !strings.Contains(out, "this part is bad") {
-		t.Errorf("%v:\n%s", err, out)
+	for _, verbose := range []string{"-test.v=false", "-test.v"} {
+		out, err := runSelf(t, verbose, "-test.run=^TestExample")
+		outputs, summary, summarized := strings.Cut(out, "\nfailed: ")
+		if err == nil || !strings.HasSuffix(strings.TrimSpace(outputs), "FAIL") || !strings.Contains(outputs, "this part is bad") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		if !strings.Contains(outputs, "PASS") {
+			t.Errorf("the other shard did not pass:\n%s", out)
+		}
+		if _, part, _ := strings.Cut(summary, "failed: TestExampleWithParts/bad\n"); !summarized || strings.Count(part, "this part is bad") != 1 {
+			t.Errorf("with %s, the summary is:\n%s", verbose, summary)
+		}
 	}
-	if !strings.Contains(out, "PASS") {
-		t.Errorf("the other shard did not pass:\n%s", out)
+}
+
+func TestASummaryHasTheFirstLines(t *testing.T) {
+	var output strings.Builder
+	output.WriteString("starting\n=== RUN   TestA\n=== PAUSE TestA\n=== RUN   TestB\n    b.go:1: fine\n--- PASS: TestB (0.10s)\n=== CONT  TestA\n")
+	for i := range 2 * summaryLines {
+		fmt.Fprintf(&output, "    a.go:%d: bad\n", i)
+	}
+	output.WriteString("--- FAIL: TestA (0.20s)\nFAIL\n")
+	got := failures(output.String())
+	if !strings.HasPrefix(got, "\nfailed: TestA\n    a.go:0: bad\n    a.go:1: bad\n") || strings.Count(got, "\n") != summaryLines+2 {
+		t.Errorf("the summary is:\n%s", got)
+	}
+	if got := failures("=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\n"); got != "" {
+		t.Errorf("without a failure, the summary is:\n%s", got)
 	}
 }
 
