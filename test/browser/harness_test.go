@@ -211,6 +211,14 @@ func do(t *testing.T, tab *chromium.Tab, expression string) {
 	}
 }
 
+// reload reloads the page, and waits for the new document. Until then, a condition may be true in the old one, and a click
+// there is lost.
+func reload(t *testing.T, tab *chromium.Tab) {
+	t.Helper()
+	do(t, tab, "window.isOld = true; location.reload()")
+	see(t, tab, "!window.isOld && document.readyState === 'complete'")
+}
+
 func press(t *testing.T, tab *chromium.Tab, keys ...string) {
 	t.Helper()
 	for _, key := range keys {

@@ -156,12 +156,12 @@ func TestAUserLogsInToTheDashboardInTheCluster(t *testing.T) {
 	do(t, tab, "location.hash = '#/job/default/max-map-count/node/node-2'")
 	see(t, tab, "document.querySelector('#node').innerText.includes('has failed on node-2')")
 	see(t, tab, "document.querySelectorAll('.commands').length > 0 && document.querySelectorAll('.changes').length === 0")
-	do(t, tab, "location.reload()") // the session stays
+	reload(t, tab) // the session stays
 	see(t, tab, "document.querySelector('#node')?.innerText.includes('has failed on node-2')")
 
 	do(t, tab, "document.querySelector('#log-out').click()")
 	see(t, tab, loginForm+"?.open && "+cells+".length === 0")
-	do(t, tab, "location.reload()")
+	reload(t, tab)
 	see(t, tab, loginForm+"?.open")
 	for _, address := range tab.Requests() {
 		if strings.Contains(address, token) {
@@ -250,7 +250,7 @@ func TestAProxyLogsUsersIn(t *testing.T) {
 	see(t, tab, "document.querySelector('#user').innerText === 'system:serviceaccount:default:reader' && document.querySelector('#log-out').hidden")
 	wrong := "wrong"
 	sent.Store(&wrong)
-	do(t, tab, "location.reload()")
+	reload(t, tab)
 	see(t, tab, "document.querySelector('[role=alert]')?.innerText.includes('does not accept this token')")
 	see(t, tab, "!"+loginForm+".open && "+cells+".length === 0") // the proxy would replace another token
 }

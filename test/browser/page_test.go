@@ -231,7 +231,7 @@ func TestWithoutATokenThePageSaysWhatToDo(t *testing.T) {
 	tab := open(t, address, 1280, 800, false)
 	see(t, tab, "document.querySelector('#connection').innerText === 'live'")
 	see(t, tab, "!location.href.includes('token')")
-	do(t, tab, "location.reload()")
+	reload(t, tab)
 	see(t, tab, "document.querySelector('#connection')?.innerText === 'live'")
 }
 
