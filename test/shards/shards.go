@@ -82,7 +82,7 @@ func failures(output string) string {
 	lines := map[string][]string{}
 	current := ""
 	for line := range strings.Lines(output) {
-		kind, name, _ := strings.Cut(strings.TrimRight(strings.TrimLeft(line, " "), "\n"), ": ")
+		kind, name, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch {
 		case strings.HasPrefix(line, "=== "): // such as "=== CONT  TestA/part"
 			fields := strings.Fields(line)

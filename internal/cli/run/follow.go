@@ -158,14 +158,14 @@ func (r *running) loop(ctx context.Context) ending {
 	for {
 		switch {
 		case r.overNow():
-			return r.endingNow()
+			return r.endingUnlessFinished(endRest)
 		case r.outputClosed():
 			return endDetached
 		}
 		select {
 		case observation := <-observations:
 			if observation.Gone {
-				return r.endingWhenGone()
+				return r.endingUnlessFinished(endGone)
 			}
 			r.observeJob(observation)
 		case c := <-podChanges:
@@ -190,27 +190,19 @@ func (r *running) loop(ctx context.Context) ending {
 			r.suspendWaitingNodes(ctx)
 			r.rested = true
 		case <-r.logsOver:
-			return r.endingNow()
+			return r.endingUnlessFinished(endRest)
 		case <-deadline:
 			return endTimedOut
 		}
 	}
 }
 
-// endingNow returns how the run ends when nothing more is expected.
-func (r *running) endingNow() ending {
+// endingUnlessFinished returns endOver if all nodes have ended, because then nothing is missing, and how otherwise.
+func (r *running) endingUnlessFinished(how ending) ending {
 	if r.finished() {
 		return endOver
 	}
-	return endRest
-}
-
-// endingWhenGone returns how the run ends when its NodeJob is deleted. If all nodes have ended, nothing is missing.
-func (r *running) endingWhenGone() ending {
-	if r.finished() {
-		return endOver
-	}
-	return endGone
+	return how
 }
 
 // outputClosed reports whether the reader of the output has closed it.
@@ -230,7 +222,7 @@ func (r *running) overNow() bool {
 
 // setRest sets the timer for a NodeJob that makes no further progress on its own.
 func (r *running) setRest() {
-	if r.count(view.RunRunning) > 0 {
+	if r.rested && r.count(view.RunRunning) > 0 {
 		r.rested, r.logsOver = false, nil // another user has resumed it in the meantime
 	}
 	switch {

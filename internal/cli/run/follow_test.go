@@ -145,7 +145,7 @@ func TestTheOutputOfARecordedAttemptIsAwaited(t *testing.T) {
 		t.Error("all is read before the pod was observed")
 	}
 	pod := clitest.Pod("a", "node-1", corev1.PodSucceeded)
-	r.observePod(ended(), pod, false)
+	r.observePod(endedContext(), pod, false)
 	if r.allRead() {
 		t.Error("all is read before the log was")
 	}
@@ -171,7 +171,7 @@ func TestAStoppedRunWaitsForTheOutput(t *testing.T) {
 		"it is not read":              {func(*running) {}, false},
 		"another user resumes the run": {func(r *running) {
 			r.observeLog(logPart{pod: "uid-of-a", end: true})
-			r.observePod(ended(), clitest.Pod("b", "node-2", corev1.PodRunning), false)
+			r.observePod(endedContext(), clitest.Pod("b", "node-2", corev1.PodRunning), false)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,22 +181,22 @@ func TestAStoppedRunWaitsForTheOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.logs = newLogs(pods, r.parts, r.After)
-			r.observePod(ended(), clitest.Pod("a", "node-1", corev1.PodSucceeded), false)
+			r.observePod(endedContext(), clitest.Pod("a", "node-1", corev1.PodSucceeded), false)
 			r.observeLog(logPart{pod: "uid-of-a", data: []byte("begun\n")})
 			r.records[0], r.view.Nodes[0].State = &record.Record{PodUID: "uid-of-a"}, view.RunSucceeded
 			r.suspended, r.runFinished, r.rested = true, true, true
 			if r.overNow() || r.logsOver == nil {
 				t.Error("it is over before the log was read")
 			}
-			if tt.observe(r); r.overNow() != tt.over || r.endingNow() != endRest {
-				t.Errorf("it is over: %v, as %v", !tt.over, r.endingNow())
+			if tt.observe(r); r.overNow() != tt.over || r.endingUnlessFinished(endRest) != endRest {
+				t.Errorf("it is over: %v, as %v", !tt.over, r.endingUnlessFinished(endRest))
 			}
 		})
 	}
 }
 
-// ended returns a context that has ended, so that no log is read: the test sends the pieces.
-func ended() context.Context {
+// endedContext returns a context that has ended, so that no log is read: the test sends the pieces.
+func endedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -251,11 +251,11 @@ func TestADeletedNodeStaysDeleted(t *testing.T) {
 func TestADeletionAfterTheLastNodeIsNotAFailure(t *testing.T) {
 	r := newRun(t, &jobServer{uid: "uid-of-j"})
 	r.view.Nodes[0].State = view.RunSucceeded
-	if how := r.endingWhenGone(); r.exitCode(how) != cmdutil.ExitGone {
+	if how := r.endingUnlessFinished(endGone); r.exitCode(how) != cmdutil.ExitGone {
 		t.Errorf("with a node left it ends with %d", r.exitCode(how))
 	}
 	r.view.Nodes[1].State = view.RunSucceeded
-	if how := r.endingWhenGone(); r.exitCode(how) != cmdutil.ExitOK {
+	if how := r.endingUnlessFinished(endGone); r.exitCode(how) != cmdutil.ExitOK {
 		t.Errorf("with none left it ends with %d", r.exitCode(how))
 	}
 }

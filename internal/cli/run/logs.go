@@ -6,6 +6,7 @@ package run
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,8 +68,8 @@ func newLogs(pods corev1client.PodInterface, parts chan<- logPart, after func(ti
 
 // see receives each observation of a pod, and starts to read its log when there is one.
 func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
-	started, ended := containerStarted(pod)
-	if !started && !ended {
+	ended := cmdutil.LogEnded(pod)
+	if !ended && !containerRuns(pod) {
 		return
 	}
 	l.mu.Lock()
@@ -77,12 +78,8 @@ func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
 		over = make(chan struct{})
 		l.ended[pod.UID] = over
 	}
-	if ended {
-		select {
-		case <-over:
-		default:
-			close(over)
-		}
+	if ended && !isClosed(over) {
+		close(over)
 	}
 	l.mu.Unlock()
 	if known {
@@ -96,12 +93,8 @@ func (l *logs) see(ctx context.Context, pod *corev1.Pod) {
 func (l *logs) gone(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over, known := l.ended[uid]; known {
-		select {
-		case <-over:
-		default:
-			close(over)
-		}
+	if over, known := l.ended[uid]; known && !isClosed(over) {
+		close(over)
 	}
 }
 
@@ -113,21 +106,16 @@ func (l *logs) knows(uid types.UID) bool {
 	return known
 }
 
-func containerStarted(pod *corev1.Pod) (started, ended bool) {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == task.ContainerName {
-			started = status.State.Running != nil || status.State.Terminated != nil
-		}
-	}
-	return started, cmdutil.LogEnded(pod)
+func containerRuns(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == task.ContainerName && s.State.Running != nil
+	})
 }
 
 // take acquires a semaphore: that of running pods, or that of ended pods, also if a pod ends while it waits. The result
 // releases it.
 func (l *logs) take(ctx context.Context, over <-chan struct{}) (giveBack func(), err error) {
-	select {
-	case <-over:
-	default:
+	if !isClosed(over) {
 		select {
 		case l.follow <- struct{}{}:
 			return func() { <-l.follow }, nil
@@ -155,7 +143,7 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 	defer log.Flush(func(piece string, _ bool) { l.send(ctx, logPart{pod: uid, data: []byte(piece)}) })
 	var tries logAttempts
 	for {
-		ended := hasClosed(over)
+		ended := isClosed(over)
 		progress, err := l.readOnce(ctx, &log, uid)
 		if progress {
 			tries = logAttempts{}
@@ -176,7 +164,7 @@ func (l *logs) readAll(ctx context.Context, name string, uid types.UID, over <-c
 	}
 }
 
-func hasClosed(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
