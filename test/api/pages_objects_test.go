@@ -93,21 +93,23 @@ func TestMistakesInYAMLAreFound(t *testing.T) {
 	w := newWorld(t)
 	const jobHead = "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\n"
 	for name, content := range map[string]string{
-		"an unknown field of a fragment":        "spec: {dependOn: [a]}",
-		"an unknown field below a fragment":     "rerun: {onChangeOf: [{kind: Secret, names: a}]}",
-		"a value that no fragment may have":     "rerun: {onChangeOf: [{kind: Secrets, name: a}]}",
-		"an unknown field of steps":             "steps: [{name: canary, node: 1}]",
-		"a number that is a text":               "retry: {limit: three}",
-		"an unknown field of a status":          "status: {drains: [{nodes: a}]}",
-		"an unknown field of an affinity":       "affinity: {nodeAffinities: {}}",
-		"a fragment that fits nowhere":          "somewhere: {else: true}",
-		"an unknown field of a NodeJob":         jobHead + "metadata: {name: a}\nspec: {task: {scripts: a}}",
-		"an unknown field of an unnamed object": jobHead + "spec: {gate: {keys: example.com/a}}",
-		"an unknown kind":                       "apiVersion: example.com/v1\nkind: Other\nmetadata: {name: a}",
-		"a patch of a missing object":           "patches: [{target: {kind: Deployment, name: everynode}, patch: '[{op: remove, path: /spec}]'}]",
-		"a missing folder":                      "resources: [../everynode/config/crds]",
-		"a rule without an expression":          "- {alert: A, expression: up}",
-		"a text":                                "text",
+		"an unknown field of a fragment":            "spec: {dependOn: [a]}",
+		"an unknown field below a fragment":         "rerun: {onChangeOf: [{kind: Secret, names: a}]}",
+		"a value that no fragment may have":         "rerun: {onChangeOf: [{kind: Secrets, name: a}]}",
+		"an unknown field of steps":                 "steps: [{name: canary, node: 1}]",
+		"a number that is a text":                   "retry: {limit: three}",
+		"an unknown field of a status":              "status: {drains: [{nodes: a}]}",
+		"an unknown field of an affinity":           "affinity: {nodeAffinities: {}}",
+		"a fragment that fits nowhere":              "somewhere: {else: true}",
+		"an unknown field of a NodeJob":             jobHead + "metadata: {name: a}\nspec: {task: {scripts: a}}",
+		"an unknown field of an unnamed object":     jobHead + "spec: {gate: {keys: example.com/a}}",
+		"an unknown field of an object that exists": "apiVersion: v1\nkind: Namespace\nmetadata: {name: default}\nspec: {finalizer: []}",
+		"an invalid label of an object that exists": "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: '-'}}",
+		"an unknown kind":                           "apiVersion: example.com/v1\nkind: Other\nmetadata: {name: a}",
+		"a patch of a missing object":               "patches: [{target: {kind: Deployment, name: everynode}, patch: '[{op: remove, path: /spec}]'}]",
+		"a missing folder":                          "resources: [../everynode/config/crds]",
+		"a rule without an expression":              "- {alert: A, expression: up}",
+		"a text":                                    "text",
 	} {
 		if w.acceptsYAML([]byte(content)) == nil {
 			t.Errorf("%s is not found", name)
@@ -157,7 +159,8 @@ func (w *world) applies(object *unstructured.Unstructured) error {
 			}
 		}
 	}
-	return admin.Create(w.ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
+	// Another test may have created a namespace of the pages. The API server looks for it last, after all other checks.
+	return client.IgnoreAlreadyExists(admin.Create(w.ctx, object, client.DryRunAll, client.FieldValidation("Strict")))
 }
 
 // fits finds the place where a fragment belongs.
