@@ -14,7 +14,9 @@ import (
 	"testing"
 )
 
-// TestAProgramCanImportOnlyTheAPI builds a program in a module that requires only the API, without network.
+// TestAProgramCanImportOnlyTheAPI builds a program in a module that requires only the API. Like the go.mod of every such
+// program after go mod tidy, its go.mod lists all modules that its packages are from. So the go command needs no other
+// module than those of the API, and the test neither the network nor what another build has left in the module cache.
 func TestAProgramCanImportOnlyTheAPI(t *testing.T) {
 	api, err := filepath.Abs("..")
 	if err != nil {
@@ -23,14 +25,13 @@ func TestAProgramCanImportOnlyTheAPI(t *testing.T) {
 	dir := t.TempDir()
 	copyFile(t, filepath.Join("testdata", "program", "main.go"), filepath.Join(dir, "main.go"))
 	copyFile(t, filepath.Join(api, "go.sum"), filepath.Join(dir, "go.sum"))
-	module := fmt.Sprintf(`module example.com/program
-
-go 1.26
-
-require github.com/everynode/everynode/api v0.0.0
-
-replace github.com/everynode/everynode/api => %q
-`, api)
+	requirements, err := os.ReadFile(filepath.Join(api, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, requirements, _ = bytes.Cut(requirements, []byte("\ngo "))
+	module := fmt.Sprintf("module example.com/program\n\ngo %s\nrequire github.com/everynode/everynode/api v0.0.0\n\nreplace github.com/everynode/everynode/api => %q\n",
+		requirements, api)
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func goTool(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
