@@ -61,6 +61,10 @@ const (
 	// ArchiveAnnotation, on a task's pod, is where its whole output is stored when it ends.
 	ArchiveAnnotation = Group + "/archive"
 
+	// SealAnnotation, on a pod that the manager has created, is a digest of the pod's other labels and annotations of Everynode,
+	// with a key that only the manager has. A pod without a valid seal is not the manager's.
+	SealAnnotation = Group + "/seal"
+
 	// MachineAnnotation, on a task's pod, is "<machine ID>/<boot ID>" of the node when the pod was made.
 	MachineAnnotation = Group + "/machine"
 )

@@ -273,6 +273,12 @@ type NodeGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Held []HeldNode `json:"held,omitempty"`
 
+	// seal is a digest of the rest of the status with a key that only the manager has. The manager ignores a status without a
+	// valid seal, because it did not write it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Seal string `json:"seal,omitempty"`
+
 	// notifications are what the manager reports to the URL of its flag --notifications-url; absent without that flag.
 	// +optional
 	Notifications *NodeGuardNotifications `json:"notifications,omitempty"`

@@ -60,6 +60,12 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
 
+	// seal is a digest of the rest of the status with a key that only the manager has. The manager ignores a status without a
+	// valid seal, because it did not write it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Seal string `json:"seal,omitempty"`
+
 	// notifications are what the manager reports to the URL of its flag --notifications-url; absent without that flag.
 	// +optional
 	Notifications *NodeJobNotifications `json:"notifications,omitempty"`
