@@ -213,7 +213,15 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	config.DisableCompression = true
 	server := clock.New(time.Now)
 	config.Wrap(server.Wrap)
-	cacheOptions, err := controller.CacheOptions()
+	direct, err := client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	key, err := sealKey(ctx, direct)
+	if err != nil {
+		return err
+	}
+	cacheOptions, err := controller.CacheOptions(key)
 	if err != nil {
 		return err
 	}
@@ -231,7 +239,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
+	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: key}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
 	reconciler.Now = server.Now
@@ -261,7 +269,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		return err
 	}
 	logStart(log, &f)
-	return startAndLeave(ctx, mgr, config, log)
+	return startAndLeave(ctx, mgr, direct, log)
 }
 
 func logStart(log *slog.Logger, f *flags) {
@@ -283,11 +291,7 @@ func startNotifier(mgr ctrl.Manager, n *notify.Notifier, now func() time.Time) e
 
 // startAndLeave runs the manager until it is told to end. If the reason is that its installation is being deleted, it
 // first completes the cleanup. Otherwise finalizers, budgets and taints would remain on nodes and pods.
-func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, log *slog.Logger) error {
-	c, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: uninstall.Mapper()})
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
+func startAndLeave(ctx context.Context, mgr ctrl.Manager, c client.Client, log *slog.Logger) error {
 	departure := &uninstall.Departure{Client: c, Log: log, Now: time.Now, After: time.After, Leads: mgr.Elected()}
 	if err := mgr.Add(manager.RunnableFunc(departure.Run)); err != nil {
 		return err
@@ -300,7 +304,7 @@ func startAndLeave(ctx context.Context, mgr ctrl.Manager, config *rest.Config, l
 		leaving <- departure.Linger(running)
 		end()
 	}()
-	err = mgr.Start(running)
+	err := mgr.Start(running)
 	if ctx.Err() == nil {
 		return err // it ended without being told to
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -133,5 +134,5 @@ func benchPod(job *v1alpha1.NodeJob, source task.Source, node *corev1.Node) *cor
 	}, task.Options{RunnerImage: "registry.example/runner"})
 	pod.UID, pod.CreationTimestamp = types.UID(node.Name+"-pod"), metav1.NewTime(noon.Add(time.Hour-10*time.Second))
 	pod.Status.Phase = corev1.PodRunning
-	return stripPod(pod)
+	return stripPod(seal.Key{}, pod)
 }

@@ -15,13 +15,17 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
 // CacheOptions limit the cache to what the plan reads: only our own pods, and of all objects only the fields that it
 // reads. Text that others can write is limited before it is stored. Objects are shared, not copied, so they must not be
 // modified.
-func CacheOptions() (cache.Options, error) {
+//
+// What the manager has not written itself and would obey is removed too: the status of NodeJobs and NodeGuards without a valid
+// seal.
+func CacheOptions(key seal.Key) (cache.Options, error) {
 	ours, err := labels.NewRequirement(v1alpha1.NodeJobLabel, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
@@ -32,19 +36,20 @@ func CacheOptions() (cache.Options, error) {
 			&corev1.Pod{}:  {Label: labels.NewSelector().Add(*ours), UnsafeDisableDeepCopy: &shared},
 			&corev1.Node{}: {UnsafeDisableDeepCopy: &shared},
 		},
-		DefaultTransform: func(o any) (any, error) { return strip(o), nil },
+		DefaultTransform: func(o any) (any, error) { return strip(key, o), nil },
 		NewInformer:      loop.NewInformer,
 	}, nil
 }
 
-// strip removes what is never read. It modifies its argument, which must not be in a cache yet.
-func strip(o any) any {
+// strip removes what is never read, and what has no valid seal. It modifies its argument, which must not be in a cache yet.
+func strip(key seal.Key, o any) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
-		return stripPod(o)
+		return stripPod(key, o)
 	case *corev1.Node:
 		return stripNode(o)
 	case *v1alpha1.NodeJob:
+		key.OpenNodeJob(o)
 		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)
 	case *v1alpha1.NodeGuard:
 		o.ManagedFields, o.Annotations = nil, ourKeys(o.Annotations)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 // Limits of what is cached of a pod. The kubelet writes the status, and a compromised one can write up to the limit of
@@ -27,18 +28,27 @@ const (
 	maxAnnotation = 1024
 )
 
-// fromNodeJob reports whether a pod was created for a NodeJob, and does not merely have the label: anyone who can
-// create a pod can set the label. A kubelet can only create pods that are owned by its own Node. Source:
-// k8s.io/kubernetes plugin/pkg/admission/noderestriction, admitPodCreate.
+// fromNodeJob reports whether the manager has created a pod for a NodeJob. Labels, annotations and owners prove nothing,
+// because users who can create a pod can set them: the seal does.
 //
 // A pod with our finalizer and without an owner belonged to a NodeJob that was deleted with --cascade=orphan. Its
 // finalizer still has to be removed.
-func fromNodeJob(pod *corev1.Pod) bool {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		group, _, _ := strings.Cut(owner.APIVersion, "/")
-		return owner.Kind == "NodeJob" && group == v1alpha1.Group
+func fromNodeJob(key seal.Key, pod *corev1.Pod) bool {
+	if metav1.GetControllerOf(pod) != nil {
+		return namesNodeJob(pod) && key.MadePod(pod)
 	}
 	return len(pod.OwnerReferences) == 0 && controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer)
+}
+
+// namesNodeJob reports whether a NodeJob is the controller of a pod, according to the pod. A kubelet can only create pods that
+// its own Node owns. Source: k8s.io/kubernetes plugin/pkg/admission/noderestriction, admitPodCreate.
+func namesNodeJob(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return false
+	}
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return owner.Kind == "NodeJob" && group == v1alpha1.Group
 }
 
 // nodeJobOf returns the name of the NodeJob that a cached pod was created for; "" if there is none.
@@ -47,11 +57,9 @@ func nodeJobOf(pod *corev1.Pod) string { return pod.Labels[v1alpha1.NodeJobLabel
 // stripPod removes what the plan never reads, above all the script in the container's environment, and limits the rest.
 // Of a pod that was not created for a NodeJob only its identity remains. It modifies its argument, which must not be in
 // a cache yet.
-func stripPod(pod *corev1.Pod) *corev1.Pod {
-	if !fromNodeJob(pod) {
-		*pod = corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		}}
+func stripPod(key seal.Key, pod *corev1.Pod) *corev1.Pod {
+	if !fromNodeJob(key, pod) {
+		*pod = *identityOf(pod)
 		return pod
 	}
 	pod.ManagedFields = nil
@@ -70,6 +78,20 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	pod.Spec, pod.Status = stripPodSpec(&pod.Spec), stripPodStatus(&pod.Status)
 	return pod
+}
+
+// identityOf returns what is kept of a pod that the manager has not created. A pod with our finalizer that names a NodeJob as its
+// controller was created by another client, or changed by one after the manager had created it. The manager deletes it and
+// removes the finalizer, so its NodeJob stays in the label.
+func identityOf(pod *corev1.Pod) *corev1.Pod {
+	identity := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}}
+	if name := nodeJobOf(pod); name != "" && namesNodeJob(pod) && controllerutil.ContainsFinalizer(pod, v1alpha1.PodFinalizer) {
+		identity.Labels, identity.Finalizers = map[string]string{v1alpha1.NodeJobLabel: name}, []string{v1alpha1.PodFinalizer}
+		identity.DeletionTimestamp = pod.DeletionTimestamp
+	}
+	return identity
 }
 
 func stripPodSpec(spec *corev1.PodSpec) corev1.PodSpec {

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 func TestStripKeepsWhatThePlanReads(t *testing.T) {
@@ -52,14 +53,14 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := livePod(change)
 			want := viewPod(seenPod{Pod: pod.DeepCopy()})
-			strip(pod)
+			strip(seal.Key{}, pod)
 			if diff := cmp.Diff(want, viewPod(seenPod{Pod: pod})); diff != "" {
 				t.Errorf("the plan sees another pod (-before +after):\n%s", diff)
 			}
 			if nodeJobOf(pod) != "job" || !ownedBy(pod, "job-uid") {
 				t.Errorf("it belongs to %q, owners %v", nodeJobOf(pod), pod.OwnerReferences)
 			}
-			if again := viewPod(seenPod{Pod: strip(pod.DeepCopy()).(*corev1.Pod)}); !cmp.Equal(want, again) {
+			if again := viewPod(seenPod{Pod: strip(seal.Key{}, pod.DeepCopy()).(*corev1.Pod)}); !cmp.Equal(want, again) {
 				t.Error("stripping it twice changes it")
 			}
 			if size(t, pod) > 8<<10 {
@@ -73,7 +74,7 @@ func TestStripKeepsWhatThePlanReads(t *testing.T) {
 	node.Annotations[v1alpha1.CordonedAnnotation] = "ns.everynode.dev/job"
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 	wantNode := observe.Node(node.DeepCopy())
-	gotNode := observe.Node(strip(node).(*corev1.Node))
+	gotNode := observe.Node(strip(seal.Key{}, node).(*corev1.Node))
 	if diff := cmp.Diff(wantNode, gotNode); diff != "" {
 		t.Errorf("the plan sees another node (-before +after):\n%s", diff)
 	}
@@ -125,12 +126,45 @@ func TestWhatOthersPutIntoPodsIsBounded(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := strip(livePod(fill, tt.change)).(*corev1.Pod)
+			pod := strip(seal.Key{}, livePod(fill, tt.change)).(*corev1.Pod)
 			if got := nodeJobOf(pod); got != tt.want {
 				t.Errorf("it belongs to %q, want %q", got, tt.want)
 			}
 			if got := size(t, pod); got > tt.most {
 				t.Errorf("%d bytes are left, want at most %d", got, tt.most)
+			}
+		})
+	}
+}
+
+// TestAPodThatAnotherClientHasWrittenIsNoAttempt : only what the manager could have to remove of it is kept.
+func TestAPodThatAnotherClientHasWrittenIsNoAttempt(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"the manager's":                          {func(*corev1.Pod) {}, true},
+		"one without a seal":                     {func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.SealAnnotation) }, false},
+		"one with the seal of another pod":       {func(p *corev1.Pod) { p.Name = "job-another" }, false},
+		"one with an additional annotation":      {func(p *corev1.Pod) { p.Annotations[v1alpha1.RebootAnnotation] = "Always" }, false},
+		"one with another author":                {func(p *corev1.Pod) { p.Annotations[v1alpha1.ChangedByAnnotation] = "jane" }, false},
+		"one with another attempt":               {func(p *corev1.Pod) { p.Annotations[v1alpha1.AttemptAnnotation] = "7" }, false},
+		"the manager's after it was recorded":    {func(p *corev1.Pod) { p.Annotations[v1alpha1.RecordedAnnotation] = "true" }, true},
+		"the manager's with a label of a user":   {func(p *corev1.Pod) { p.Labels["team"] = "a" }, true},
+		"the manager's without its finalizer":    {func(p *corev1.Pod) { p.Finalizers = nil }, true},
+		"one of a NodeJob that was recreated":    {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" }, false},
+		"one that a kubelet's mirror pod copies": {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Node" }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := livePod()
+			tt.change(pod)
+			strip(seal.Key{}, pod)
+			if got := ownedBy(pod, "job-uid") || ownedBy(pod, "another"); got != tt.want {
+				t.Errorf("it is an attempt: %v, want %v", got, tt.want)
+			}
+			if view := viewPod(seenPod{Pod: pod}); !tt.want && (view.Reboot != "" || view.Attempt != 1 || view.ChangedBy != "" || view.Exit != nil) {
+				t.Errorf("the plan reads %+v of it", view)
 			}
 		})
 	}
@@ -148,7 +182,7 @@ func TestCopiesOfWholeObjectsAreNotCached(t *testing.T) {
 		&metav1.PartialObjectMetadata{ObjectMeta: meta}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: meta.ManagedFields}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{ManagedFields: meta.ManagedFields}},
 	} {
-		stripped := strip(o)
+		stripped := strip(seal.Key{}, o)
 		if got := size(t, stripped); got > 2048 {
 			t.Errorf("%T: %d bytes are left", o, got)
 		}
@@ -156,7 +190,7 @@ func TestCopiesOfWholeObjectsAreNotCached(t *testing.T) {
 			t.Error("the annotation that asks for a retry is lost")
 		}
 	}
-	if stripped := strip("a tombstone"); stripped != "a tombstone" {
+	if stripped := strip(seal.Key{}, "a tombstone"); stripped != "a tombstone" {
 		t.Error("a value that is not an object is changed")
 	}
 }

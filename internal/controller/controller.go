@@ -172,6 +172,7 @@ func (r *Reconciler) newest(ctx context.Context, name client.ObjectKey) (*v1alph
 	err := r.Client.Get(ctx, name, job)
 	if apierrors.IsNotFound(err) && r.written.knowsJob(name) {
 		err = r.Reader.Get(ctx, name, job)
+		strip(r.Options.Key, job)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -249,7 +250,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 	patch := client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})
 	err := r.Metrics.writes.Do(verbPatch, resourceNodeJobs, func() error { return r.Client.Patch(ctx, changed, patch) })
 	if err == nil {
-		r.written.rememberJob(changed)
+		r.written.rememberJob(strip(r.Options.Key, changed).(*v1alpha1.NodeJob))
 	}
 	return err
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -63,7 +64,7 @@ func TestAPodNameThatIsTakenIsAProblemOfItsNodeOnly(t *testing.T) {
 	job := liveJob()
 	starts := []plan.Action{startOn("a", task.Task), startOn("b", task.Task), startOn("c", task.Task)}
 	foreign := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: task.PodName(job, starts[0].(plan.Start).Attempt), UID: "foreign"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: task.PodName(seal.Key{}, job, starts[0].(plan.Start).Attempt), UID: "foreign"},
 		Spec:       corev1.PodSpec{NodeName: "evil"},
 	}
 	r := newReconciler(t, job, foreign)

@@ -156,7 +156,7 @@ func (r *Reconciler) lookAgain(ctx context.Context, pod *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
 	}
-	r.written.rememberPod(stripPod(&live), r.Now())
+	r.written.rememberPod(stripPod(r.Options.Key, &live), r.Now())
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	var jobs v1alpha1.NodeJobList
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
-			r.written.rememberJob(strip(jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
+			r.written.rememberJob(strip(r.Options.Key, jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
 		}
 	})
 	if err != nil {
@@ -182,8 +182,8 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	var pods corev1.PodList
 	err = r.eachPage(ctx, &pods, func() {
 		for i := range pods.Items {
-			if fromNodeJob(&pods.Items[i]) {
-				r.written.rememberPod(stripPod(pods.Items[i].DeepCopy()), r.Now())
+			if fromNodeJob(r.Options.Key, &pods.Items[i]) {
+				r.written.rememberPod(stripPod(r.Options.Key, pods.Items[i].DeepCopy()), r.Now())
 			}
 		}
 	}, client.HasLabels{v1alpha1.NodeJobLabel})

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -45,6 +46,7 @@ func livePod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	for _, change := range changes {
 		change(pod)
 	}
+	seal.Key{}.SealPod(pod)
 	return pod
 }
 

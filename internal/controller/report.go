@@ -39,7 +39,8 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	}
 	r.Metrics.status(name, &p)
 	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
-	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) {
+	p.Status.Seal = seen.job.Status.Seal
+	if equality.Semantic.DeepEqual(seen.job.Status, p.Status) && !r.written.isOverwritten(seen.job.UID) {
 		return next, nil
 	}
 	if wait := r.pace.Wait(name, now); wait > 0 {
@@ -47,6 +48,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	}
 	changed := seen.job.DeepCopy()
 	changed.Status = p.Status
+	changed.Status.Seal = r.Options.Key.NodeJob(changed)
 	// The whole status is written under its resource version: a patch based on a stale cached status would omit what
 	// only seems unchanged.
 	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
@@ -57,7 +59,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
-	r.written.rememberJob(changed)
+	r.written.rememberStatus(changed)
 	r.pace.Wrote(name, now)
 	r.Notifier.OfferNodeJob(changed)
 	r.announce(ctx, seen.job, p.Status)

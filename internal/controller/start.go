@@ -181,7 +181,7 @@ func (r *Reconciler) start(ctx context.Context, seen observation, start plan.Sta
 	err = r.Metrics.writes.Do(verbCreate, resourcePods, func() error { return r.Client.Create(ctx, pod) })
 	switch {
 	case err == nil:
-		r.written.rememberPod(stripPod(pod), r.Now())
+		r.written.rememberPod(stripPod(r.Options.Key, pod), r.Now())
 		r.started(client.ObjectKeyFromObject(seen.job), start, nodes[start.Attempt.NodeUID])
 		return nil
 	case apierrors.IsAlreadyExists(err):
@@ -249,7 +249,7 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 			live.Namespace, live.Name, outcome.CleanHead(live.Spec.NodeName, 253), live.Namespace, live.Name), r.Now(), firstTroubleWait, longestTroubleWait)
 		return false, nil
 	}
-	r.written.rememberPod(stripPod(&live), r.Now())
+	r.written.rememberPod(stripPod(r.Options.Key, &live), r.Now())
 	return true, nil
 }
 

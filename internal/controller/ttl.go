@@ -35,7 +35,7 @@ func (r *Reconciler) keep(ctx context.Context, job *v1alpha1.NodeJob, pod plan.P
 	}
 	r.written.rememberKept(pod.UID)
 	if live.DeletionTimestamp.IsZero() {
-		r.written.rememberPod(stripPod(live), r.Now())
+		r.written.rememberPod(stripPod(r.Options.Key, live), r.Now())
 	} else {
 		r.written.rememberReleased(pod.UID, r.Now())
 	}

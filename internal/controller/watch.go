@@ -64,7 +64,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 				r.peerChanged(ctx, asJob(e.ObjectOld), asJob(e.ObjectNew), q)
 			},
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.peerChanged(ctx, asJob(e.Object), nil, q) },
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+				r.written.forgetStatus(e.Object.GetUID())
+				r.peerChanged(ctx, asJob(e.Object), nil, q)
+			},
 		}).
 		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
 		Watches(&corev1.Node{}, handler.Funcs{
@@ -94,7 +97,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 // jobChanged passes the changes of a NodeJob that need a pass. Our own status writes do not: they do not change the
 // generation.
-var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryRequested{})
+var jobChanged = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged{}, retryRequested{}, statusOverwritten{})
 
 // finalizersChanged passes the update in which we add our finalizer.
 type finalizersChanged struct{ predicate.Funcs }
@@ -110,6 +113,14 @@ type retryRequested struct{ predicate.Funcs }
 // Update reports whether the annotation changed.
 func (retryRequested) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
+}
+
+// statusOverwritten passes the update in which another client overwrites the status.
+type statusOverwritten struct{ predicate.Funcs }
+
+// Update reports whether the status lost its seal.
+func (statusOverwritten) Update(e event.UpdateEvent) bool {
+	return asJob(e.ObjectOld).Status.Seal != "" && asJob(e.ObjectNew).Status.Seal == ""
 }
 
 // gather triggers a pass of a NodeJob for an event and those that follow.

@@ -23,10 +23,19 @@ import (
 // one that never ran, and a step must not start twice. It need not survive a restart: a new leader starts with a
 // consistent list (Reconciler.prime).
 type writtenObjects struct {
-	mu    sync.Mutex
-	jobs  loop.WrittenObjects[*v1alpha1.NodeJob]
-	nodes loop.WrittenObjects[*corev1.Node]
-	pods  map[types.UID]*writtenPod
+	mu   sync.Mutex
+	jobs loop.WrittenObjects[*v1alpha1.NodeJob]
+	// statuses are the last ones with a valid seal, by the UID of the NodeJob. A status that another client writes does not
+	// replace them.
+	statuses map[types.UID]*knownStatus
+	nodes    loop.WrittenObjects[*corev1.Node]
+	pods     map[types.UID]*writtenPod
+}
+
+type knownStatus struct {
+	v1alpha1.NodeJobStatus
+	// overwritten is true while the API server stores a status that another client has written.
+	overwritten bool
 }
 
 type writtenPod struct {
@@ -49,7 +58,7 @@ type writtenPod struct {
 }
 
 func newWrittenObjects() *writtenObjects {
-	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, nodes: loop.WrittenObjects[*corev1.Node]{}, pods: map[types.UID]*writtenPod{}}
+	return &writtenObjects{jobs: loop.WrittenObjects[*v1alpha1.NodeJob]{}, statuses: map[types.UID]*knownStatus{}, nodes: loop.WrittenObjects[*corev1.Node]{}, pods: map[types.UID]*writtenPod{}}
 }
 
 func (m *writtenObjects) rememberNode(node *corev1.Node) {
@@ -78,11 +87,39 @@ func (m *writtenObjects) rememberJob(job *v1alpha1.NodeJob) {
 	m.jobs.Remember(job)
 }
 
-// job returns the newest known version of a cached NodeJob.
+// rememberStatus stores a NodeJob whose status was written.
+func (m *writtenObjects) rememberStatus(job *v1alpha1.NodeJob) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.jobs.Remember(job)
+	m.statuses[job.UID] = &knownStatus{NodeJobStatus: job.Status}
+}
+
+// job returns the newest known version of a cached NodeJob. If another client has overwritten its status, the last known one
+// counts.
 func (m *writtenObjects) job(cached *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.jobs.Of(cached)
+	newest := m.jobs.Of(cached)
+	known := m.statuses[newest.UID]
+	switch {
+	case newest.Status.Seal == "" && known != nil:
+		known.overwritten = true
+		job := *newest
+		job.Status = known.NodeJobStatus
+		return &job
+	case newest.Status.Seal != "" && (known == nil || known.Seal != newest.Status.Seal):
+		m.statuses[newest.UID] = &knownStatus{NodeJobStatus: newest.Status}
+	}
+	return newest
+}
+
+// isOverwritten reports whether another client has overwritten the status of a NodeJob.
+func (m *writtenObjects) isOverwritten(uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.statuses[uid]
+	return known != nil && known.overwritten
 }
 
 // knowsJob reports whether a NodeJob is remembered that the cache may not show yet.
@@ -97,6 +134,13 @@ func (m *writtenObjects) forgetJob(name client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.jobs, name)
+}
+
+// forgetStatus forgets the status of a NodeJob that was deleted.
+func (m *writtenObjects) forgetStatus(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.statuses, uid)
 }
 
 func (m *writtenObjects) rememberPod(pod *corev1.Pod, now time.Time) {

@@ -181,3 +181,31 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		t.Errorf("%d pods are remembered a day later, want none", got)
 	}
 }
+
+// TestAStatusThatAnotherClientWritesDoesNotCount : in the cache, such a status is empty.
+func TestAStatusThatAnotherClientWritesDoesNotCount(t *testing.T) {
+	version := func(version, sealed, revision string) *v1alpha1.NodeJob {
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "a", ResourceVersion: version}}
+		job.Status.Seal, job.Status.Revision = sealed, revision
+		return job
+	}
+	m := newWrittenObjects()
+	read := func(cached *v1alpha1.NodeJob, want string, wantOverwritten bool) {
+		t.Helper()
+		if got := m.job(cached).Status.Revision; got != want {
+			t.Errorf("version %s: revision %q, want %q", cached.ResourceVersion, got, want)
+		}
+		if got := m.isOverwritten("a"); got != wantOverwritten {
+			t.Errorf("version %s: overwritten is %v, want %v", cached.ResourceVersion, got, wantOverwritten)
+		}
+	}
+	read(version("10", "", ""), "", false) // it is new
+	m.rememberStatus(version("11", "s1", "rev1"))
+	read(version("10", "", ""), "rev1", false) // the cache is behind
+	read(version("12", "", ""), "rev1", true)  // another client has overwritten the status
+	m.rememberStatus(version("13", "s1", "rev1"))
+	read(version("13", "s1", "rev1"), "rev1", false)
+	read(version("14", "s2", "rev2"), "rev2", false) // another manager has written it
+	m.forgetStatus("a")
+	read(version("15", "", ""), "", false)
+}

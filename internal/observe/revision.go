@@ -4,6 +4,8 @@
 package observe
 
 import (
+	"strings"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/task"
@@ -14,7 +16,7 @@ import (
 // must not count as done where the other work ran.
 func Revision(job *v1alpha1.NodeJob, src task.Source, nodes []plan.Node) (revision, digest string) {
 	digest = task.Digest(&job.Spec, src)
-	if status := &job.Status; status.RevisionDigest == digest && status.Revision != "" {
+	if status := &job.Status; status.RevisionDigest == digest && status.Revision != "" && strings.HasPrefix(digest, status.Revision) {
 		return status.Revision, digest
 	}
 	revision = task.Revision(&job.Spec, src)

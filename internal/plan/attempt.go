@@ -244,7 +244,7 @@ func (a *attemptReader) ended(pod *Pod, node *Node, e end) podAssessment {
 		r = a.verified(pod, node, r)
 	case task.Reboot: // see assessRebootPod
 	case task.Task:
-		if e.outcome == record.Succeeded && reboots(pod) {
+		if e.outcome == record.Succeeded && a.reboots(pod) {
 			r = a.rebooting(pod, node, r)
 		}
 	}

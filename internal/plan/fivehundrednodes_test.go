@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -149,7 +150,7 @@ func (s *story) pass(t *testing.T) v1alpha1.NodeJobStatus {
 
 func (s *story) start(t *testing.T, a task.Attempt) {
 	t.Helper()
-	name := task.PodName(s.job, a)
+	name := task.PodName(seal.Key{}, s.job, a)
 	if s.pods[name] != nil {
 		t.Fatalf("pod %s is created twice", name)
 	}

@@ -72,8 +72,13 @@ func (h *history) target(action Action) *Node {
 }
 
 func (h *history) start(a Start) {
-	name := task.PodName(h.job, a.Attempt)
-	if h.pods[name] != nil {
+	name := task.PodName(h.key, h.job, a.Attempt)
+	if other := h.pods[name]; other != nil && !h.isMade(other) {
+		h.say("pod %s, which was changed by another client, still exists", name)
+		h.trouble(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, "the name of the pod is taken", time.Second, 15*time.Second)
+		return
+	}
+	if h.pods[name] != nil || h.forged[name] != nil {
 		h.break_("rule 1", "pod %s is made a second time", name)
 		return
 	}
@@ -82,14 +87,16 @@ func (h *history) start(a Start) {
 	}
 	h.checkStart(a.Attempt)
 	h.say("%s %d of %s starts on %s", a.Attempt.Phase, a.Attempt.Number, a.Attempt.Revision, a.Attempt.NodeName)
-	pod := &simPod{willSucceed: h.rng.Intn(3) > 0 || !h.faults, Pod: Pod{
-		Name: name, UID: h.nextUID("pod"), NodeName: a.Attempt.NodeName, NodeUID: a.Attempt.NodeUID,
-		Machine: task.Machine(a.Attempt.MachineID, a.Attempt.BootID), Runs: a.Attempt.Phase, Retry: a.Attempt.Retry,
-		Revision: a.Attempt.Revision, Attempt: a.Attempt.Number, Created: h.now, Finalized: true, Phase: corev1.PodPending,
-	}, leaves: a.Attempt.BootID, machine: a.Attempt.MachineID, boot: a.Attempt.BootID}
+	willSucceed := h.rng.Intn(3) > 0 || !h.faults
+	raw := task.Pod(h.job, task.Source{}, a.Attempt, task.Options{Key: h.key})
+	raw.UID = h.nextUID("pod")
+	pod := &simPod{
+		willSucceed: willSucceed, Pod: metadataOf(raw), raw: raw, leaves: a.Attempt.BootID, machine: a.Attempt.MachineID, boot: a.Attempt.BootID,
+	}
+	pod.Created, pod.Finalized, pod.Phase = h.now, true, corev1.PodPending
 	h.made[pod.UID] = pod
-	if policy := task.RebootPolicy(h.job); a.Attempt.Phase == task.Task && policy != v1alpha1.RebootNever {
-		pod.Reboot = policy
+	if a.Attempt.Phase == task.Task {
+		pod.asked = h.job.Spec.Maintenance.Reboot
 	}
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
 	h.untroubled(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)

@@ -70,7 +70,14 @@ func (h *history) catchUp() {
 		h.cache.nodes[name] = *node
 	}
 	for name, pod := range h.pods {
-		h.cache.pods[name] = pod.Pod
+		if h.isMade(pod) {
+			h.cache.pods[name] = pod.Pod
+		}
+	}
+	for name, pod := range h.forged {
+		if h.isMade(pod) {
+			h.cache.pods[name] = pod.Pod
+		}
 	}
 	h.vanish(before)
 }
@@ -112,18 +119,21 @@ func (h *history) input() Input {
 
 // pass is one reconcile: the plan, the rules, and its actions, of which some may fail.
 func (h *history) pass() {
+	another := false
 	switch luck := h.rng.Intn(16); {
 	case h.faults && luck < 2:
 		h.say("no manager runs")
 		return
 	case h.faults && luck < 4:
 		h.say("another manager starts")
+		another = true
 		h.last.DrainPodRequests = nil
 		h.newManager()
 		h.catchUp()
 	case !h.faults || luck < 12:
 		h.catchUp()
 	}
+	h.readStatus(another)
 	h.releaseQueued()
 	in := h.input()
 	h.seen = maps.Clone(h.cache.nodes)
@@ -131,6 +141,7 @@ func (h *history) pass() {
 	p := Next(in)
 	h.last = p
 	h.checkAllowed(in, p)
+	h.checkTenant(p)
 	h.noteTry(in, p)
 	h.checkPlan(in, p)
 	for _, action := range p.Actions {
@@ -140,13 +151,15 @@ func (h *history) pass() {
 		}
 		h.do(action)
 	}
+	h.removeOthers()
 	h.judgeStarts()
 	if h.faults && h.rng.Intn(6) == 0 {
 		h.say("the status is not written")
 	} else {
 		before := h.job.Status
 		h.checkStatus(before, p.Status)
-		h.job.Status = p.Status
+		h.job.Status, h.shown = p.Status, nil
+		h.job.Status.Seal = h.key.NodeJob(h.job)
 		h.saw(in, before)
 	}
 	h.collect()

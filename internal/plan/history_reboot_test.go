@@ -44,7 +44,7 @@ func (h *history) settledDown(seen *Node) bool {
 	if h.with(skewedClocks) {
 		since = h.backAt[seen.BootID].Add(-clockStep - time.Second) // its clock is wrong
 	}
-	return seen.BootID != h.taskBoot[seen.UID] && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
+	return (seen.BootID != h.taskBoot[seen.UID] || !h.wantsReboot()) && seen.Ready == corev1.ConditionTrue && !h.now.Before(since.Add(ready))
 }
 
 // mayLeave reports whether the task ran in the boot, or the node was in it when the success was recorded.
@@ -111,7 +111,7 @@ func (h *history) checkReboot(node *Node, a Record, pod *simPod) {
 
 // checkRebooting checks a task that has succeeded and is followed by a reboot.
 func (h *history) checkRebooting(node *Node, r *record.Record, pod *simPod, seen *Node) {
-	asked := pod.Reboot == v1alpha1.RebootAlways || pod.Reboot == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results)
+	asked := h.wantsReboot() && (pod.asked == v1alpha1.RebootAlways || pod.asked == v1alpha1.RebootIfRequested && outcome.RebootRequested(pod.results))
 	if !asked || !pod.ran || !pod.willSucceed {
 		h.break_("reboot", "%s will be rebooted, and its task has not requested it", node.Name)
 	}

@@ -186,6 +186,7 @@ type history struct {
 	villain
 	shell
 	namespaces
+	tenant
 }
 
 // cache is what the manager sees.
@@ -196,6 +197,10 @@ type cache struct {
 
 type simPod struct {
 	Pod
+	// raw is the pod of the API server, of which Pod has the metadata.
+	raw *corev1.Pod
+	// asked is maintenance.reboot of the spec when the manager created the pod.
+	asked v1alpha1.RebootPolicy
 	// machine and boot are those for which the pod was created.
 	machine, boot string
 	// recorded is true after its outcome is on its node, released after the manager has released it, and tampered after
@@ -250,6 +255,7 @@ func play(seed int64) *history {
 		shell:     newShell(),
 
 		namespaces: newNamespaces(seed),
+		tenant:     newTenant(seed),
 	}
 	h.job = h.someJob()
 	h.someMore()
@@ -269,6 +275,7 @@ func play(seed int64) *history {
 	for range steps {
 		h.event()
 		h.labelNamespace()
+		h.intrude()
 		if h.pass(); h.broken != "" || h.gone {
 			break
 		}

@@ -26,8 +26,14 @@ import (
 
 const defaultMinReadySeconds = 10
 
+// rebootWanted reports whether the spec asks for a reboot. A pod, or a record, only says what it asked for when the run began.
+func (j *job) rebootWanted() bool { return task.RebootPolicy(j.in.Job) != v1alpha1.RebootNever }
+
 // reboots reports whether the node is rebooted after the task has succeeded in that pod.
-func reboots(pod *Pod) bool {
+func (j *job) reboots(pod *Pod) bool {
+	if !j.rebootWanted() {
+		return false
+	}
 	switch pod.Reboot {
 	case v1alpha1.RebootAlways:
 		return true
@@ -178,17 +184,21 @@ func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 	}
 	w.run(w.Reason, w.Message, deadline)
 	as.plan.wake(deadline)
-	if !rebooted(node) {
+	if !rebooted(node) && as.rebootWanted() {
 		as.continueRun(w, startRequest{phase: task.Reboot, node: node, terminating: terminating})
 		return
 	}
 	as.assessRebootedNode(terminating, w)
 }
 
-// assessRebootedNode continues a run on a node that is in another boot.
+// assessRebootedNode continues a run on a node that is in another boot, or need not reboot any more.
 func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
-	w.run(v1alpha1.ReasonSettling, "the node has rebooted, and must be Ready", w.Until)
+	what := "the node has rebooted"
+	if !rebooted(node) {
+		what = "the spec asks for no reboot any more (maintenance.reboot)"
+	}
+	w.run(v1alpha1.ReasonSettling, what+", and the node must be Ready", w.Until)
 	backAt := as.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
 	case isReady && (backAt.IsZero() || isBackAgain(node)):
@@ -204,7 +214,7 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case as.in.Now.Before(until):
-		w.run(w.Reason, fmt.Sprintf("the node has rebooted, and must be Ready for %d s", seconds), until)
+		w.run(w.Reason, fmt.Sprintf("%s, and the node must be Ready for %d s", what, seconds), until)
 		as.plan.wake(until)
 	case as.in.Job.Spec.Verify == nil:
 		r := *rec

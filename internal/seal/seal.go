@@ -10,6 +10,7 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -66,6 +67,8 @@ func (k Key) status(kind string, o metav1.Object, status any) string {
 	if err != nil {
 		panic(err) // types of the API always marshal
 	}
+	// A text that is cut within a character is stored with a replacement character, which is encoded in another way.
+	text = bytes.ReplaceAll(text, []byte(`\ufffd`), []byte("\uFFFD"))
 	return k.Digest("status", kind, string(o.GetUID()), string(text))
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 // TestEnvironmentOfPhases compares the environment of each pod with the contract in docs/runner.md.
@@ -131,7 +132,7 @@ func TestPodNamesOfPhases(t *testing.T) {
 	for _, phase := range phases {
 		a := attempt()
 		a.Phase = phase
-		names[PodName(scriptJob(), a)] = true
+		names[PodName(seal.Key{}, scriptJob(), a)] = true
 	}
 	if len(names) != len(phases) {
 		t.Errorf("%d names for %d phases", len(names), len(phases))

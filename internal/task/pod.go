@@ -7,7 +7,6 @@ package task
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 const (
@@ -64,6 +64,8 @@ type Options struct {
 	MemoryLimit resource.Quantity
 	// Version of the manager, which the runner compares with its own; "" if it is unknown.
 	Version string
+	// Key is the secret of the installation. It is part of the names of pods and of their seals.
+	Key seal.Key
 }
 
 // ImagePullSecrets are the references of a pod to PullSecrets.
@@ -156,10 +158,14 @@ func PodEnded(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
+// nameDigits is how much of a digest the name of a pod has.
+const nameDigits = 10
+
 // PodName is the only name that the pod of this attempt can have. Node names may have up to 253 characters and the same
-// first label, so the name contains a hash of the node's UID.
-func PodName(job *v1alpha1.NodeJob, a Attempt) string {
-	hash := ShortHash(fmt.Sprintf("%s/%s/%s/%s/%d", job.UID, a.Revision, a.NodeUID, a.Phase, a.Number))
+// first label, so the name contains a digest of the node's UID. Without the key, the name of a pod that does not exist yet
+// cannot be predicted, so no kubelet or user can take it.
+func PodName(key seal.Key, job *v1alpha1.NodeJob, a Attempt) string {
+	hash := key.Digest("name", string(job.UID), a.Revision, string(a.NodeUID), string(a.Phase), strconv.Itoa(int(a.Number)))[:nameDigits]
 	prefix := job.Name
 	if len(prefix) > 52 {
 		prefix = strings.TrimRight(prefix[:52], "-.")
@@ -189,15 +195,15 @@ func BootID(machine string) string {
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
-		pod.Labels = maps.Clone(t.Labels)
-		pod.Annotations = maps.Clone(t.Annotations)
+		pod.Labels = withoutOurKeys(t.Labels)
+		pod.Annotations = withoutOurKeys(t.Annotations)
 		pod.Spec = templateSpec(t, job.Spec.Task.Output)
 	} else {
 		pod.Spec = scriptSpec(job, src, a, opts)
 	}
 
 	controller := true
-	pod.Name = PodName(job, a)
+	pod.Name = PodName(opts.Key, job, a)
 	pod.Namespace = job.Namespace
 	pod.Finalizers = []string{v1alpha1.PodFinalizer}
 	pod.OwnerReferences = []metav1.OwnerReference{{
@@ -218,11 +224,9 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
 		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
 	})
-	delete(pod.Annotations, v1alpha1.ChangedByAnnotation) // a template must not name a user
 	if by := record.ChangedBy(job.Annotations); by != "" {
 		pod.Annotations[v1alpha1.ChangedByAnnotation] = by
 	}
-	delete(pod.Annotations, v1alpha1.ArchiveAnnotation) // nor a place
 	if a.Archive != nil {
 		pod.Annotations[v1alpha1.ArchiveAnnotation] = a.Archive.Location
 	}
@@ -245,7 +249,16 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	if pod.Spec.PriorityClassName == "" {
 		pod.Spec.PriorityClassName = opts.PriorityClassName
 	}
+	opts.Key.SealPod(pod)
 	return pod
+}
+
+// withoutOurKeys returns the labels or annotations of a template without those that the manager obeys. The API refuses
+// them too; objects that were stored before that rule may have them.
+func withoutOurKeys(all map[string]string) map[string]string {
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return v1alpha1.IsOurKey(key) })
+	return kept
 }
 
 // templateSpec returns the user's pod, without a service account token that was not requested explicitly.

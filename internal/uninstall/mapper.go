@@ -18,7 +18,7 @@ func Mapper() meta.RESTMapper {
 	m.Add(CRD("nodejobs").GroupVersionKind(), root)
 	policies := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
 	for version, kinds := range map[schema.GroupVersion]map[string]meta.RESTScope{
-		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "Service": namespaced, "ServiceAccount": namespaced, "ResourceQuota": namespaced},
+		{Version: "v1"}:                                     {"Node": root, "Namespace": root, "Pod": namespaced, "Service": namespaced, "ServiceAccount": namespaced, "Secret": namespaced, "ResourceQuota": namespaced},
 		{Group: "apps", Version: "v1"}:                      {"Deployment": namespaced},
 		{Group: "policy", Version: "v1"}:                    {"PodDisruptionBudget": namespaced},
 		{Group: "networking.k8s.io", Version: "v1"}:         {"NetworkPolicy": namespaced},

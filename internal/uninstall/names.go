@@ -34,6 +34,7 @@ const (
 	Attribution   = "everynode-attribution"
 
 	leaderElection = "everynode-leader-election"
+	sealName       = "everynode-seal"
 	quota          = "everynode-critical-pods"
 	dashboard      = "everynode-dashboard"
 )
@@ -103,11 +104,17 @@ func Deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: inNamespace(Manager)}
 }
 
+// SealSecret returns the Secret with the key of the installation, without the key.
+func SealSecret() *corev1.Secret { return &corev1.Secret{ObjectMeta: inNamespace(sealName)} }
+
 // Namespaced returns the objects of config/default and of its components in its namespace, except the Deployment of the manager.
 func Namespaced() []client.Object {
 	return []client.Object{
 		&rbacv1.RoleBinding{ObjectMeta: inNamespace(leaderElection)},
 		&rbacv1.Role{ObjectMeta: inNamespace(leaderElection)},
+		&rbacv1.RoleBinding{ObjectMeta: inNamespace(sealName)},
+		&rbacv1.Role{ObjectMeta: inNamespace(sealName)},
+		SealSecret(),
 		&coordinationv1.Lease{ObjectMeta: inNamespace(Manager)},
 		&corev1.ResourceQuota{ObjectMeta: inNamespace(quota)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: inNamespace(Manager)},

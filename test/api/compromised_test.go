@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -171,7 +172,7 @@ func TestAMirrorPodWithTheNameOfAnAttemptHoldsThatNodeOnly(t *testing.T) {
 	victim, evil, third := w.node(w.namespace+"-1"), w.node(w.namespace+"-2"), w.node(w.namespace+"-3")
 	job := w.job("taken", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
 	w.condition("taken", v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	name := task.PodName(job, task.Attempt{Phase: task.Task, Revision: w.live("taken").Status.Revision, NodeUID: victim.UID, Number: 1})
+	name := task.PodName(seal.Key{}, job, task.Attempt{Phase: task.Task, Revision: w.live("taken").Status.Revision, NodeUID: victim.UID, Number: 1})
 	mirror := w.mirrorPod(w.kubeletOf(evil.Name), evil, name, nil)
 
 	w.change(job, `{"suspend":false}`)

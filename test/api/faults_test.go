@@ -28,6 +28,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 var (
@@ -329,7 +330,7 @@ func (w *world) keepManager(c *cut) {
 
 // cacheOptions are those of a manager that only observes this world.
 func (w *world) cacheOptions() (cache.Options, error) {
-	options, err := controller.CacheOptions()
+	options, err := controller.CacheOptions(seal.Key{})
 	if err != nil {
 		return options, err
 	}

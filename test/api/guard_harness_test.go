@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/guardcontroller"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -45,7 +46,7 @@ func startGuards(t *testing.T, faults interceptor.Funcs) (stop func()) {
 func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Config) (stop func()) {
 	t.Helper()
 	skip := true
-	cacheOptions, err := controller.CacheOptions()
+	cacheOptions, err := controller.CacheOptions(seal.Key{})
 	must(t, err)
 	unthrottled := rest.CopyConfig(asManager)
 	unthrottled.QPS = -1 // as cmd/everynode has it

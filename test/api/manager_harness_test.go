@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -42,7 +43,7 @@ func startNotifyingManager(t *testing.T, to notify.Config) (stop func()) {
 
 func startManagerWith(t *testing.T, faults interceptor.Funcs, to notify.Config) (stop func()) {
 	t.Helper()
-	cacheOptions, err := controller.CacheOptions()
+	cacheOptions, err := controller.CacheOptions(seal.Key{})
 	must(t, err)
 	end, err := runNotifyingManager(asManager, cacheOptions, faults, nil, time.Now, to)
 	must(t, err)

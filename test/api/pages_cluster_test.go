@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/outcome"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 // described is a cluster as the pages describe it: Everynode is installed, and a manager runs. The kubelets of its nodes
@@ -63,7 +64,7 @@ func newDescribed(t *testing.T) *described {
 	d.mustRun("kubectl apply -f config/samples/namespace.yaml && kubectl create namespace storage && kubectl create namespace system-upgrade && kubectl label namespace storage system-upgrade everynode.dev/nodejobs=allowed")
 	as := rest.CopyConfig(d.config)
 	as.Impersonate.UserName = "system:serviceaccount:everynode-system:everynode-manager"
-	cacheOptions, err := controller.CacheOptions()
+	cacheOptions, err := controller.CacheOptions(seal.Key{})
 	must(t, err)
 	stop, err := runManager(as, cacheOptions, noFaults, nil, time.Now)
 	must(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/record"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -81,7 +82,7 @@ func TestAManagerWhoseClockIsWrongEndsAnAttemptOnceAndInTime(t *testing.T) {
 	for name, skew := range skews {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			cacheOptions, err := controller.CacheOptions()
+			cacheOptions, err := controller.CacheOptions(seal.Key{})
 			must(t, err)
 			stop, err := runManager(asManager, cacheOptions, noFaults, nil, func() time.Time { return time.Now().Add(skew) })
 			must(t, err)
