@@ -8,6 +8,24 @@ import "maps"
 // hardening are mistakes in the environment of honest Linux workers: joining nodes, control planes, skewed clocks,
 // schedules, users, refusals, and a compromised node.
 var hardening = map[string]mutant{
+	"a status that a user has written is believed": {
+		"../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.Seal)) {", "if true {",
+	},
+	"a pod that a user has created is an attempt": {
+		"../seal/seal.go", "return hmac.Equal([]byte(k.Pod(pod)), []byte(pod.Annotations[v1alpha1.SealAnnotation]))", "return true",
+	},
+	"annotations that a user has changed are believed": {
+		"../seal/seal.go", "range []map[string]string{pod.Labels, pod.Annotations}", "range []map[string]string{pod.Labels}",
+	},
+	"an annotation of a template asks for a reboot": {
+		"../task/pod.go", "return v1alpha1.IsOurKey(key)", "return false && v1alpha1.IsOurKey(key)",
+	},
+	"a node reboots although the spec does not ask for it any more": {
+		"reboot.go", "!rebooted(node) && as.rebootWanted()", "!rebooted(node)",
+	},
+	"a run ends with a reboot that the spec does not ask for any more": {
+		"reboot.go", "if !j.rebootWanted() {", "if false {",
+	},
 	"a node that has joined and carries workloads takes no slot": {
 		"rollout.go", "&& !doneBefore && ro.gate.withoutWorkloads(node)", "&& !doneBefore",
 	},

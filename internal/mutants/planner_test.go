@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-// mutant is one mistake: a text that occurs once in a file of the planner, and its replacement.
+// mutant is one mistake: a text that occurs once in a file of the planner, or of a package that it uses, and its replacement.
 type mutant struct{ file, was, is string }
 
 // planner is a package whose tests must find mistakes.
@@ -102,7 +102,7 @@ func build(t *testing.T, root, pkg string, m mutant) string {
 		t.Fatalf("%s has the text %d times, want once: update the list\n%s", m.file, n, m.was)
 	}
 	dir := t.TempDir()
-	mutated := filepath.Join(dir, m.file)
+	mutated := filepath.Join(dir, filepath.Base(m.file))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutated}})
 	if err != nil {
 		t.Fatal(err)
