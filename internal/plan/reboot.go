@@ -196,9 +196,9 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
 	what := "the node has rebooted"
 	if !rebooted(node) {
-		what = "the spec asks for no reboot any more (maintenance.reboot)"
+		what = "the node need not reboot any more (maintenance.reboot)"
 	}
-	w.run(v1alpha1.ReasonSettling, what+", and the node must be Ready", w.Until)
+	w.run(v1alpha1.ReasonSettling, what+", and must be Ready", w.Until)
 	backAt := as.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
 	case isReady && (backAt.IsZero() || isBackAgain(node)):
@@ -214,7 +214,7 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	until := backAt.Add(time.Duration(seconds) * time.Second)
 	switch {
 	case as.in.Now.Before(until):
-		w.run(w.Reason, fmt.Sprintf("%s, and the node must be Ready for %d s", what, seconds), until)
+		w.run(w.Reason, fmt.Sprintf("%s, and must be Ready for %d s", what, seconds), until)
 		as.plan.wake(until)
 	case as.in.Job.Spec.Verify == nil:
 		r := *rec

@@ -34,8 +34,10 @@ func TestSuccessIsFollowedByReboot(t *testing.T) {
 		pod  func(*Pod)
 		exit []func(*Exit)
 		node func(*Node)
+		spec v1alpha1.RebootPolicy
 		want string
 	}{
+		"the pod was created for a reboot that the spec does not ask for": {pod: madeFor(v1alpha1.RebootAlways), spec: v1alpha1.RebootNever, want: done},
 		"no reboot is requested":                            {pod: madeFor(""), want: done},
 		"a request of the task is ignored without a policy": {pod: madeFor(""), exit: []func(*Exit){asks}, want: done},
 		"always":                                 {pod: madeFor(v1alpha1.RebootAlways), want: goesOn},
@@ -52,8 +54,11 @@ func TestSuccessIsFollowedByReboot(t *testing.T) {
 				tt.node = func(*Node) {}
 			}
 			node := newNode("n", tt.node)
-			// The policy for which the pod was created counts.
-			p := Next(see(newJob(rebootingAs(v1alpha1.RebootAlways)), []Node{node}, newPod(node, exited(0, tt.exit...), tt.pod)))
+			if tt.spec == "" {
+				tt.spec = v1alpha1.RebootAlways
+			}
+			// The policy for which the pod was created counts, as long as the spec asks for a reboot at all.
+			p := Next(see(newJob(rebootingAs(tt.spec)), []Node{node}, newPod(node, exited(0, tt.exit...), tt.pod)))
 			if diff := cmp.Diff([]string{tt.want}, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
@@ -111,6 +116,10 @@ func TestReboot(t *testing.T) {
 		},
 		"it is rebooted when it is no longer selected": {
 			job: []func(*v1alpha1.NodeJob){inPoolA}, node: []func(*Node){goesOn(), inBoot("first"), inPool("b")}, want: []string{"start reboot 1 of rev on n"}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second,
+		},
+		"the spec does not ask for the reboot any more": {
+			job: []func(*v1alpha1.NodeJob){rebootingAs(v1alpha1.RebootNever)}, node: []func(*Node){goesOn(back(20)), inBoot("first"), since(30)},
+			want: []string{"record Succeeded on n: attempts 1, disruptions 0"}, reason: v1alpha1.ReasonSettling, wake: 240 * time.Second,
 		},
 		"it gets no pod while it is unreachable": {node: []func(*Node){goesOn(), inBoot("first"), lost}, reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},
 		"the pod that reboots it runs":           {node: []func(*Node){goesOn(), inBoot("first")}, pod: rebootPod(), reason: v1alpha1.ReasonRebooting, wake: 240 * time.Second},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,56 @@ func TestPodNameIsUniquePerAttempt(t *testing.T) {
 
 // The name does not contain data of the machine: the same attempt stays the same when the
 // node reboots between two passes of the manager.
+func TestPodNameCannotBePredictedWithoutTheKey(t *testing.T) {
+	if PodName(seal.Key{}, scriptJob(), attempt()) == PodName(seal.Key{1}, scriptJob(), attempt()) {
+		t.Error("the name is the same with another key")
+	}
+}
+
+// TestATemplateCannotSetKeysOfEverynode compares the pods of a template with and without each key.
+func TestATemplateCannotSetKeysOfEverynode(t *testing.T) {
+	keys := []string{"other.everynode.dev/x", v1alpha1.Group + "/a-key-of-a-later-version"}
+	for _, name := range declaredKeys(t) {
+		keys = append(keys, v1alpha1.Group+"/"+name)
+	}
+	job := scriptJob()
+	job.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}}
+	want := Pod(job, Source{}, attempt(), Options{})
+	for _, key := range keys {
+		t.Run(key, func(t *testing.T) {
+			with := job.DeepCopy()
+			with.Spec.Task.Template.Labels = map[string]string{key: "Always"}
+			with.Spec.Task.Template.Annotations = map[string]string{key: "Always"}
+			if diff := cmp.Diff(want, Pod(with, Source{}, attempt(), Options{})); diff != "" {
+				t.Errorf("the pod (-without +with the key):\n%s", diff)
+			}
+		})
+	}
+}
+
+// declaredKeys are the names of all keys that the API declares.
+func declaredKeys(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../api/v1alpha1/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`= Group \+ "/([a-z-]+)"`).FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	if len(names) < 10 {
+		t.Fatalf("only %v are declared", names)
+	}
+	return names
+}
+
 func TestPodNameDoesNotDependOnTheMachine(t *testing.T) {
 	a := attempt()
 	a.BootID, a.MachineID, a.NodeName, a.Retry = "another", "another", "another", "another"
