@@ -209,7 +209,7 @@ func (o *canIOptions) user(ctx context.Context) (string, error) {
 // is left out.
 func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 	var found []string
-	for _, name := range rights.Policies() {
+	for _, name := range rights.Bindings() {
 		var binding admissionv1.ValidatingAdmissionPolicyBinding
 		err := o.client.Get(ctx, client.ObjectKey{Name: name}, &binding)
 		switch {

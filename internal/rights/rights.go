@@ -22,9 +22,15 @@ const (
 	Label     = "label"
 )
 
-// Policies returns the names of the policies of config/authorization, which are also those of their bindings.
+// Policies returns the names of the policies of config/authorization, except the one that is about attribution.
 func Policies() []string {
-	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces"}
+	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces", "everynode-status", "everynode-pods"}
+}
+
+// Bindings returns the names of the bindings of Policies: those of the policies, and one more for a policy that selects objects
+// by either of two labels.
+func Bindings() []string {
+	return append(Policies(), "everynode-pods-of-nodeguards")
 }
 
 // Right is a permission, and why it is needed.

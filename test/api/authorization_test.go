@@ -31,6 +31,8 @@ const (
 	rbac = "rbac"
 	// confined stands for what the policies of config/confinement refuse to the manager.
 	confined = "confined"
+	// managers are requests that are refused to all but the manager.
+	managers = "managers"
 )
 
 // requester is a user, and which rights it has.
@@ -107,6 +109,8 @@ type action struct {
 	do    func(w *world, c client.Client) error
 	// manager is why the manager may not do it: rbac or confined; "" if it may.
 	manager string
+	// managers are requests that only the manager may make.
+	managers bool
 	// noRole are requests that no role for users allows, apart from those with *.
 	noRole bool
 }
@@ -190,8 +194,14 @@ var actions = map[string]action{
 	"delete all NodeJobs, of which one is rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
 		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
 	}},
-	"change the status of a NodeJob": {noRole: true, do: func(w *world, c client.Client) error {
+	"change the status of a NodeJob": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
 		live := w.live("script")
+		live.Status.Revision = "other"
+		return c.Status().Update(w.ctx, live, client.DryRunAll)
+	}},
+	"change the status of a NodeGuard": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
+		live := &v1alpha1.NodeGuard{}
+		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, live))
 		live.Status.Revision = "other"
 		return c.Status().Update(w.ctx, live, client.DryRunAll)
 	}},
@@ -232,6 +242,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 					lacks = a.manager
 				} else if a.noRole && name != "a tenant with * in the namespace" && name != "a cluster admin" {
 					lacks = rbac
+				} else if a.managers {
+					lacks = managers
 				}
 				w.wants(t, a.do(w, c), lacks, r.user)
 			})
@@ -254,6 +266,8 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 		// Both kinds of policies refuse what the manager changes in a spec, and the API server reports one of them.
 	case lacks == rbac:
 		wantText(t, err.Error(), `cannot `, ` resource `)
+	case lacks == managers:
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-status'", w.namespace+"/", "only Everynode's manager writes the status", "kubectl -n "+w.namespace+" edit node")
 	case lacks == pods || lacks == budgets:
 		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right to "+lacks+" in namespace "+w.namespace,
 			"kubectl -n "+w.namespace+" create rolebinding "+user+"-edit --clusterrole=edit "+bindFlag(user))

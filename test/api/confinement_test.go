@@ -87,6 +87,7 @@ func (f *thief) budget(owner string, selects map[string]string) *policyv1.PodDis
 // decides about them as about others.
 func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 	f := newThief(t)
+	f.unprotected()
 	workload := f.others(plainPod(f.namespace, "workload"))
 	labeled := plainPod(f.namespace, "labeled")
 	labeled.Labels = map[string]string{v1alpha1.NodeJobLabel: "task"}
