@@ -33,6 +33,8 @@ type rightsServer struct {
 	actions []admissionv1.ValidationAction
 	// notInstalled means that there is no CRD. mayNotRead means that jane may not read the policies.
 	notInstalled, mayNotRead bool
+	// live is the NodeJob tune in the cluster, if it exists.
+	live *v1alpha1.NodeJob
 }
 
 func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +44,10 @@ func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case path == clitest.JobsPath:
 		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}})
+	case path == clitest.JobsPath+"/tune" && s.live != nil:
+		clitest.Respond(w, s.live)
+	case strings.HasPrefix(path, clitest.JobsPath+"/"):
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	case path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
 		var review authorizationv1.SelfSubjectAccessReview
 		body, err := io.ReadAll(r.Body)
@@ -120,6 +126,9 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"there are no policies":                 {rightsServer{}, cmdutil.ExitOK, head + both + tail + granted + ofEachBinding("does not exist: apply config/authorization")},
 		"the policies only warn": {rightsServer{actions: []admissionv1.ValidationAction{admissionv1.Warn}}, cmdutil.ExitOK, head + both + tail + granted +
 			ofEachBinding("has the validationActions [Warn], without Deny")},
+		"a NodeJob that has a gate, and loses it": {rightsServer{actions: deny, live: &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
+			Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}}}}, cmdutil.ExitOK, head + both +
+			"gate               ns         yes      NodeJob ns/tune (spec.gate)\n" + tail + granted},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns
