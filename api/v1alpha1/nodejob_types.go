@@ -139,6 +139,7 @@ type NodeJobSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|everynode[.]dev)/') || k.matches('^(node|kubelet)[.]kubernetes[.]io/'))",message="removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev, but for node.kubernetes.io/ and kubelet.kubernetes.io/: use a label with a prefix of your own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('node.kubernetes.io/exclude-'))",message="removeLabels must not name labels that begin with node.kubernetes.io/exclude-, which keep nodes out of load balancers: remove them with kubectl label node"
 	RemoveLabels []string `json:"removeLabels,omitempty"`
 
 	// gate is a taint that keeps workloads off a node that joins until the task has succeeded there.

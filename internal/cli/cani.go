@@ -102,14 +102,17 @@ func (o *canIOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	needed := neededFor(file)
-	if len(needed) == 0 {
+	if len(neededFor(file, nil)) == 0 {
 		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no NodeJob, NodeGuard or ConfigMap in %s", o.file)
 	}
 	if err := o.installed(ctx); err != nil {
 		return err
 	}
-	result := &canI{Rights: needed}
+	live, err := o.live(ctx, file)
+	if err != nil {
+		return err
+	}
+	result := &canI{Rights: neededFor(file, live)}
 	for i := range result.Rights {
 		right := &result.Rights[i]
 		if right.Allowed, err = o.ask(ctx, right.Right); err != nil {
@@ -142,8 +145,23 @@ func (r *canI) missing() []rights.Right {
 	return missing
 }
 
-// neededFor returns the rights that a file needs, each once.
-func neededFor(file *planFile) []askedRight {
+// live returns the NodeJobs of a file as they are in the cluster, as far as they exist and the user may read them.
+func (o *canIOptions) live(ctx context.Context, file *planFile) (map[client.ObjectKey]*v1alpha1.NodeJob, error) {
+	found := map[client.ObjectKey]*v1alpha1.NodeJob{}
+	for _, job := range file.jobs {
+		name, live := client.ObjectKeyFromObject(job), &v1alpha1.NodeJob{}
+		switch err := o.client.Get(ctx, name, live); {
+		case err == nil:
+			found[name] = live
+		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+			return nil, cmdutil.Explain(err)
+		}
+	}
+	return found, nil
+}
+
+// neededFor returns the rights that a file needs, each once, if these NodeJobs of it exist.
+func neededFor(file *planFile, live map[client.ObjectKey]*v1alpha1.NodeJob) []askedRight {
 	var all []askedRight
 	add := func(kind string, o client.Object, needed ...rights.Right) {
 		for _, right := range needed {
@@ -161,7 +179,8 @@ func neededFor(file *planFile) []askedRight {
 	}
 	for _, job := range file.jobs {
 		add("NodeJob", job, rights.ToApply(v1alpha1.Group, "nodejobs", job.Namespace)...)
-		add("NodeJob", job, rights.OfNodeJob(job)...)
+		before := cmp.Or(live[client.ObjectKeyFromObject(job)], job)
+		add("NodeJob", job, rights.OfChange(before, job)...)
 	}
 	for _, guard := range file.guards {
 		add("NodeGuard", guard, rights.ToApply(v1alpha1.Group, "nodeguards", guard.Namespace)...)
@@ -209,7 +228,7 @@ func (o *canIOptions) user(ctx context.Context) (string, error) {
 // is left out.
 func (o *canIOptions) notEnforced(ctx context.Context) ([]string, error) {
 	var found []string
-	for _, name := range rights.Policies() {
+	for _, name := range rights.Bindings() {
 		var binding admissionv1.ValidatingAdmissionPolicyBinding
 		err := o.client.Get(ctx, client.ObjectKey{Name: name}, &binding)
 		switch {

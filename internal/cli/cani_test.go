@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/cmdutil"
+	"github.com/everynode/everynode/internal/rights"
 )
 
 // rightsServer is a fake API server that knows the rights of jane.
@@ -32,6 +33,8 @@ type rightsServer struct {
 	actions []admissionv1.ValidationAction
 	// notInstalled means that there is no CRD. mayNotRead means that jane may not read the policies.
 	notInstalled, mayNotRead bool
+	// live is the NodeJob tune in the cluster, if it exists.
+	live *v1alpha1.NodeJob
 }
 
 func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +44,10 @@ func (s *rightsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case path == clitest.JobsPath:
 		clitest.Respond(w, v1alpha1.NodeJobList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJobList"}})
+	case path == clitest.JobsPath+"/tune" && s.live != nil:
+		clitest.Respond(w, s.live)
+	case strings.HasPrefix(path, clitest.JobsPath+"/"):
+		clitest.RespondError(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found")
 	case path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
 		var review authorizationv1.SelfSubjectAccessReview
 		body, err := io.ReadAll(r.Body)
@@ -82,6 +89,15 @@ kind: ConfigMap
 metadata: {name: scripts, labels: {everynode.dev/script: "true"}}
 `
 
+// ofEachBinding is what can-i says of each binding.
+func ofEachBinding(what string) string {
+	said := ""
+	for _, name := range rights.Bindings() {
+		said += "Not all rights are enforced: ValidatingAdmissionPolicyBinding " + name + " " + what + "\n"
+	}
+	return said
+}
+
 func TestCanI(t *testing.T) {
 	deny := []admissionv1.ValidationAction{admissionv1.Deny}
 	const head = `RIGHT              NAMESPACE  ALLOWED  FOR
@@ -107,16 +123,12 @@ disrupt            ns         yes      NodeJob ns/tune (spec.maintenance.drain)
 		"all rights":                            {rightsServer{actions: deny}, cmdutil.ExitOK, head + both + tail + granted},
 		"the policies cannot be read":           {rightsServer{mayNotRead: true}, cmdutil.ExitOK, head + both + tail + granted},
 		"the API server does not know NodeJobs": {rightsServer{notInstalled: true}, cmdutil.ExitNotInstalled, ""},
-		"there are no policies": {rightsServer{}, cmdutil.ExitOK, head + both + tail + granted +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs does not exist: apply config/authorization\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards does not exist: apply config/authorization\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts does not exist: apply config/authorization\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-namespaces does not exist: apply config/authorization\n"},
+		"there are no policies":                 {rightsServer{}, cmdutil.ExitOK, head + both + tail + granted + ofEachBinding("does not exist: apply config/authorization")},
 		"the policies only warn": {rightsServer{actions: []admissionv1.ValidationAction{admissionv1.Warn}}, cmdutil.ExitOK, head + both + tail + granted +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs has the validationActions [Warn], without Deny\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodeguards has the validationActions [Warn], without Deny\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-scripts has the validationActions [Warn], without Deny\n" +
-			"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-namespaces has the validationActions [Warn], without Deny\n"},
+			ofEachBinding("has the validationActions [Warn], without Deny")},
+		"a NodeJob that has a gate, and loses it": {rightsServer{actions: deny, live: &v1alpha1.NodeJob{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
+			Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{}}}}, cmdutil.ExitOK, head + both +
+			"gate               ns         yes      NodeJob ns/tune (spec.gate)\n" + tail + granted},
 		"two rights are missing": {rightsServer{actions: deny, lacks: []string{"run-as-root", "disrupt"}}, cmdutil.ExitError, head + none + tail +
 			`jane lacks 2 rights. An administrator grants what is missing with:
   kubectl create clusterrole everynode-run-as-root-disrupt-in-ns --verb=run-as-root,disrupt --resource=nodejobs.everynode.dev/nodes --resource-name=ns

@@ -100,7 +100,13 @@ var refusalWords = loop.Words{
 	Kind:       "NodeJob",
 	Made:       "the task's pod",
 	Privileged: "A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with",
-	Field:      "spec.task",
+	Template: func(o client.Object) string {
+		if job, is := o.(*v1alpha1.NodeJob); is && job.Spec.Task.Template != nil {
+			return "spec.task.template"
+		}
+		return ""
+	},
+	Field: "spec.task",
 }
 
 // runnerRefusalWords are those for pods that run scripts if the task is a template.

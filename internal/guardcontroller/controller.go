@@ -82,10 +82,22 @@ type Reconciler struct {
 // Messages for rejected pods and budgets.
 var (
 	podWords = loop.Words{
+		Kind:     "NodeGuard",
+		Made:     "its companion",
+		Template: func(client.Object) string { return "spec.template" }, // the built-in companion violates no level
+		Field:    "spec.template",
+	}
+	checkWords = loop.Words{
 		Kind:       "NodeGuard",
-		Made:       "its pod",
-		Privileged: "Take what the namespace's Pod Security does not allow out of spec.template or release.check, or allow it with",
-		Field:      "spec.template or release.check",
+		Made:       "the pod of its check",
+		Privileged: "A script of release.check is root on its node: keep such NodeGuards in a namespace of their own and allow it there with",
+		Template: func(o client.Object) string {
+			if g, is := o.(*v1alpha1.NodeGuard); is && g.Spec.Release.Check != nil && g.Spec.Release.Check.Container != nil {
+				return "spec.release.check.container"
+			}
+			return ""
+		},
+		Field: "spec.release.check",
 	}
 	budgetWords = loop.Words{Kind: "NodeGuard", Made: "the PodDisruptionBudget, without which nothing holds a node,", Field: "the name"}
 )

@@ -55,7 +55,7 @@ func (r *refusedOn) check(g *v1alpha1.NodeGuard, node string, err error, now tim
 	}
 	known := r.checks[name][node]
 	if known == nil {
-		known = loop.NewRefusals(podWords)
+		known = loop.NewRefusals(checkWords)
 	}
 	refused, other := known.Judge(g, []error{err}, now)
 	switch {

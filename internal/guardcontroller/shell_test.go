@@ -180,7 +180,7 @@ func TestARefusedPodIsReported(t *testing.T) {
 		t.Fatalf("got %+v, %v", did, err)
 	}
 	refused := r.refusals.Of(g)
-	if refused == nil || refused.Reason != v1alpha1.ReasonPodForbidden || !strings.HasPrefix(refused.Message, "the API server refuses its pod in namespace ns: exceeded quota. Allow it") {
+	if refused == nil || refused.Reason != v1alpha1.ReasonPodForbidden || !strings.HasPrefix(refused.Message, "the API server refuses its companion in namespace ns: exceeded quota. Allow it") {
 		t.Errorf("it is reported as %+v", refused)
 	}
 	answer = errors.New("timeout")

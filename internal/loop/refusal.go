@@ -40,10 +40,20 @@ type Words struct {
 	Kind string
 	// Made is what is rejected, such as "the task's pod".
 	Made string
-	// Privileged says why a pod may violate the policy of its namespace, and what to do. A kubectl command follows it.
+	// Privileged says why a pod may violate the Pod Security level of its namespace, and what to do. A kubectl command follows it.
 	Privileged string
+	// Template returns the field by which the author of an object has chosen what its pods need; "" if the pods are those that
+	// Privileged is about. An administrator should not raise the level of a namespace because a template asks for it.
+	Template func(o client.Object) string
 	// Field is the field that makes a pod invalid, such as "spec.task".
 	Field string
+}
+
+func (w *Words) template(o client.Object) string {
+	if w.Template == nil {
+		return ""
+	}
+	return w.Template(o)
 }
 
 type refusal struct {
@@ -140,7 +150,7 @@ func (r *Refusals) note(o client.Object, err error, now time.Time) {
 		wait = max(min(2*known.wait, longestRefusalWait), firstRefusalWait)
 	}
 	message := fmt.Sprintf("the API server refuses %s in namespace %s: %s. %s", r.words.Made, o.GetNamespace(),
-		outcome.CleanHead(withoutName(err), maxRefusalBytes), remedy(&r.words, o.GetNamespace()))
+		outcome.CleanHead(withoutName(err), maxRefusalBytes), remedy(&r.words, o))
 	r.of[client.ObjectKeyFromObject(o)] = refusal{
 		uid:        o.GetUID(),
 		generation: o.GetGeneration(),
@@ -161,31 +171,34 @@ func withoutName(err error) string {
 }
 
 // reasonOf returns why nothing can be created, and what to do about it; "" if err has another cause.
-func reasonOf(err error) (reason string, remedy func(w *Words, namespace string) string) {
+func reasonOf(err error) (reason string, remedy func(w *Words, o client.Object) string) {
 	switch {
 	case apierrors.IsInternalError(err):
-		return v1alpha1.ReasonPodNotCreated, func(w *Words, namespace string) string {
-			return fmt.Sprintf("The %s is not the cause. Check what handles pods in namespace %s, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically", w.Kind, namespace)
+		return v1alpha1.ReasonPodNotCreated, func(w *Words, o client.Object) string {
+			return fmt.Sprintf("The %s is not the cause. Check what handles pods in namespace %s, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically", w.Kind, o.GetNamespace())
 		}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return v1alpha1.ReasonNamespaceTerminating, func(w *Words, namespace string) string {
-			return fmt.Sprintf("Namespace %s is being deleted, and the %s with it: nothing more can run", namespace, w.Kind)
+		return v1alpha1.ReasonNamespaceTerminating, func(w *Words, o client.Object) string {
+			return fmt.Sprintf("Namespace %s is being deleted, and the %s with it: nothing more can run", o.GetNamespace(), w.Kind)
 		}
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
-		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {
-			return fmt.Sprintf("%s: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite", w.Privileged, namespace)
+		return v1alpha1.ReasonPodForbidden, func(w *Words, o client.Object) string {
+			if field := w.template(o); field != "" {
+				return fmt.Sprintf("%s asks for what the Pod Security level of namespace %s refuses. Remove it there, or create the %s in a namespace for such pods", field, o.GetNamespace(), w.Kind)
+			}
+			return fmt.Sprintf("%s: kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged --overwrite", w.Privileged, o.GetNamespace())
 		}
 	case LacksDefaultAccount(err):
-		return v1alpha1.ReasonPodForbidden, func(_ *Words, namespace string) string {
-			return fmt.Sprintf("Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n %s", namespace)
+		return v1alpha1.ReasonPodForbidden, func(_ *Words, o client.Object) string {
+			return fmt.Sprintf("Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n %s", o.GetNamespace())
 		}
 	case apierrors.IsForbidden(err):
-		return v1alpha1.ReasonPodForbidden, func(w *Words, namespace string) string {
-			return fmt.Sprintf("Allow it in namespace %s (quota, limits, admission policies), or move the %s to a namespace that does", namespace, w.Kind)
+		return v1alpha1.ReasonPodForbidden, func(w *Words, o client.Object) string {
+			return fmt.Sprintf("Allow it in namespace %s (quota, limits, admission policies), or move the %s to a namespace that does", o.GetNamespace(), w.Kind)
 		}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return v1alpha1.ReasonPodInvalid, func(w *Words, namespace string) string {
-			return fmt.Sprintf("Correct %s of the %s in namespace %s", w.Field, w.Kind, namespace)
+		return v1alpha1.ReasonPodInvalid, func(w *Words, o client.Object) string {
+			return fmt.Sprintf("Correct %s of the %s in namespace %s", w.Field, w.Kind, o.GetNamespace())
 		}
 	}
 	return "", nil

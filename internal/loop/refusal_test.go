@@ -137,6 +137,27 @@ func TestRefusedPodsAreRetriedWithBackoff(t *testing.T) {
 	}
 }
 
+// An administrator must not be told to allow privileged pods because the author of a template asks for one.
+func TestATemplateThatViolatesPodSecurityIsNoReasonToRaiseTheLevel(t *testing.T) {
+	ofTemplate := words
+	ofTemplate.Template = func(o client.Object) string {
+		if o.GetName() == "templated" {
+			return "spec.task.template"
+		}
+		return ""
+	}
+	for name, want := range map[string]string{
+		"templated": "spec.task.template asks for what the Pod Security level of namespace ns refuses. Remove it there, or create the NodeJob in a namespace for such pods",
+		"script":    "kubectl label namespace ns pod-security.kubernetes.io/enforce=privileged --overwrite",
+	} {
+		r, job := NewRefusals(ofTemplate), &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		r.note(job, forbidden(`violates PodSecurity "restricted:latest": privileged`), noon)
+		if got := r.Of(job).Message; !strings.HasSuffix(got, want) || strings.Contains(got, "kubectl label") != (name == "script") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // The condition's message must not differ from node to node, nor be longer than a person reads.
 func TestRefusalsAreStableAndBounded(t *testing.T) {
 	message := func(pod, why string) string {

@@ -22,9 +22,15 @@ const (
 	Label     = "label"
 )
 
-// Policies returns the names of the policies of config/authorization, which are also those of their bindings.
+// Policies returns the names of the policies of config/authorization, except the one that is about attribution.
 func Policies() []string {
-	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces"}
+	return []string{"everynode-nodejobs", "everynode-nodeguards", "everynode-scripts", "everynode-namespaces", "everynode-status", "everynode-pods"}
+}
+
+// Bindings returns the names of the bindings of Policies: those of the policies, and one more for a policy that selects objects
+// by either of two labels.
+func Bindings() []string {
+	return append(Policies(), "everynode-pods-of-nodeguards")
 }
 
 // Right is a permission, and why it is needed.
@@ -54,32 +60,45 @@ func create(group, resource, namespace, field string) Right {
 	return Right{Verb: "create", Group: group, Resource: resource, Namespace: namespace, Field: field}
 }
 
-// OfNodeJob returns the rights that the creation of a NodeJob needs, and each change of its spec: at most one for each
-// verb, with the first field that needs it.
-func OfNodeJob(job *v1alpha1.NodeJob) []Right {
+// OfNodeJob returns the rights that the creation of a NodeJob needs: at most one for each verb, with the first field that
+// needs it.
+func OfNodeJob(job *v1alpha1.NodeJob) []Right { return OfChange(job, job) }
+
+// OfChange returns the rights that each change of the spec of a NodeJob needs. What the spec before it has put on nodes counts
+// too, because a change may remove it.
+func OfChange(before, job *v1alpha1.NodeJob) []Right {
 	var needed []Right
 	add := func(verb string, fields ...string) {
 		if field := cmp.Or(fields...); field != "" {
 			needed = append(needed, onNodes(verb, job.Namespace, field))
 		}
 	}
-	spec := &job.Spec
+	spec, old := &job.Spec, &before.Spec
 	add(RunAsRoot, rootField(spec))
-	add(Disrupt, disruptField(spec))
-	add(Gate, when(spec.Gate != nil, "spec.gate"))
-	add(Label, when(len(spec.Publish) > 0, "spec.publish"), when(len(spec.RemoveLabels) > 0, "spec.removeLabels"))
+	add(Disrupt, disruptField(old, spec))
+	add(Gate, when(spec.Gate != nil || old.Gate != nil, "spec.gate"))
+	add(Label, when(len(spec.Publish) > 0 || len(old.Publish) > 0, "spec.publish"), when(len(spec.RemoveLabels) > 0, "spec.removeLabels"))
 	if spec.Task.Template != nil {
 		needed = append(needed, create("", "pods", job.Namespace, "spec.task.template"))
 	}
 	return needed
 }
 
-// OfDeletion returns the rights that the deletion of a NodeJob needs.
+// OfDeletion returns the rights that the deletion of a NodeJob needs: it may be rolled back, and what it has put on nodes is
+// removed.
 func OfDeletion(job *v1alpha1.NodeJob) []Right {
-	if job.Spec.DeletionPolicy != v1alpha1.DeletionRollBack {
-		return nil
+	var needed []Right
+	for _, right := range []Right{
+		onNodes(RunAsRoot, job.Namespace, when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack, "spec.rollback")),
+		onNodes(Disrupt, job.Namespace, when(cordonsFailed(&job.Spec), "spec.onFailure.node")),
+		onNodes(Gate, job.Namespace, when(job.Spec.Gate != nil, "spec.gate")),
+		onNodes(Label, job.Namespace, when(len(job.Spec.Publish) > 0, "spec.publish")),
+	} {
+		if right.Field != "" {
+			needed = append(needed, right)
+		}
 	}
-	return []Right{onNodes(RunAsRoot, job.Namespace, "spec.rollback")}
+	return needed
 }
 
 // rootField returns the first field because of which a pod runs as root on the host.
@@ -95,15 +114,19 @@ func rootField(spec *v1alpha1.NodeJobSpec) string {
 	)
 }
 
-// disruptField returns the first field because of which workloads have to leave a node.
-func disruptField(spec *v1alpha1.NodeJobSpec) string {
+// disruptField returns the first field because of which workloads have to leave a node, or failed nodes get workloads again.
+func disruptField(old, spec *v1alpha1.NodeJobSpec) string {
 	return cmp.Or(
 		when(spec.Maintenance.Drain != nil, "spec.maintenance.drain"),
 		when(spec.Maintenance.Cordon, "spec.maintenance.cordon"),
 		when(reboots(spec), "spec.maintenance.reboot"),
-		when(!slices.Contains([]v1alpha1.FailedNodePolicy{"", v1alpha1.FailedNodeNone}, spec.OnFailure.Node), "spec.onFailure.node"),
+		when(cordonsFailed(spec) || cordonsFailed(old), "spec.onFailure.node"),
 		when(spec.Gate != nil && !slices.Contains([]v1alpha1.GateEffect{"", v1alpha1.GateNoSchedule}, spec.Gate.Effect), "spec.gate.effect"),
 	)
+}
+
+func cordonsFailed(spec *v1alpha1.NodeJobSpec) bool {
+	return !slices.Contains([]v1alpha1.FailedNodePolicy{"", v1alpha1.FailedNodeNone}, spec.OnFailure.Node)
 }
 
 func reboots(spec *v1alpha1.NodeJobSpec) bool {

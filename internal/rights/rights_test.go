@@ -60,11 +60,7 @@ func TestOfNodeJob(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}}
-			if err := yaml.UnmarshalStrict([]byte(tt.spec), &job.Spec); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, named(OfNodeJob(job))); diff != "" {
+			if diff := cmp.Diff(tt.want, named(OfNodeJob(jobOf(t, tt.spec)))); diff != "" {
 				t.Errorf("rights (-want +got):\n%s", diff)
 			}
 		})
@@ -72,15 +68,56 @@ func TestOfNodeJob(t *testing.T) {
 }
 
 func TestOfDeletion(t *testing.T) {
-	for policy, want := range map[v1alpha1.DeletionPolicy][]string{
-		"": {}, v1alpha1.DeletionForget: {}, v1alpha1.DeletionRetain: {},
-		v1alpha1.DeletionRollBack: {"run-as-root nodejobs/nodes ns spec.rollback"},
+	const template = "task: {template: {spec: {containers: [{name: a, image: b}]}}}"
+	for name, tt := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"nothing stays on nodes":    {"{}", []string{}},
+		"records are forgotten":     {"deletionPolicy: Forget", []string{}},
+		"records stay":              {"deletionPolicy: Retain", []string{}},
+		"a rollback":                {"deletionPolicy: RollBack", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
+		"a gate":                    {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
+		"facts":                     {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
+		"failed nodes are cordoned": {template + "\nonFailure: {node: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node"}},
 	} {
-		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1alpha1.NodeJobSpec{DeletionPolicy: policy}}
-		if diff := cmp.Diff(want, named(OfDeletion(job))); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", policy, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, named(OfDeletion(jobOf(t, tt.spec)))); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+		})
 	}
+}
+
+// What a change takes off nodes needs the right that putting it there needed.
+func TestOfChange(t *testing.T) {
+	const template = "task: {template: {spec: {containers: [{name: a, image: b}]}}}"
+	for name, tt := range map[string]struct {
+		before string
+		want   []string
+	}{
+		"nothing on nodes":          {template, []string{"create pods ns spec.task.template"}},
+		"a script":                  {"task: {script: a}", []string{"create pods ns spec.task.template"}},
+		"a gate":                    {template + "\ngate: {}", []string{"gate nodejobs/nodes ns spec.gate", "create pods ns spec.task.template"}},
+		"facts":                     {template + "\npublish: [{result: a, label: x/a}]", []string{"label nodejobs/nodes ns spec.publish", "create pods ns spec.task.template"}},
+		"labels to remove":          {template + "\nremoveLabels: [x/a]", []string{"create pods ns spec.task.template"}},
+		"failed nodes are cordoned": {template + "\nonFailure: {node: Cordon}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node", "create pods ns spec.task.template"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, named(OfChange(jobOf(t, tt.before), jobOf(t, template)))); diff != "" {
+				t.Errorf("rights (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func jobOf(t *testing.T, spec string) *v1alpha1.NodeJob {
+	t.Helper()
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &job.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return job
 }
 
 func TestOfNodeGuard(t *testing.T) {

@@ -92,7 +92,7 @@ func TestCanIWhateverIsInstalled(t *testing.T) {
 		{"policies that only warn", func() {
 			must(t, f.kubectl("apply -k ../../config/authorization"))
 			f.eventually("the policies refuse", refused)
-			for _, name := range rights.Policies() {
+			for _, name := range rights.Bindings() {
 				must(t, f.kubectl(`patch validatingadmissionpolicybinding `+name+` --type=merge -p {"spec":{"validationActions":["Warn"]}}`))
 			}
 		}, nil, 0, []string{"Not all rights are enforced: ValidatingAdmissionPolicyBinding everynode-nodejobs has the validationActions [Warn], without Deny"}, job},

@@ -5,6 +5,7 @@ package api_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -116,15 +117,26 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 		})
 		t.Run("change to "+name, func(t *testing.T) {
 			live := w.live("templated")
+			before := live.DeepCopy()
 			var job v1alpha1.NodeJob
 			w.decode(t, jobFromYAML(t, w.namespace, "templated", spec), &job)
 			live.Spec = job.Spec
 			live.Spec.TTLSecondsAfterFinished = new(int32(77)) // so that it is a change in any case
-			w.compare(t, users, rights.OfNodeJob(live), func(c client.Client) error { return c.Update(w.ctx, live.DeepCopy(), client.DryRunAll) })
+			w.compare(t, users, rights.OfChange(before, live), func(c client.Client) error { return c.Update(w.ctx, live.DeepCopy(), client.DryRunAll) })
 		})
 	}
-	for name, job := range map[string]*v1alpha1.NodeJob{"a NodeJob": w.live("script"), "a NodeJob that is rolled back": w.live("undone")} {
+	for i, name := range slices.Sorted(maps.Keys(specs)) {
+		job := jobFromYAML(t, w.namespace, fmt.Sprintf("deleted-%d", i), specs[name])
+		must(t, admin.Create(w.ctx, job))
+		t.Run("remove "+name, func(t *testing.T) {
+			changed := w.live(job.GetName())
+			before := changed.DeepCopy()
+			changed.Spec = w.live("templated").Spec
+			changed.Spec.TTLSecondsAfterFinished = new(int32(77))
+			w.compare(t, users, rights.OfChange(before, changed), func(c client.Client) error { return c.Update(w.ctx, changed.DeepCopy(), client.DryRunAll) })
+		})
 		t.Run("delete "+name, func(t *testing.T) {
+			job := w.live(job.GetName())
 			w.compare(t, users, rights.OfDeletion(job), func(c client.Client) error { return c.Delete(w.ctx, job.DeepCopy(), client.DryRunAll) })
 		})
 	}

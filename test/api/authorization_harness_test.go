@@ -31,7 +31,7 @@ import (
 
 // authorization are the objects of config/authorization, and userRoles those of config/rbac/user_roles.yaml.
 var (
-	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/attribution.yaml"}
+	authorization = []string{"authorization/nodejobs.yaml", "authorization/nodeguards.yaml", "authorization/configmaps.yaml", "authorization/namespaces.yaml", "authorization/status.yaml", "authorization/pods.yaml", "authorization/attribution.yaml"}
 	userRoles     = []string{"rbac/user_roles.yaml"}
 )
 
@@ -65,6 +65,25 @@ func configObjects(files ...string) ([]*unstructured.Unstructured, error) {
 // unattributedLabel, on a namespace, has the API server not name who changes a NodeJob there, as before Kubernetes 1.36.
 const unattributedLabel = "test.everynode.dev/unattributed"
 
+// unprotectedLabel, on a namespace, has the API server let all users create pods with labels of Everynode there, as where the
+// policies are not installed.
+const unprotectedLabel = "test.everynode.dev/unprotected"
+
+// exceptIn has a binding of a policy not count in namespaces with a label.
+func exceptIn(binding *unstructured.Unstructured, label string) error {
+	return unstructured.SetNestedSlice(binding.Object, []any{map[string]any{"key": label, "operator": "DoesNotExist"}},
+		"spec", "matchResources", "namespaceSelector", "matchExpressions")
+}
+
+// unprotected has other users than the manager create pods of NodeJobs and NodeGuards in the namespace.
+func (w *world) unprotected() {
+	w.t.Helper()
+	must(w.t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"`+unprotectedLabel+`":"true"}}}`)))
+	forged := plainPod(w.namespace, "unprotected")
+	forged.Labels = map[string]string{v1alpha1.NodeJobLabel: "x", v1alpha1.NodeGuardLabel: "x"}
+	w.eventually("the namespace is not protected", func() error { return admin.Create(w.ctx, forged.DeepCopy(), client.DryRunAll) })
+}
+
 // installAuthorization has the API server of all tests ask for rights, and gives it the roles for users.
 func installAuthorization(ctx context.Context) error {
 	objects, err := configObjects(append(authorization, userRoles...)...)
@@ -72,13 +91,15 @@ func installAuthorization(ctx context.Context) error {
 		attribution, wrong := configObjects("attribution/policy.yaml")
 		for _, o := range attribution {
 			if o.GetKind() == "MutatingAdmissionPolicyBinding" {
-				wrong = errors.Join(wrong, unstructured.SetNestedSlice(o.Object, []any{map[string]any{"key": unattributedLabel, "operator": "DoesNotExist"}},
-					"spec", "matchResources", "namespaceSelector", "matchExpressions"))
+				wrong = errors.Join(wrong, exceptIn(o, unattributedLabel))
 			}
 		}
 		objects, err = append(objects, attribution...), errors.Join(err, wrong)
 	}
 	for _, o := range objects {
+		if policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName"); policy == "everynode-pods" {
+			err = errors.Join(err, exceptIn(o, unprotectedLabel))
+		}
 		err = errors.Join(err, admin.Create(ctx, o))
 	}
 	return errors.Join(err, changesAreNamed(ctx, admin))

@@ -27,10 +27,14 @@ const (
 	// What a requester may lack, besides the rights on nodes.
 	pods    = "create pods"
 	budgets = "create poddisruptionbudgets.policy"
+	// canI is the command that prints the narrowest grant. No message recommends a role of its own.
+	canI = "To see the commands that grant it: kubectl everynode can-i -f FILE"
 	// rbac are requests that RBAC refuses before the policies are asked.
 	rbac = "rbac"
 	// confined stands for what the policies of config/confinement refuse to the manager.
 	confined = "confined"
+	// managers are requests that are refused to all but the manager.
+	managers = "managers"
 )
 
 // requester is a user, and which rights it has.
@@ -107,6 +111,8 @@ type action struct {
 	do    func(w *world, c client.Client) error
 	// manager is why the manager may not do it: rbac or confined; "" if it may.
 	manager string
+	// managers are requests that only the manager may make.
+	managers bool
 	// noRole are requests that no role for users allows, apart from those with *.
 	noRole bool
 }
@@ -158,6 +164,9 @@ func (w *world) prepare() {
 		"script":    `{task: {script: "true"}}`,
 		"expires":   `{task: {script: "true"}, ttlSecondsAfterFinished: 60}`,
 		"templated": template,
+		"gated":     template + "\ngate: {}",
+		"publishes": template + "\npublish: [{result: a, label: x.test/a}]",
+		"cordons":   template + "\nonFailure: {node: Cordon}",
 		"undone":    `{task: {script: "true"}, rollback: {script: undo}, deletionPolicy: RollBack}`,
 	} {
 		must(w.t, admin.Create(w.ctx, jobFromYAML(w.t, w.namespace, name, spec)))
@@ -181,17 +190,30 @@ var actions = map[string]action{
 	"create a NodeJob that drains failed nodes": {needs: []string{rights.Disrupt, pods}, do: creates(template + "\nonFailure: {node: Drain}"), manager: rbac},
 	"change the spec of a NodeJob":              {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"spec":{"suspend":true}}`), manager: rights.RunAsRoot},
 	"add a script to a template":                {needs: []string{rights.RunAsRoot, pods}, do: patches(nodeJob("templated"), `{"spec":{"rollback":{"script":"a"}}}`), manager: rights.RunAsRoot},
-	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"},"finalizers":["everynode.dev/records"]}}`)},
+	"change only the metadata of a NodeJob":     {do: patches(nodeJob("script"), `{"metadata":{"labels":{"a":"b"}}}`), manager: confined},
+	"add the finalizer to a NodeJob":            {do: patches(nodeJob("script"), `{"metadata":{"finalizers":["everynode.dev/records"]}}`)},
 	"apply a NodeJob without a change":          {do: patches(nodeJob("script"), `{"spec":{"task":{"script":"true"}}}`)},
 	"request a retry":                           {needs: []string{rights.RunAsRoot}, do: patches(nodeJob("script"), `{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`), manager: rights.RunAsRoot},
 	"delete a NodeJob":                          {do: deletes(nodeJob("script")), manager: confined},
 	"delete a NodeJob with a time to live":      {do: deletes(nodeJob("expires"))},
 	"delete a NodeJob that is then rolled back": {needs: []string{rights.RunAsRoot}, do: deletes(nodeJob("undone")), manager: confined},
-	"delete all NodeJobs, of which one is rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
-		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
+	"delete a NodeJob with a gate":              {needs: []string{rights.Gate}, do: deletes(nodeJob("gated")), manager: confined},
+	"delete a NodeJob that has published":       {needs: []string{rights.Label}, do: deletes(nodeJob("publishes")), manager: confined},
+	"delete a NodeJob that cordons":             {needs: []string{rights.Disrupt}, do: deletes(nodeJob("cordons")), manager: confined},
+	"remove a gate":                             {needs: []string{rights.Gate, pods}, do: patches(nodeJob("gated"), `{"spec":{"gate":null}}`), manager: rights.Gate},
+	"remove what is published":                  {needs: []string{rights.Label, pods}, do: patches(nodeJob("publishes"), `{"spec":{"publish":null}}`), manager: rights.Label},
+	"uncordon failed nodes":                     {needs: []string{rights.Disrupt, pods}, do: patches(nodeJob("cordons"), `{"spec":{"onFailure":null}}`), manager: rights.Disrupt},
+	"delete a collection of NodeJobs that is then rolled back": {needs: []string{rights.RunAsRoot}, noRole: true, manager: rbac, do: func(w *world, c client.Client) error {
+		return c.DeleteAllOf(w.ctx, &v1alpha1.NodeJob{}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": "undone"}, &client.DeleteAllOfOptions{DeleteOptions: client.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
 	}},
-	"change the status of a NodeJob": {noRole: true, do: func(w *world, c client.Client) error {
+	"change the status of a NodeJob": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
 		live := w.live("script")
+		live.Status.Revision = "other"
+		return c.Status().Update(w.ctx, live, client.DryRunAll)
+	}},
+	"change the status of a NodeGuard": {noRole: true, managers: true, do: func(w *world, c client.Client) error {
+		live := &v1alpha1.NodeGuard{}
+		must(w.t, admin.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: "guard"}, live))
 		live.Status.Revision = "other"
 		return c.Status().Update(w.ctx, live, client.DryRunAll)
 	}},
@@ -205,6 +227,7 @@ var actions = map[string]action{
 		return c.Create(w.ctx, o, client.DryRunAll)
 	}},
 	"change a ConfigMap with the label":                 {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"data":{"sh":"reboot"}}`), manager: rbac},
+	"make a ConfigMap with the label immutable":         {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"immutable":true}`), manager: rbac},
 	"change the metadata of a ConfigMap with the label": {do: patches(configMap("labeled", nil), `{"metadata":{"annotations":{"a":"b"}}}`), manager: rbac},
 	"add the label to a ConfigMap":                      {needs: []string{rights.RunAsRoot}, do: patches(configMap("plain", nil), `{"metadata":{"labels":{"everynode.dev/script":"true"}}}`), manager: rbac},
 	"remove the label of a ConfigMap":                   {needs: []string{rights.RunAsRoot}, do: patches(configMap("labeled", nil), `{"metadata":{"labels":{"everynode.dev/script":null}}}`), manager: rbac},
@@ -232,6 +255,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 					lacks = a.manager
 				} else if a.noRole && name != "a tenant with * in the namespace" && name != "a cluster admin" {
 					lacks = rbac
+				} else if a.managers {
+					lacks = managers
 				}
 				w.wants(t, a.do(w, c), lacks, r.user)
 			})
@@ -249,25 +274,18 @@ func (w *world) wants(t *testing.T, err error, lacks, user string) {
 	case !apierrors.IsForbidden(err):
 		t.Errorf("the API server says %v, and should forbid it: the user lacks %s", err, lacks)
 	case lacks == confined:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-confine-", "manager must delete only NodeJobs with spec.ttlSecondsAfterFinished")
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-confine-nodejobs'", "Everynode's manager must ")
 	case user == managerUser && lacks != rbac && strings.Contains(err.Error(), "'everynode-confine-nodejobs'"):
 		// Both kinds of policies refuse what the manager changes in a spec, and the API server reports one of them.
 	case lacks == rbac:
 		wantText(t, err.Error(), `cannot `, ` resource `)
+	case lacks == managers:
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy 'everynode-status'", w.namespace+"/", "only Everynode's manager writes the status", "kubectl -n "+w.namespace+" edit node")
 	case lacks == pods || lacks == budgets:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right to "+lacks+" in namespace "+w.namespace,
-			"kubectl -n "+w.namespace+" create rolebinding "+user+"-edit --clusterrole=edit "+bindFlag(user))
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right to "+lacks+" in namespace "+w.namespace, canI)
 	default:
-		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right "+lacks+" for namespace "+w.namespace,
-			"kubectl create clusterrolebinding "+user+"-"+lacks+" --clusterrole=everynode-"+lacks+" "+bindFlag(user))
+		wantText(t, err.Error(), "ValidatingAdmissionPolicy", w.namespace+"/", user+" lacks the right "+lacks+" for namespace "+w.namespace, canI)
 	}
-}
-
-func bindFlag(user string) string {
-	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
-		return "--serviceaccount=" + account
-	}
-	return "--user=" + user
 }
 
 // While a namespace is deleted, nothing is rolled back, and its controllers must be able to delete all that is in it.
@@ -298,5 +316,5 @@ func TestMessagesContainNoCommandsOfUsers(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "reboot") {
 		t.Errorf("the API server says %v", err)
 	}
-	wantText(t, err.Error(), "kubectl create clusterrolebinding USER-run-as-root --clusterrole=everynode-run-as-root --user=USER")
+	wantText(t, err.Error(), "and USER lacks the right run-as-root", canI)
 }

@@ -87,6 +87,7 @@ func (f *thief) budget(owner string, selects map[string]string) *policyv1.PodDis
 // decides about them as about others.
 func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 	f := newThief(t)
+	f.unprotected()
 	workload := f.others(plainPod(f.namespace, "workload"))
 	labeled := plainPod(f.namespace, "labeled")
 	labeled.Labels = map[string]string{v1alpha1.NodeJobLabel: "task"}
@@ -141,6 +142,8 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"a seal":                                      {label(f.namespace + ".everynode.node-restriction.kubernetes.io/task"), ""},
 		"a label that publish accepts":                {label("x.test/kernel"), ""},
 		"a label of the kubelet that publish accepts": {label("node.kubernetes.io/x"), ""},
+		"a label that takes it off load balancers":    {label("node.kubernetes.io/exclude-from-external-load-balancers"), "must not change these labels of a node: node.kubernetes.io/exclude-from-external-load-balancers"},
+		"a label that hides its failures":             {label("node.kubernetes.io/exclude-disruption"), "these labels"},
 		"the removal of a label by removeLabels":      {patch(f.node, `{"metadata":{"labels":{"x.test/site":null}}}`), ""},
 		"an annotation of a driver":                   {annotate("csi.volume.kubernetes.io/nodeid", "null"), "these annotations of a node: csi.volume.kubernetes.io/nodeid"},
 		"another annotation of Everynode":             {annotate("everynode.dev/x", `"x"`), "these annotations"},
@@ -207,6 +210,9 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"the script of a NodeJob":                     {patch(f.job, `{"spec":{"task":{"script":"evil"}}}`), "must not change the spec of a NodeJob"},
 		"a retry":                                     {patch(f.job, `{"metadata":{"annotations":{"everynode.dev/retry":"2"}}}`), "must not change annotations of a NodeJob"},
 		"the end of a retry":                          {patch(f.job, `{"metadata":{"annotations":{"everynode.dev/retry":null}}}`), "must not change annotations of a NodeJob"},
+		"a label of a NodeJob":                        {patch(f.job, `{"metadata":{"labels":{"x":"y"}}}`), "must not change labels of a NodeJob"},
+		"an annotation of a tool on a NodeJob":        {patch(f.job, `{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"x"}}}`), "must not change annotations of a NodeJob"},
+		"an owner that does not exist":                {patch(f.job, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`), "must not change the owners of a NodeJob"},
 		"a finalizer of others on a NodeJob":          {patch(f.job, `{"metadata":{"finalizers":null}}`), "must not remove finalizers of others"},
 		"our finalizer of a NodeJob":                  {patch(f.job, `{"metadata":{"finalizers":["x.test/theirs"]}}`), ""},
 		"deleting a NodeJob":                          {remove(f.job), "only NodeJobs with spec.ttlSecondsAfterFinished"},

@@ -44,7 +44,7 @@ func (w *world) storeStrictly(golden *unstructured.Unstructured, spec any) *unst
 	strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 	must(w.t, strict.Create(w.ctx, stored))
 	stored.Object["status"] = golden.DeepCopy().Object["status"]
-	must(w.t, strict.Status().Update(w.ctx, stored))
+	must(w.t, client.WithFieldValidation(w.as(managerUser), metav1.FieldValidationStrict).Status().Update(w.ctx, stored))
 	must(w.t, admin.Get(w.ctx, client.ObjectKeyFromObject(stored), stored))
 	return stored
 }

@@ -303,6 +303,7 @@ func TestAPodOfAnotherOwnerIsNotAnAttempt(t *testing.T) {
 	}
 	startManager(t, noFaults)
 	w.node("other-1")
+	w.unprotected()
 	// A pod with our label that has no owner must not be taken for an attempt.
 	must(t, admin.Create(w.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "impostor", Labels: map[string]string{v1alpha1.NodeJobLabel: "mine"}},

@@ -38,7 +38,7 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 	w.allowNamespace(false)
 	tenant, operator := "tenant-of-"+w.namespace, "operator-of-"+w.namespace
 	w.bind(tenant, "cluster-admin", false)
-	w.allow(operator, true, rule("", []string{"get", "patch"}, "namespaces"))
+	w.allow(operator, true, rule("", []string{"get", "patch", "update"}, "namespaces"))
 	change := func(user, resource string, labels map[string]string) error {
 		var live corev1.Namespace
 		must(t, admin.Get(w.ctx, client.ObjectKey{Name: w.namespace}, &live))
@@ -77,8 +77,15 @@ func TestOnlyWhoMayChangeAllNamespacesAllowsOne(t *testing.T) {
 	w.eventually("an operator may allow it", func() error {
 		return w.as(operator).Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"everynode.dev/nodejobs":"allowed"}}}`))
 	})
-	must(t, change(tenant, "", map[string]string{"a": "c"}))                       // of an allowed namespace
-	must(t, change(tenant, "", map[string]string{v1alpha1.NodeJobsLabel: ""}))     // stops its NodeJobs
+	must(t, change(tenant, "", map[string]string{"a": "c"})) // of an allowed namespace
+	for _, resource := range []string{"", "status", "finalize"} {
+		for _, value := range []string{"", "none"} {
+			err := change(tenant, resource, map[string]string{v1alpha1.NodeJobsLabel: value})
+			wantRefusal(t, err, "stop, and their gates stay closed, and "+tenant+" lacks the right to patch namespaces in the whole cluster")
+			wantText(t, fmt.Sprint(err), "kubectl label namespace "+w.namespace+" everynode.dev/nodejobs-")
+		}
+	}
+	must(t, change(operator, "", map[string]string{v1alpha1.NodeJobsLabel: ""}))
 	must(t, change(tenant, "", map[string]string{v1alpha1.NodeJobsLabel: "none"})) // has no effect
 }
 

@@ -90,6 +90,19 @@ func TestANamespaceThatForbidsThePodIsReportedAndTheTaskContinuesWhenItIsAllowed
 	w.condition("forbidden", v1alpha1.ConditionStalled, metav1.ConditionFalse, "")
 }
 
+func TestATemplateThatTheNamespaceForbidsDoesNotAskForPrivileges(t *testing.T) {
+	w := newWorld(t)
+	must(t, admin.Patch(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, mergePatch(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)))
+	startManager(t, noFaults)
+	w.node("ps-template")
+	must(t, admin.Create(w.ctx, jobFromYAML(t, w.namespace, "templated", template)))
+	c := w.condition("templated", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
+	wantText(t, c.Message, "violates PodSecurity", "spec.task.template asks for what the Pod Security level of namespace "+w.namespace+" refuses")
+	if strings.Contains(c.Message, "kubectl label") {
+		t.Error(c.Message)
+	}
+}
+
 func TestASelectorThatCannotBeUsedIsNamed(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)

@@ -124,6 +124,9 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a fact without a result":                       {spec: withTask(`publish: [{label: a}]`), wantMessage: "spec.publish[0].result: Required value"},
 		"a fact of a result with an invalid key":        {spec: withTask(`publish: [{result: a b, label: c}]`), wantMessage: "spec.publish[0].result in body should match"},
 		"a label of Kubernetes":                         {spec: withTask(`publish: [{result: a, label: kubernetes.io/arch}]`), wantMessage: "labels of kubernetes.io, k8s.io and everynode.dev must not be published"},
+		"a label that takes nodes off load balancers":   {spec: withTask(`publish: [{result: a, label: node.kubernetes.io/exclude-from-external-load-balancers}]`), wantMessage: "take nodes out of load balancers or hide their failures: use a prefix of your own"},
+		"a label that hides failures":                   {spec: withTask(`publish: [{result: a, label: node.kubernetes.io/exclude-disruption}]`), wantMessage: "node.kubernetes.io/exclude- must not be published"},
+		"an old label that does so":                     {spec: withTask(`publish: [{result: a, label: alpha.service-controller.kubernetes.io/exclude-balancer}]`), wantMessage: "labels of kubernetes.io"},
 		"a label of Kubernetes with a longer prefix":    {spec: withTask(`publish: [{result: a, label: node-role.kubernetes.io/worker}]`), wantMessage: "use a prefix of your own"},
 		"a label of a Kubernetes project":               {spec: withTask(`publish: [{result: a, label: cluster.x-k8s.io/a}, {result: a, label: b.k8s.io/a}]`), wantMessage: "spec.publish[1]"},
 		"a label of Everynode":                          {spec: withTask(`publish: [{result: a, label: node-setup.everynode.dev/a}]`), wantMessage: "labels of kubernetes.io, k8s.io and everynode.dev"},
@@ -142,6 +145,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"more facts than allowed":                       {spec: withTask(`publish: [` + list("{result: a, label: l%d}", 33) + `]`), wantMessage: "must have at most 32 items"},
 
 		"a removed label of Kubernetes":         {spec: withTask(`removeLabels: [a, kubernetes.io/hostname]`), wantMessage: "removeLabels must not name labels of kubernetes.io, k8s.io or everynode.dev"},
+		"a removed label of load balancers":     {spec: withTask(`removeLabels: [node.kubernetes.io/exclude-from-external-load-balancers]`), wantMessage: "remove them with kubectl label node"},
 		"a removed label of Everynode":          {spec: withTask(`removeLabels: [node-setup.everynode.dev/a]`), wantMessage: "use a label with a prefix of your own"},
 		"a removed label with an invalid key":   {spec: withTask(`removeLabels: ["a=b"]`), wantMessage: "spec.removeLabels[0] in body should match"},
 		"a removed label without a name":        {spec: withTask(`removeLabels: [""]`), wantMessage: "should be at least 1 chars long"},
