@@ -134,7 +134,7 @@ func TestOnlyThePoliciesThatNeedKubernetes136AreLeftOut(t *testing.T) {
 	for _, name := range []string{
 		"CustomResourceDefinition nodejobs.everynode.dev", "CustomResourceDefinition nodeguards.everynode.dev",
 		"Namespace everynode-system", "ClusterRole everynode-manager", "ClusterRole everynode-run-as-root",
-		"ValidatingAdmissionPolicy everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-scripts", "ValidatingAdmissionPolicyBinding everynode-attribution",
+		"ValidatingAdmissionPolicy everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-scripts", "ValidatingAdmissionPolicy everynode-status", "ValidatingAdmissionPolicyBinding everynode-pods-of-nodeguards", "ValidatingAdmissionPolicyBinding everynode-attribution",
 	} {
 		if _, found := without[name]; !found {
 			t.Errorf("%s is missing", name)

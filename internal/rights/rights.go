@@ -92,7 +92,7 @@ func OfDeletion(job *v1alpha1.NodeJob) []Right {
 		onNodes(RunAsRoot, job.Namespace, when(job.Spec.DeletionPolicy == v1alpha1.DeletionRollBack, "spec.rollback")),
 		onNodes(Disrupt, job.Namespace, when(cordonsFailed(&job.Spec), "spec.onFailure.node")),
 		onNodes(Gate, job.Namespace, when(job.Spec.Gate != nil, "spec.gate")),
-		onNodes(Label, job.Namespace, when(len(job.Spec.Publish) > 0, "spec.publish")),
+		onNodes(Label, job.Namespace, when(len(job.Spec.Publish) > 0 && job.Spec.DeletionPolicy != v1alpha1.DeletionRetain, "spec.publish")),
 	} {
 		if right.Field != "" {
 			needed = append(needed, right)

@@ -79,6 +79,7 @@ func TestOfDeletion(t *testing.T) {
 		"a rollback":                {"deletionPolicy: RollBack", []string{"run-as-root nodejobs/nodes ns spec.rollback"}},
 		"a gate":                    {template + "\ngate: {effect: NoExecute}", []string{"gate nodejobs/nodes ns spec.gate"}},
 		"facts":                     {template + "\npublish: [{result: a, label: x/a}]\nremoveLabels: [x/b]", []string{"label nodejobs/nodes ns spec.publish"}},
+		"facts that stay":           {template + "\npublish: [{result: a, label: x/a}]\ndeletionPolicy: Retain", []string{}},
 		"failed nodes are cordoned": {template + "\nonFailure: {node: Cordon}\nmaintenance: {drain: {}}", []string{"disrupt nodejobs/nodes ns spec.onFailure.node"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,6 +38,7 @@ var specs = map[string]string{
 	"a gate for all nodes":        template + "\ngate: {key: x.test/a, scope: All, effect: NoSchedule}",
 	"a gate that ends pods":       template + "\ngate: {effect: NoExecute}",
 	"a fact":                      template + "\npublish: [{result: a, annotation: x.test/a}]",
+	"a fact that stays":           template + "\npublish: [{result: a, annotation: x.test/a}]\ndeletionPolicy: Retain",
 	"labels to remove":            template + "\nremoveLabels: [x.test/a]",
 	"empty lists":                 template + "\nremoveLabels: []\npublish: []",
 	"nodes that are already done": template + "\nassumeDone: {nodeSelector: {matchLabels: {a: b}}}",
