@@ -61,10 +61,20 @@ func (r *fakeReconciler) podNodes() string {
 
 // A node can create a mirror pod with any name.
 func TestAPodNameThatIsTakenIsAProblemOfItsNodeOnly(t *testing.T) {
+	tests := map[string][]metav1.OwnerReference{
+		"by a pod of another owner":              nil,
+		"by a pod that names the NodeJob as its": {{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob", Name: "job", UID: "job-uid", Controller: new(true)}},
+	}
+	for name, owners := range tests {
+		t.Run(name, func(t *testing.T) { testTakenPodName(t, owners) })
+	}
+}
+
+func testTakenPodName(t *testing.T, owners []metav1.OwnerReference) {
 	job := liveJob()
 	starts := []plan.Action{startOn("a", task.Task), startOn("b", task.Task), startOn("c", task.Task)}
 	foreign := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: task.PodName(seal.Key{}, job, starts[0].(plan.Start).Attempt), UID: "foreign"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: task.PodName(seal.Key{}, job, starts[0].(plan.Start).Attempt), UID: "foreign", OwnerReferences: owners},
 		Spec:       corev1.PodSpec{NodeName: "evil"},
 	}
 	r := newReconciler(t, job, foreign)
