@@ -75,13 +75,16 @@ func TestMadePod(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"as it was created":                   {change: func(*corev1.Pod) {}, want: true},
-		"recorded":                            {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.RecordedAnnotation] = "true" }, want: true},
-		"with other keys of users":            {change: func(p *corev1.Pod) { p.Labels["app"], p.Annotations["a"] = "y", "b" }, want: true},
-		"with another status":                 {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, want: true},
-		"with another attempt":                {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.AttemptAnnotation] = "2" }},
-		"with one more annotation":            {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.RebootAnnotation] = "Always" }},
-		"with a label as an annotation":       {change: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.NodeJobLabel); p.Annotations[v1alpha1.NodeJobLabel] = "job" }},
+		"as it was created":        {change: func(*corev1.Pod) {}, want: true},
+		"recorded":                 {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.RecordedAnnotation] = "true" }, want: true},
+		"with other keys of users": {change: func(p *corev1.Pod) { p.Labels["app"], p.Annotations["a"] = "y", "b" }, want: true},
+		"with another status":      {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, want: true},
+		"with another attempt":     {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.AttemptAnnotation] = "2" }},
+		"with one more annotation": {change: func(p *corev1.Pod) { p.Annotations[v1alpha1.RebootAnnotation] = "Always" }},
+		"with a label as an annotation": {change: func(p *corev1.Pod) {
+			delete(p.Labels, v1alpha1.NodeJobLabel)
+			p.Annotations[v1alpha1.NodeJobLabel] = "job"
+		}},
 		"on another node":                     {change: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }},
 		"of another NodeJob":                  {change: func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }},
 		"under another name":                  {change: func(p *corev1.Pod) { p.Name = "job-2" }},
