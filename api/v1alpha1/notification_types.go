@@ -12,6 +12,7 @@ import (
 type NodeJobNotifications struct {
 	// revision is the revision that the following fields are about.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Revision string `json:"revision,omitempty"`
 	// completedSteps is how many steps of the revision are reported as completed.
 	// +optional
@@ -34,9 +35,11 @@ type NotifiedState struct {
 	Type NotificationType `json:"type,omitempty"`
 	// step is the current step of the rollout.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Step string `json:"step,omitempty"`
 	// reason is the reason of the condition.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Reason string `json:"reason,omitempty"`
 	// failed is how many nodes had failed.
 	// +optional
@@ -96,23 +99,29 @@ type Notification struct {
 	Generation int64 `json:"generation,omitempty"`
 	// revision of the NodeJob.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Revision string `json:"revision,omitempty"`
 	// step of the rollout.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Step string `json:"step,omitempty"`
 	// node is the held node.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node,omitempty"`
 	// reason in one word.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Reason string `json:"reason,omitempty"`
 	// message is what the condition or the event says, in at most 1000 bytes.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1000
 	Message string `json:"message,omitempty"`
 	// nodes counts the nodes of the NodeJob.
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
 	// changedBy is the user who last changed the spec, if it is known.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	ChangedBy string `json:"changedBy,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/outcome"
 )
 
 // Kinds of objects.
@@ -31,6 +32,31 @@ type Object struct {
 // id identifies a notification. It is the same each time that the notification is sent, also by another manager.
 func id(o Object, n *v1alpha1.Notification) string {
 	return strings.Join([]string{string(o.UID), string(n.Type), n.Revision, n.Step + n.Node, strconv.FormatInt(n.Time.Unix(), 10)}, "/")
+}
+
+// Limits of the texts of a notification, in bytes. The API has the same limits, in characters.
+const (
+	// maxMessageBytes limits the message.
+	maxMessageBytes = 1000
+	// maxNameBytes limits the other texts: names of Kubernetes have at most 253 bytes.
+	maxNameBytes = 253
+)
+
+// bounded returns the last of the notifications in a status, with texts that are clean and limited. Each text is shown
+// to people, and a status is not only written by the manager.
+func bounded(pending []v1alpha1.Notification) []v1alpha1.Notification {
+	var valid []v1alpha1.Notification
+	for _, n := range pending[max(0, len(pending)-maxPending):] {
+		if headlines[n.Type] == "" {
+			continue
+		}
+		n.Message = outcome.CleanHead(n.Message, maxMessageBytes)
+		for _, text := range []*string{&n.Revision, &n.Step, &n.Node, &n.Reason, &n.ChangedBy} {
+			*text = outcome.CleanHead(*text, maxNameBytes)
+		}
+		valid = append(valid, n)
+	}
+	return valid
 }
 
 // Format is what is sent to the URL.
@@ -112,7 +138,9 @@ var headlines = map[v1alpha1.NotificationType]string{
 
 // slackEscapes are the characters that begin links, mentions and entities in messages of Slack. Without them, the output of
 // a task cannot notify a whole channel. Source: https://api.slack.com/reference/surfaces/formatting#escaping
-var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+// Mattermost and Rocket.Chat also accept mentions in plain text, such as @channel, @all and @here: a space without width ends
+// them.
+var slackEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b")
 
 func slackText(source string, o Object, n *v1alpha1.Notification) string {
 	text := fmt.Sprintf("%s %s/%s %s (%s): %s", o.Kind, o.Namespace, o.Name, headlines[n.Type], n.Reason, n.Message)

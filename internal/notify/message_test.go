@@ -130,3 +130,10 @@ func TestEachTypeHasAHeadlineInSlack(t *testing.T) {
 		}
 	}
 }
+
+func TestATextInSlackMentionsNobody(t *testing.T) {
+	text := slackText(DefaultSource, exampleJob, &v1alpha1.Notification{Type: v1alpha1.NotificationStopped, Message: "@channel @all <!here> jane@example.com"})
+	if want := ": @\u200bchannel @\u200ball &lt;!here&gt; jane@\u200bexample.com"; !strings.HasSuffix(text, want) {
+		t.Errorf("the text is %q, want the end %q", text, want)
+	}
+}

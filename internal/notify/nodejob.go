@@ -16,12 +16,8 @@ import (
 	"github.com/everynode/everynode/internal/record"
 )
 
-const (
-	// maxPending limits the notifications in a status. The API has the same limit.
-	maxPending = 32
-	// maxMessageBytes limits the message of a notification.
-	maxMessageBytes = 1000
-)
+// maxPending limits the notifications in a status. The API has the same limit.
+const maxPending = 32
 
 // jobChange is a NodeJob, the status that replaces its own, and the notifications of the change.
 type jobChange struct {

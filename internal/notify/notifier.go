@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -89,14 +91,14 @@ func jobPending(state *v1alpha1.NodeJobNotifications) []v1alpha1.Notification {
 	if state == nil {
 		return nil
 	}
-	return state.Pending
+	return bounded(state.Pending)
 }
 
 func guardPending(state *v1alpha1.NodeGuardNotifications) []v1alpha1.Notification {
 	if state == nil {
 		return nil
 	}
-	return state.Pending
+	return bounded(state.Pending)
 }
 
 // NodeJob sets the notifications of a status that is to replace the one of the NodeJob. It returns after which time a pass is
@@ -107,6 +109,13 @@ func (n *Notifier) NodeJob(job *v1alpha1.NodeJob, after *v1alpha1.NodeJobStatus,
 	}
 	pending := jobPending(job.Status.Notifications)
 	after.Notifications = job.Status.Notifications
+	if !served(after.Conditions) {
+		if len(pending) > 0 {
+			after.Notifications = job.Status.Notifications.DeepCopy()
+			after.Notifications.Pending = nil
+		}
+		return next
+	}
 	unchanged := equality.Semantic.DeepEqual(&job.Status, after)
 	state, made := nodeJob(job, after, n.Now())
 	rest, wait := n.update(jobObject(job), pending, made, unchanged)
@@ -125,6 +134,13 @@ func (n *Notifier) NodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardSta
 	now := n.Now()
 	pending := guardPending(g.Status.Notifications)
 	after.Notifications = g.Status.Notifications
+	if !served(after.Conditions) {
+		if len(pending) > 0 {
+			after.Notifications = g.Status.Notifications.DeepCopy()
+			after.Notifications.Pending = nil
+		}
+		return next
+	}
 	unchanged := equality.Semantic.DeepEqual(&g.Status, after)
 	held, made, late := nodeGuard(g, after, n.config.DrainHeld, now)
 	rest, wait := n.update(guardObject(g), pending, made, unchanged)
@@ -161,15 +177,28 @@ func (n *Notifier) update(o Object, pending, made []v1alpha1.Notification, uncha
 // OfferNodeJob sends the notifications in the stored status of a NodeJob.
 func (n *Notifier) OfferNodeJob(job *v1alpha1.NodeJob) {
 	if n != nil {
-		n.metrics.handled(outcomeOverflowed, n.queue.offer(jobObject(job), jobPending(job.Status.Notifications)))
+		n.offer(jobObject(job), jobPending(job.Status.Notifications), job.Status.Conditions)
 	}
 }
 
-// OfferNodeGuard does the same for a NodeGuard.
+// OfferNodeGuard sends the notifications in the stored status of a NodeGuard.
 func (n *Notifier) OfferNodeGuard(g *v1alpha1.NodeGuard) {
 	if n != nil {
-		n.metrics.handled(outcomeOverflowed, n.queue.offer(guardObject(g), guardPending(g.Status.Notifications)))
+		n.offer(guardObject(g), guardPending(g.Status.Notifications), g.Status.Conditions)
 	}
+}
+
+func (n *Notifier) offer(o Object, pending []v1alpha1.Notification, conditions []metav1.Condition) {
+	if !served(conditions) {
+		pending = nil
+	}
+	n.metrics.handled(outcomeOverflowed, n.queue.offer(o, pending, n.Now()))
+}
+
+// served reports whether the namespace of an object is allowed: nothing is sent for other ones.
+func served(conditions []metav1.Condition) bool {
+	stalled := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled)
+	return stalled == nil || stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonNamespaceNotAllowed
 }
 
 // Deleted notes that an object is deleted. Its notifications are still sent, as long as this manager runs.
@@ -188,16 +217,13 @@ func (n *Notifier) Start(ctx context.Context) error {
 		logf.FromContext(ctx).Error(err, "no notification can be sent now")
 	}
 	for failures := 0; ctx.Err() == nil; {
-		o, next, ok := n.queue.next()
-		if !ok {
-			select {
-			case <-ctx.Done():
-			case <-n.queue.filled:
-			}
+		o, next, wait := n.queue.next(n.Now())
+		if next.id == "" {
+			n.rest(ctx, wait)
 			continue
 		}
 		answer := n.send(ctx, o, &next)
-		if answer.delivered || ctx.Err() != nil {
+		if answer.delivered || answer.rejected || ctx.Err() != nil {
 			failures = 0
 			continue
 		}
@@ -208,6 +234,19 @@ func (n *Notifier) Start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rest waits for a notification, or for a time; zero for no time.
+func (n *Notifier) rest(ctx context.Context, wait time.Duration) {
+	var due <-chan time.Time
+	if wait > 0 {
+		due = n.After(wait)
+	}
+	select {
+	case <-ctx.Done():
+	case <-n.queue.filled:
+	case <-due:
+	}
 }
 
 // pause is how long to wait after some failures in a row: up to half of it is random.
@@ -221,8 +260,8 @@ func (n *Notifier) pause(failures int, after time.Duration) time.Duration {
 }
 
 // send tries once to deliver a notification.
-func (n *Notifier) send(ctx context.Context, o Object, next *v1alpha1.Notification) answer {
-	body, contentType, err := Encode(n.config.Format, n.config.source(), o, next)
+func (n *Notifier) send(ctx context.Context, o Object, next *letter) answer {
+	body, contentType, err := Encode(n.config.Format, n.config.source(), o, &next.Notification)
 	answer := answer{rejected: true}
 	if err != nil {
 		answer.problem = err.Error()
@@ -242,7 +281,7 @@ func (n *Notifier) send(ctx context.Context, o Object, next *v1alpha1.Notificati
 		outcome = ""
 	}
 	if !answer.delivered {
-		logf.FromContext(ctx).Info("a notification is not delivered", "problem", answer.problem, "sentAgain", outcome == "", "id", id(o, next),
+		logf.FromContext(ctx).Info("a notification is not delivered", "problem", answer.problem, "sentAgain", outcome == "", "id", next.id,
 			"kind", o.Kind, "namespace", o.Namespace, "name", o.Name)
 	}
 	if outcome == "" {
@@ -251,7 +290,13 @@ func (n *Notifier) send(ctx context.Context, o Object, next *v1alpha1.Notificati
 		return answer
 	}
 	n.metrics.handled(outcome, 1)
-	n.queue.handle(o, next, n.Now())
+	if answer.rejected {
+		// What one object reports is no reason to pause the others.
+		n.queue.rejected(o, n.Now(), func(failures int) time.Duration { return n.pause(failures, 0) })
+	} else if answer.delivered {
+		n.queue.accepted(o)
+	}
+	n.queue.handle(o, next.id, n.Now())
 	n.wake(ctx, o)
 	return answer
 }

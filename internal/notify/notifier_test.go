@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -209,9 +210,9 @@ func TestAnswersOfTheEndpoint(t *testing.T) {
 	}{
 		"200":                              {fails(200), 1, 0, outcomeDelivered},
 		"202":                              {fails(202), 1, 0, outcomeDelivered},
-		"400 will always be 400":           {fails(400), 1, time.Second, outcomeRejected},
-		"410":                              {fails(410), 1, time.Second, outcomeRejected},
-		"413":                              {fails(413), 1, time.Second, outcomeRejected},
+		"400 will always be 400":           {fails(400), 1, 0, outcomeRejected},
+		"410":                              {fails(410), 1, 0, outcomeRejected},
+		"413":                              {fails(413), 1, 0, outcomeRejected},
 		"401, until a credential is right": {fails(401), 2, time.Second, outcomeDelivered},
 		"403, until a credential is right": {fails(403), 2, time.Second, outcomeDelivered},
 		"404, until the path is right":     {fails(404), 2, time.Second, outcomeDelivered},
@@ -417,13 +418,135 @@ func TestNotificationsOfDeletedObjectsAreSentAndLimited(t *testing.T) {
 	again.UID = "another"
 	n.OfferNodeJob(again)
 	for range maxOrphans + 1 {
-		o, next, ok := n.queue.next()
-		if !ok {
+		o, next, _ := n.queue.next(noon)
+		if next.id == "" {
 			t.Fatal("the queue is empty")
 		}
-		n.queue.handle(o, &next, noon)
+		n.queue.handle(o, next.id, noon)
 	}
 	if len(n.queue.objects) != 1 || len(n.queue.turns) != 0 {
 		t.Errorf("the queue remembers %v, want only the new object", n.queue.objects)
+	}
+}
+
+func TestANamespaceDoesNotDelayAnother(t *testing.T) {
+	n := New(Config{URL: "http://endpoint.test"}, prometheus.NewRegistry())
+	change := func(i, edit int) {
+		job := stored(fmt.Sprint("busy-", i), v1alpha1.NotificationStarted, v1alpha1.NotificationComplete)
+		job.Namespace = "busy"
+		for k := range job.Status.Notifications.Pending {
+			job.Status.Notifications.Pending[k].Revision = fmt.Sprint("rev-", edit)
+		}
+		n.OfferNodeJob(job)
+	}
+	for i := range 100 {
+		change(i, 0)
+	}
+	quiet := stored("quiet", v1alpha1.NotificationStarted)
+	quiet.Namespace = "quiet"
+	n.OfferNodeJob(quiet)
+	for sent := 1; sent <= 2; sent++ {
+		o, next, _ := n.queue.next(noon)
+		if o.Namespace == "quiet" {
+			return
+		}
+		n.queue.handle(o, next.id, noon)
+		for i := range 100 {
+			change(i, sent)
+		}
+	}
+	t.Error("two notifications of the other namespace are sent first")
+}
+
+func TestARejectionPausesOnlyItsObject(t *testing.T) {
+	endpoint := newReceiver(t, func(_ int, e event, w http.ResponseWriter) {
+		if e.Data.Name == "large" {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	})
+	r := run(t, Config{URL: endpoint.URL})
+	large := stored("large", v1alpha1.NotificationStarted, v1alpha1.NotificationStopped, v1alpha1.NotificationComplete)
+	job := stored("job", v1alpha1.NotificationStarted, v1alpha1.NotificationComplete)
+	r.stop()
+	n := r.Notifier
+	n.OfferNodeJob(large)
+	n.OfferNodeJob(job)
+	var got []string
+	now := noon
+	n.Now = func() time.Time { return now }
+	for range 6 {
+		o, next, wait := n.queue.next(now)
+		if next.id == "" {
+			got = append(got, wait.String())
+			now = now.Add(wait)
+			continue
+		}
+		n.send(t.Context(), o, &next)
+		got = append(got, o.Name)
+	}
+	if diff := cmp.Diff([]string{"large", "job", "job", "1s", "large", "2s"}, got); diff != "" {
+		t.Errorf("what is sent, and the pauses (-want +got):\n%s", diff)
+	}
+}
+
+func TestATimeInTheFutureExpires(t *testing.T) {
+	endpoint := newReceiver(t, func(_ int, _ event, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) })
+	r := run(t, Config{URL: endpoint.URL})
+	job := stored("job", v1alpha1.NotificationStarted)
+	job.Status.Notifications.Pending[0].Time = metav1.NewTime(noon.AddDate(900, 0, 0))
+	r.OfferNodeJob(job)
+	r.handled(t, 1)
+	if got := testutil.ToFloat64(r.metrics.outcomes.WithLabelValues(outcomeExpired)); got != 1 {
+		t.Errorf("%v notifications have expired, want 1", got)
+	}
+	if got := endpoint.events()[0].Time; got.After(noon) {
+		t.Errorf("the time that is sent is %s", got)
+	}
+	after := moving("one")
+	r.After(keepFor)
+	r.NodeJob(job, &after, 0)
+	for _, p := range after.Notifications.Pending {
+		if p.Time.After(noon.AddDate(1, 0, 0)) {
+			t.Error("the expired notification stays in the status")
+		}
+	}
+}
+
+func TestTextsOfAStatusAreCleanAndLimited(t *testing.T) {
+	n := New(Config{URL: "http://endpoint.test"}, prometheus.NewRegistry())
+	job := stored("job", slices.Repeat([]v1alpha1.NotificationType{v1alpha1.NotificationStarted}, 100)...)
+	text := "\x1b[2J" + strings.Repeat("x", 1<<20)
+	for i := range job.Status.Notifications.Pending {
+		p := &job.Status.Notifications.Pending[i]
+		p.Revision = fmt.Sprint("rev-", i)
+		p.Message, p.ChangedBy, p.Reason, p.Step = text, text, text, text
+	}
+	job.Status.Notifications.Pending[99].Type = "Other"
+	n.OfferNodeJob(job)
+	if got := n.queue.length(); got != maxPending-1 {
+		t.Errorf("%d wait, want %d", got, maxPending-1)
+	}
+	o, next, _ := n.queue.next(noon)
+	body, _, err := Encode(FormatCloudEvents, DefaultSource, o, &next.Notification)
+	if err != nil || len(body) > 4<<10 || strings.Contains(next.Message+next.ChangedBy+next.Reason+next.Step, "\x1b") {
+		t.Errorf("%v, the body has %d bytes and begins with %.300s", err, len(body), body)
+	}
+}
+
+func TestNothingIsSentForANamespaceThatIsNotAllowed(t *testing.T) {
+	n := New(Config{URL: "http://endpoint.test"}, prometheus.NewRegistry())
+	job := stored("job", v1alpha1.NotificationStarted)
+	n.OfferNodeJob(job)
+	after := moving("two", func(st *v1alpha1.NodeJobStatus) {
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNamespaceNotAllowed})
+	})
+	n.NodeJob(job, &after, 0)
+	if got := after.Notifications.Pending; len(got) != 0 {
+		t.Errorf("the status has %+v", got)
+	}
+	job.Status.Conditions = after.Conditions
+	n.OfferNodeJob(job)
+	if got := n.queue.length(); got != 0 {
+		t.Errorf("%d wait, want none", got)
 	}
 }

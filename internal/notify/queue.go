@@ -9,41 +9,54 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // maxOrphans limits the notifications of deleted objects. Those of the other objects are limited by their status.
 const maxOrphans = 256
 
-// queue holds the notifications that are not delivered yet. The objects take turns, and the notifications of an object keep
-// their order.
+// queue holds the notifications that are not delivered yet. The namespaces take turns, and so do the objects of a namespace: one
+// namespace cannot delay the others. The notifications of an object keep their order.
 type queue struct {
 	mu sync.Mutex
 	// objects are the objects with notifications in their status, and deleted objects with notifications that wait.
 	objects map[Object]*letters
-	// turns are the objects with notifications that wait, the next one first.
-	turns []Object
+	// order are the namespaces with notifications that wait, and turns their objects, the next one first.
+	order []string
+	turns map[string][]Object
 	// filled has a value after a notification has been added.
 	filled chan struct{}
 }
 
 // letters are the notifications of an object.
 type letters struct {
-	waiting []v1alpha1.Notification
+	waiting []letter
+	// rejections are those in a row. Nothing of this object is sent before until.
+	rejections int
+	until      time.Time
 	// handled are the ids of notifications that need not be sent any more, but are still in the status, since when.
 	handled map[string]time.Time
 	deleted bool
 }
 
+// letter is a notification of an object. Its time is not in the future, so that it expires.
+type letter struct {
+	v1alpha1.Notification
+	// id is the one of the notification in the status.
+	id string
+}
+
 func newQueue() *queue {
-	return &queue{objects: map[Object]*letters{}, filled: make(chan struct{}, 1)}
+	return &queue{objects: map[Object]*letters{}, turns: map[string][]Object{}, filled: make(chan struct{}, 1)}
 }
 
 // offer adds the notifications in the stored status of an object that the queue does not have yet. It returns how many are
 // dropped, because newer ones have replaced them in the status.
-func (q *queue) offer(o Object, pending []v1alpha1.Notification) (dropped int) {
+func (q *queue) offer(o Object, pending []v1alpha1.Notification, now time.Time) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.objects[o]
@@ -61,17 +74,22 @@ func (q *queue) offer(o Object, pending []v1alpha1.Notification) (dropped int) {
 	}
 	maps.DeleteFunc(l.handled, func(name string, _ time.Time) bool { return !stored[name] })
 	was := len(l.waiting)
-	l.waiting = slices.DeleteFunc(l.waiting, func(n v1alpha1.Notification) bool { return !stored[id(o, &n)] })
+	l.waiting = slices.DeleteFunc(l.waiting, func(n letter) bool { return !stored[n.id] })
 	dropped = was - len(l.waiting)
 	waits := map[string]bool{}
 	for i := range l.waiting {
-		waits[id(o, &l.waiting[i])] = true
+		waits[l.waiting[i].id] = true
 	}
 	for i := range pending {
 		name := id(o, &pending[i])
-		if _, handled := l.handled[name]; !handled && !waits[name] {
-			l.waiting = append(l.waiting, pending[i])
+		if _, handled := l.handled[name]; handled || waits[name] {
+			continue
 		}
+		next := letter{pending[i], name}
+		if next.Time.After(now) {
+			next.Time = metav1.NewTime(now)
+		}
+		l.waiting, waits[name] = append(l.waiting, next), true
 	}
 	q.turn(o)
 	q.tidy(o)
@@ -80,12 +98,15 @@ func (q *queue) offer(o Object, pending []v1alpha1.Notification) (dropped int) {
 
 // turn adds an object to the turns if it has notifications that wait, and removes it if it has none.
 func (q *queue) turn(o Object) {
-	i, waits := slices.Index(q.turns, o), len(q.objects[o].waiting) > 0
+	i, waits := slices.Index(q.turns[o.Namespace], o), len(q.objects[o].waiting) > 0
 	switch {
 	case i >= 0 && !waits:
-		q.turns = slices.Delete(q.turns, i, i+1)
+		q.leave(o)
 	case i < 0 && waits:
-		q.turns = append(q.turns, o)
+		if len(q.turns[o.Namespace]) == 0 {
+			q.order = append(q.order, o.Namespace)
+		}
+		q.turns[o.Namespace] = append(q.turns[o.Namespace], o)
 		select {
 		case q.filled <- struct{}{}:
 		default:
@@ -93,37 +114,82 @@ func (q *queue) turn(o Object) {
 	}
 }
 
-// next returns the notification to send next; false if there is none.
-func (q *queue) next() (Object, v1alpha1.Notification, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.turns) == 0 {
-		return Object{}, v1alpha1.Notification{}, false
+// leave removes an object from the turns.
+func (q *queue) leave(o Object) {
+	rest := slices.DeleteFunc(q.turns[o.Namespace], func(t Object) bool { return t == o })
+	q.turns[o.Namespace] = rest
+	if len(rest) == 0 {
+		delete(q.turns, o.Namespace)
+		q.order = slices.DeleteFunc(q.order, func(n string) bool { return n == o.Namespace })
 	}
-	o := q.turns[0]
-	return o, q.objects[o].waiting[0], true
 }
 
-// postpone lets the other objects send first.
+// next returns the notification to send next. If there is none, it returns after which time there is one; zero if none waits.
+func (q *queue) next(now time.Time) (o Object, next letter, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, namespace := range q.order {
+		for _, o := range q.turns[namespace] {
+			l := q.objects[o]
+			if !now.Before(l.until) {
+				return o, l.waiting[0], 0
+			}
+			wait = loop.Soonest(wait, l.until.Sub(now))
+		}
+	}
+	return Object{}, letter{}, wait
+}
+
+// postpone lets the other namespaces send first, and then the other objects of this one.
 func (q *queue) postpone(o Object) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := slices.Index(q.turns, o); i >= 0 {
-		q.turns = append(slices.Delete(q.turns, i, i+1), o)
+	q.pass(o)
+}
+
+// pass moves a namespace to the end of the turns, and an object to the end of its namespace.
+func (q *queue) pass(o Object) {
+	l := q.objects[o]
+	if l == nil {
+		return // the object was deleted, and there were too many others
+	}
+	if i := slices.Index(q.order, o.Namespace); i >= 0 {
+		q.order = append(slices.Delete(q.order, i, i+1), o.Namespace)
+	}
+	if i := slices.Index(q.turns[o.Namespace], o); i >= 0 {
+		q.turns[o.Namespace] = append(slices.Delete(q.turns[o.Namespace], i, i+1), o)
+	}
+}
+
+// rejected pauses an object whose notification was rejected, and accepted ends its row of rejections.
+func (q *queue) rejected(o Object, now time.Time, pause func(failures int) time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.objects[o]; l != nil {
+		l.rejections++
+		l.until = now.Add(pause(l.rejections))
+	}
+}
+
+func (q *queue) accepted(o Object) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.objects[o]; l != nil {
+		l.rejections = 0
 	}
 }
 
 // handle removes a notification that need not be sent any more.
-func (q *queue) handle(o Object, n *v1alpha1.Notification, now time.Time) {
+func (q *queue) handle(o Object, name string, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l, name := q.objects[o], id(o, n)
+	l := q.objects[o]
 	if l == nil {
 		return // the object was deleted, and there were too many others
 	}
 	l.handled[name] = now
-	l.waiting = slices.DeleteFunc(l.waiting, func(w v1alpha1.Notification) bool { return id(o, &w) == name })
-	q.turns = slices.DeleteFunc(q.turns, func(t Object) bool { return t == o })
+	l.waiting = slices.DeleteFunc(l.waiting, func(w letter) bool { return w.id == name })
+	q.pass(o)
 	q.turn(o)
 	q.tidy(o)
 }
@@ -144,19 +210,34 @@ func (q *queue) orphan(kind string, name types.NamespacedName) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.markDeleted(kind, name)
-	orphans := 0
-	for _, o := range slices.Clone(q.turns) {
-		l := q.objects[o]
-		if !l.deleted {
-			continue
+	for {
+		o, all := q.surplus()
+		if all <= maxOrphans {
+			return dropped
 		}
-		if orphans += len(l.waiting); orphans > maxOrphans {
-			dropped += len(l.waiting)
-			q.turns = slices.DeleteFunc(q.turns, func(t Object) bool { return t == o })
-			delete(q.objects, o)
+		dropped += len(q.objects[o].waiting)
+		q.leave(o)
+		delete(q.objects, o)
+	}
+}
+
+// surplus returns how many notifications of deleted objects wait, and the deleted object to forget if these are too many: the
+// last one of the namespace with most of them.
+func (q *queue) surplus() (last Object, all int) {
+	most := 0
+	for _, namespace := range q.order {
+		var newest Object
+		orphans := 0
+		for _, o := range q.turns[namespace] {
+			if l := q.objects[o]; l.deleted {
+				newest, orphans = o, orphans+len(l.waiting)
+			}
+		}
+		if all += orphans; orphans > most {
+			last, most = newest, orphans
 		}
 	}
-	return dropped
+	return last, all
 }
 
 func (q *queue) markDeleted(kind string, name types.NamespacedName) {
@@ -173,8 +254,8 @@ func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	for _, o := range q.turns {
-		n += len(q.objects[o].waiting)
+	for _, l := range q.objects {
+		n += len(l.waiting)
 	}
 	return n
 }
