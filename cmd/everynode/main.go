@@ -217,6 +217,10 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	namespaces := loop.NewTrimmer()
+	if f.requireLabel {
+		cacheOptions.DefaultTransform = namespaces.Transform(cacheOptions.DefaultTransform)
+	}
 	options := ctrl.Options{
 		Scheme: scheme, Cache: cacheOptions, NewClient: loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
@@ -230,6 +234,11 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
+	}
+	if f.requireLabel {
+		if err := namespaces.Load(ctx, mgr.GetAPIReader()); err != nil {
+			return err
+		}
 	}
 	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String()}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),

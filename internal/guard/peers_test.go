@@ -288,6 +288,7 @@ func TestTheLastNodeGuardRemovesTheBreakGlassAnnotation(t *testing.T) {
 			plan := Next(scene(going(0, true), func(in *Input) {
 				in.Nodes[0].BreakGlass, in.Live = "fire", tt.live
 				in.Peers = []Peer{{Name: "ns/a", Released: tt.peer}}
+				in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
 			}))
 			removed := slices.ContainsFunc(plan.Actions, func(a Action) bool { r, is := a.(RemoveApproval); return is && r.BreakGlass })
 			if removed != tt.wantRemoved || plan.Confirm != tt.wantConfirm || (len(plan.Status.Released) == 1) != tt.wantKept {
@@ -315,13 +316,14 @@ func TestAReleaseThatIsOverIsNotRepeated(t *testing.T) {
 			entry := in.Guard.Status.Released[0]
 			entry.UID, entry.Since = types.UID(tt.uid), metav1.NewTime(entry.Since.Add(tt.ended))
 			in.Budgets[0].Ended = releaseID(entry)
-			plan := Next(in)
-			if got := states(plan)["n1"]; got != tt.want {
+			if got := states(Next(in))["n1"]; got != tt.want {
 				t.Errorf("n1 is %q, want %q", got, tt.want)
 			}
-			opens := slices.ContainsFunc(plan.Actions, func(a Action) bool { s, is := a.(SetBudget); return is && s.Open })
-			if opens != strings.HasPrefix(tt.want, "Released") {
-				t.Errorf("a budget opens: %v", opens)
+			for _, in.Live = range []bool{true, false} {
+				opens := slices.ContainsFunc(Next(in).Actions, func(a Action) bool { s, is := a.(SetBudget); return is && s.Open })
+				if opens != strings.HasPrefix(tt.want, "Released") {
+					t.Errorf("a budget opens: %v, live: %v", opens, in.Live)
+				}
 			}
 		})
 	}

@@ -191,6 +191,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	r.taken.forget(name)
 	r.reports.forget(name)
 	r.Metrics.forget(name)
+	r.Metrics.notServed.Remove(name)
 	r.Notifier.Deleted(notify.KindNodeGuard, name)
 	left, err := r.made(ctx, name, r.cached())
 	if err != nil {

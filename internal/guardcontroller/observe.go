@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // observation is what one pass observes.
@@ -88,8 +89,8 @@ func (r *Reconciler) listNodeGuards(ctx context.Context, from client.Reader) ([]
 // observe collects everything that the plan reads.
 func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
 	seen, err := r.observeMade(ctx, g, from)
-	if err != nil || seen.idle {
-		return seen, err
+	if err != nil || seen.idle || !g.DeletionTimestamp.IsZero() {
+		return seen, err // nothing else is read
 	}
 	what, err := r.observeCluster(ctx, from)
 	if err != nil {
@@ -140,7 +141,13 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
 		return nil, err
 	}
-	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions))
+	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions)) && g.DeletionTimestamp.IsZero()
+	if !seen.idle && g.DeletionTimestamp.IsZero() && loop.IsTrimmed(g) {
+		if seen.guard, err = r.getNodeGuard(ctx, r.Reader, client.ObjectKeyFromObject(g)); err != nil {
+			return nil, err
+		}
+		seen.input.Guard = seen.guard
+	}
 	return seen, nil
 }
 

@@ -114,7 +114,11 @@ func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Pla
 	if seen.idle {
 		r.targets.forget(name)
 		r.Metrics.forget(name)
+		if !r.Metrics.notServed.Add(name) {
+			return next, nil
+		}
 	} else {
+		r.Metrics.notServed.Remove(name)
 		r.Metrics.status(name, p)
 		r.Notifier.OfferNodeGuard(seen.guard)
 		next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
