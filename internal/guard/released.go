@@ -19,13 +19,8 @@ const maxReleased = 100
 func (p *planner) trackReleased() {
 	for _, entry := range p.in.Guard.Status.Released {
 		n := p.byName[entry.Node]
-		approval := p.approvalToRemove(n)
 		switch {
-		case approval != nil && approval.BreakGlass && !p.in.Live:
-			p.plan.Confirm = true // another NodeGuard may have released the node meanwhile
-		case approval != nil:
-			p.plan.do(*approval)
-		case p.retainsBreakGlass(n):
+		case p.removeAnnotations(n):
 		case !n.guarded || n.stage == notReleased:
 			// The Node is deleted or recreated, or the target no longer selects it.
 			if p.isUnopenable(n.entry) {
@@ -37,6 +32,20 @@ func (p *planner) trackReleased() {
 			p.markAvailable(n, "its companion and its pod of the target are ready again")
 		}
 	}
+}
+
+// removeAnnotations removes what users have set for a release that has ended. It reports whether the node waits for that.
+func (p *planner) removeAnnotations(n *nodePlan) bool {
+	approval := p.approvalToRemove(n)
+	switch {
+	case approval == nil:
+		return p.retainsBreakGlass(n)
+	case approval.BreakGlass && !p.in.Live:
+		p.plan.Confirm = true // another NodeGuard may have released the node meanwhile
+	default:
+		p.plan.do(*approval)
+	}
+	return true
 }
 
 // isClosed reports whether the release of a node is completely undone: the budget records that it was closed after this

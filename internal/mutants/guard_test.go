@@ -117,10 +117,10 @@ var guardMutants = map[string]mutant{
 		"companion.go", "\t\tif n.releasing || n.active() {\n", "\t\tif n.releasing || n.active() || n.requestsRelease() {\n",
 	},
 	"annotations for a release stay on the node": {
-		"released.go", "\t\tcase approval != nil:\n", "\t\tcase false:\n",
+		"released.go", "\t\tcase p.removeAnnotations(n):\n", "\t\tcase false:\n",
 	},
 	"annotations stay on a node that is no longer guarded": {
-		"released.go", "\t\tcase approval != nil:\n", "\t\tcase approval != nil && n.guarded:\n",
+		"released.go", "\t\tcase p.removeAnnotations(n):\n", "\t\tcase n.guarded && p.removeAnnotations(n):\n",
 	},
 	"a node is released although another NodeGuard would not release it": {
 		"peers.go", "\tif n.peerRelease != nil {\n\t\treturn nil\n", "\tif true {\n\t\treturn nil\n",
@@ -141,10 +141,10 @@ var guardMutants = map[string]mutant{
 		"approval.go", `n.BreakGlass != "" && !o.retainsBreakGlass(n)`, `n.BreakGlass != ""`,
 	},
 	"the break-glass annotation is removed based on a stale view": {
-		"released.go", "case approval != nil && approval.BreakGlass && !p.in.Live:", "case false:",
+		"released.go", "case approval.BreakGlass && !p.in.Live:", "case false:",
 	},
 	"a NodeGuard waits for no other with the break-glass annotation": {
-		"released.go", "\t\tcase p.retainsBreakGlass(n):\n", "",
+		"released.go", "return p.retainsBreakGlass(n)", "return false",
 	},
 	"a status that the manager has not written counts": {
 		"statuses.go", "s.Key.OpenNodeGuard(g) && g.Status", "g.Status",
