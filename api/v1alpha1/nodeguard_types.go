@@ -250,11 +250,9 @@ type NodeGuardStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// nameSalt is a random text in the names of companions and checks. Nodes cannot read it, so a kubelet cannot take
-	// the name of a pod before the pod exists.
+	// writes is how often the manager has written this status. The manager ignores an earlier status that a user restores.
 	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	NameSalt string `json:"nameSalt,omitempty"`
+	Writes int64 `json:"writes,omitempty"`
 
 	// nodes counts the guarded nodes by their state.
 	// +optional

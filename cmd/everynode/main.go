@@ -225,6 +225,10 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	namespaces := loop.NewTrimmer()
+	if f.requireLabel {
+		cacheOptions.DefaultTransform = namespaces.Transform(cacheOptions.DefaultTransform)
+	}
 	options := ctrl.Options{
 		Scheme: scheme, Cache: cacheOptions, NewClient: loop.NewClient,
 		Metrics:                metricsauth.Options(f.metricsAddr, f.metricsSecure),
@@ -238,6 +242,11 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
+	}
+	if f.requireLabel {
+		if err := namespaces.Load(ctx, mgr.GetAPIReader()); err != nil {
+			return err
+		}
 	}
 	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: key}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
@@ -259,6 +268,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
 	guards.Now = server.Now
+	guards.Key = key
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
 	if err := errors.Join(

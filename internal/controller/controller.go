@@ -164,6 +164,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if job == nil {
 		return ctrl.Result{}, r.cleanUpDeleted(ctx, req.NamespacedName)
 	}
+	switch why, err := r.idleObstacle(ctx, job); {
+	case err != nil:
+		return ctrl.Result{}, err
+	case why != nil:
+		return r.idle(ctx, job, why)
+	}
+	r.Metrics.notServed.Remove(req.NamespacedName)
+	if job, err = r.whole(ctx, job); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	if held, err := r.ensureFinalizer(ctx, job); err != nil || !held {
 		return ctrl.Result{}, err
 	}
@@ -266,6 +276,7 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, job *v1alpha1.NodeJob, 
 func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) error {
 	r.written.forgetJob(name)
 	r.Metrics.forget(name)
+	r.Metrics.notServed.Remove(name)
 	r.Notifier.Deleted(notify.KindNodeJob, name)
 	r.pace.Forget(name)
 	r.looks.forget(name)

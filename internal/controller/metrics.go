@@ -44,7 +44,9 @@ type Metrics struct {
 	attempts    *prometheus.CounterVec
 	archives    *prometheus.CounterVec
 	releases    prometheus.Gauge
-	writes      loop.Writes
+	// notServed are the NodeJobs in namespaces that are not allowed.
+	notServed *loop.NotServed
+	writes    loop.Writes
 
 	mu sync.Mutex
 	// reasons are the reasons that the NodeJobs have series of.
@@ -94,10 +96,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "everynode_pending_pod_releases",
 			Help: "Pods whose outcome is on record, and that the manager deletes or retains in the background.",
 		}),
+		notServed: loop.NewNotServed("everynode_nodejobs_not_served",
+			"NodeJobs for which nothing is done, because their namespaces are not allowed. At most 100 of them have a status that says so."),
 		writes: loop.NewWrites("everynode_api_writes_total",
 			"Write requests to the API server, events and leases aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodeCount, m.stopped, m.reason, m.gate, m.run, m.readyToDone, m.attempts, m.archives, m.releases, m.writes)
+	registry.MustRegister(m.nodeCount, m.stopped, m.reason, m.gate, m.run, m.readyToDone, m.attempts, m.archives, m.releases, m.notServed, m.writes)
 	return m
 }
 

@@ -103,6 +103,7 @@ func TestMetricsNameNoNode(t *testing.T) {
 		"everynode_nodejob_status_reason":                {"namespace", "nodejob", "reason"},
 		"everynode_gate_oldest_closed_timestamp_seconds": {"namespace", "nodejob"},
 		"everynode_pending_pod_releases":                 nil,
+		"everynode_nodejobs_not_served":                  nil,
 		"everynode_attempt_duration_seconds":             {"namespace", "nodejob"},
 		"everynode_node_ready_to_done_seconds":           {"namespace", "nodejob"},
 		"everynode_attempts_total":                       {"outcome", "phase"},

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -18,8 +19,8 @@ func (r *Reconciler) namespaces() loop.Namespaces {
 }
 
 // allowedOnly returns the NodeJobs without those of other namespaces that are not allowed: they must neither hold gates
-// of others closed, nor have tasks of others tolerate a taint.
-func (r *Reconciler) allowedOnly(ctx context.Context, namespace string, all []*v1alpha1.NodeJob) []*v1alpha1.NodeJob {
+// of others closed, nor have tasks of others tolerate a taint. If a namespace has just been allowed, the specs are read.
+func (r *Reconciler) allowedOnly(ctx context.Context, namespace string, all []*v1alpha1.NodeJob) ([]*v1alpha1.NodeJob, error) {
 	known := map[string]bool{namespace: true}
 	served := make([]*v1alpha1.NodeJob, 0, len(all))
 	for _, job := range all {
@@ -28,11 +29,19 @@ func (r *Reconciler) allowedOnly(ctx context.Context, namespace string, all []*v
 			allowed = r.namespaces().Allowed(ctx, job.Namespace)
 			known[job.Namespace] = allowed
 		}
-		if allowed {
+		if !allowed || (job.Namespace == namespace && loop.IsTrimmed(job) && !r.namespaces().Allowed(ctx, namespace)) {
+			continue
+		}
+		job, err := r.whole(ctx, job)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
 			served = append(served, job)
 		}
 	}
-	return served
+	return served, nil
 }
 
 // namespaceChanged enqueues the NodeJobs of a namespace, and all with a gate, which they may share with those.

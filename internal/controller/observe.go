@@ -170,9 +170,13 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	var jobs v1alpha1.NodeJobList
 	err := r.eachPage(ctx, &jobs, func() {
 		for i := range jobs.Items {
-			r.written.rememberJob(strip(r.Options.Key, jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob))
+			job := strip(r.Options.Key, jobs.Items[i].DeepCopy()).(*v1alpha1.NodeJob)
+			if job.Status.Revision == "" && !r.namespaces().Allowed(ctx, job.Namespace) {
+				continue // nothing was written for it
+			}
+			r.written.rememberJob(job)
 		}
-	})
+	}, client.Limit(jobPageSize))
 	if err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
@@ -196,7 +200,7 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 
 // eachPage lists in pages, because whole nodes with their images are large, and only little of them is kept.
 func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func(), opts ...client.ListOption) error {
-	opts = append(opts, client.Limit(pageSize))
+	opts = append([]client.ListOption{client.Limit(pageSize)}, opts...)
 	for next := ""; ; {
 		if err := r.Reader.List(ctx, list, append(opts, client.Continue(next))...); err != nil {
 			return err
@@ -210,3 +214,6 @@ func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do fu
 
 // pageSize limits what is in memory at once: a node with records of a hundred NodeJobs has 50 kB, and can have 256 kB.
 const pageSize = 200
+
+// jobPageSize is that of NodeJobs, which can have 1.5 MB.
+const jobPageSize = 10

@@ -23,7 +23,11 @@ func (r *Reconciler) observePeers(ctx context.Context, seen *observation) error 
 	for i := range jobs.Items {
 		all = append(all, r.written.job(&jobs.Items[i]))
 	}
-	observe.Peers(&seen.input, r.allowedOnly(ctx, seen.job.Namespace, all), r.records.read)
+	peers, err := r.allowedOnly(ctx, seen.job.Namespace, all)
+	if err != nil {
+		return err
+	}
+	observe.Peers(&seen.input, peers, r.records.read)
 	if seen.job.Spec.Gate != nil {
 		seen.input.GateWarning = r.gates.gap(seen.job.Namespace)
 	}

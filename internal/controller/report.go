@@ -46,12 +46,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	if wait := r.pace.Wait(name, now); wait > 0 {
 		return loop.Soonest(next, wait), nil
 	}
-	changed := seen.job.DeepCopy()
-	changed.Status = p.Status
-	changed.Status.Seal = r.Options.Key.NodeJob(changed)
-	// The whole status is written under its resource version: a patch based on a stale cached status would omit what
-	// only seems unchanged.
-	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
+	changed, err := r.writeStatus(ctx, seen.job, p.Status)
 	switch {
 	case apierrors.IsConflict(err):
 		// The NodeJob has changed meanwhile. The cache shows the change a moment later.
@@ -59,11 +54,23 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	case err != nil:
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status: %w", err))
 	}
-	r.written.rememberStatus(changed)
 	r.pace.Wrote(name, now)
 	r.Notifier.OfferNodeJob(changed)
 	r.announce(ctx, seen.job, p.Status)
 	return next, nil
+}
+
+// writeStatus seals and writes the whole status under the resource version of the NodeJob: a patch based on a stale cached status
+// would omit what only seems unchanged.
+func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.NodeJob, status v1alpha1.NodeJobStatus) (*v1alpha1.NodeJob, error) {
+	changed := job.DeepCopy()
+	changed.Status = status
+	changed.Status.Seal = r.Options.Key.NodeJob(changed)
+	err := r.Metrics.writes.Do(verbUpdate, resourceNodeJobsStatus, func() error { return r.Client.Status().Update(ctx, changed) })
+	if err == nil {
+		r.written.rememberStatus(changed)
+	}
+	return changed, err
 }
 
 // finishes reports whether our finalizer was removed from the NodeJob: then it no longer has a status.

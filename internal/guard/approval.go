@@ -5,6 +5,7 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -34,10 +35,20 @@ func (o observed) approvalToRemove(n *nodePlan) *RemoveApproval {
 		return nil
 	}
 	rest, approved := withoutApproval(n.Approved, o.key())
-	if !approved && n.BreakGlass == "" {
+	glass := n.BreakGlass != "" && !o.retainsBreakGlass(n)
+	if !approved && !glass {
 		return nil
 	}
-	return &RemoveApproval{Node: n.Name, ResourceVersion: n.ResourceVersion, Approved: rest, BreakGlass: n.BreakGlass != ""}
+	return &RemoveApproval{Node: n.Name, ResourceVersion: n.ResourceVersion, Approved: rest, BreakGlass: glass}
+}
+
+// retainsBreakGlass reports whether the break-glass annotation of a returning node must stay, because another NodeGuard has
+// released the node and not recorded the end of that yet. A break-glass release does not wait for its turn. If a NodeGuard
+// did not see the annotation, a node that it released earlier could wait for this one, and this one for that node.
+func (o observed) retainsBreakGlass(n *nodePlan) bool {
+	return n.stage == returning && !n.requestsRelease() && n.BreakGlass != "" && slices.ContainsFunc(o.in.Peers, func(p Peer) bool {
+		return slices.ContainsFunc(p.Released, func(r v1alpha1.ReleasedNode) bool { return r.Node == n.Name && r.UID == n.UID && !r.Returning })
+	})
 }
 
 // withoutApproval removes a NodeGuard from a list of approvals, and reports whether the list contained it.

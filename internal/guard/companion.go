@@ -64,16 +64,14 @@ func (p *planner) createCompanions(absent []*nodePlan) {
 	}
 }
 
-// freeName returns the first pod name that no pod of another owner has. It returns "" until status.nameSalt is written:
-// before that, two managers can have different salts and would create two pods. It also returns "" in a namespace that is
-// not allowed, where no pod is created.
+// freeName returns the first pod name that no pod of another owner has. It returns "" in a namespace that is not allowed,
+// where no pod is created.
 func (o observed) freeName(role, node string) string {
-	g := o.in.Guard
-	if g.Status.NameSalt == "" || o.in.NotAllowed != nil {
+	if o.in.NotAllowed != nil {
 		return ""
 	}
 	for nth := 0; ; nth++ {
-		name := PodName(g.Name, g.Status.NameSalt, role, node, nth)
+		name := PodName(o.in.Guard.Name, o.in.NameKey, role, node, nth)
 		if _, taken := o.in.TakenNames[name]; !taken {
 			return name
 		}

@@ -49,7 +49,6 @@ func TestCompanions(t *testing.T) {
 		"while only other pods are rejected": {scene(without(0), without(0), func(in *Input) {
 			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute)}
 		}), []string{"make n2", "make n1"}},
-		"no salt is recorded":                    {scene(without(0), func(in *Input) { in.Guard.Status.NameSalt, in.NewSalt = "", "s" }), nil},
 		"two on a node":                          {scene(twice(time.Minute)), []string{"delete second"}},
 		"two on a node, and one is terminating":  {scene(twice(time.Minute), func(in *Input) { in.Companions[0].Terminating = true }), nil},
 		"two on a node, in a stale view":         {scene(twice(time.Minute), func(in *Input) { in.Live = false }), nil},

@@ -44,18 +44,19 @@ type Input struct {
 	// Labels of a companion. Budgets of other owners may select it by them.
 	Labels labels.Set
 	Nodes  []Node
-	// Companions, Checks and Budgets are all objects that have the labels of this NodeGuard and that a NodeGuard of
-	// this name created, including an earlier one.
+	// Companions and Checks are the pods that the manager has created for a NodeGuard of this name, including an earlier one.
+	// Budgets are those with the labels and the owner of one: who can write a budget can delete it as well, so its state
+	// only decides about this NodeGuard.
 	Companions []Pod
 	Checks     []Pod
 	Budgets    []Budget
-	// ForeignPods are pods of other owners that have the labels of companions. A kubelet can create pods with any
-	// labels.
+	// ForeignPods are pods that have the labels of companions and that the manager has not created, or that were changed
+	// since. Users of the namespace and kubelets can create pods with any labels.
 	ForeignPods []Stranger
 	// TakenNames are pods of other owners that have the names of companions or checks, by name.
 	TakenNames map[string]NameHolder
-	// NewSalt is random. It becomes status.nameSalt if there is none yet.
-	NewSalt string
+	// NameKey is a secret in the names of companions and checks, so that they cannot be guessed.
+	NameKey string
 	// Foreign are the PodDisruptionBudgets of other owners in the namespace.
 	Foreign []ForeignBudget
 	// Peers are the other NodeGuards of the cluster, sorted by name.
@@ -189,10 +190,13 @@ type ForeignBudget struct {
 
 // Peer is another NodeGuard.
 type Peer struct {
+	Guard *v1alpha1.NodeGuard
 	// Name with its namespace.
 	Name       string
 	SameTarget bool
 	Released   []v1alpha1.ReleasedNode
+	// NotAllowed is true if its namespace is not allowed. Then it is not asked, and counts only with what it has released.
+	NotAllowed bool
 	// Stances are its decisions on the nodes with a release request, where they matter (Asking).
 	Stances map[string]PeerView
 }
@@ -319,6 +323,9 @@ func (RemoveApproval) action()  {}
 func Next(in Input) Plan {
 	if !in.Guard.DeletionTimestamp.IsZero() {
 		return planDeletion(&in)
+	}
+	if in.NotAllowed != nil && !IsServed(in.Guard, len(in.Companions)) {
+		return planNotAllowed(&in)
 	}
 	p := newPlanner(&in)
 

@@ -23,7 +23,6 @@ var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // scene returns three guarded, available nodes n1, n2 and n3, read from the API server.
 func scene(changes ...func(*Input)) Input {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
-	g.Status.NameSalt = "salt"
 	g.Spec.Target.DaemonSet = "disks"
 	in := Input{Guard: g, Live: true, Now: t0, Revision: "r1", Target: Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}}, Labels: labels.Set{"app": "companion"}}
 	for _, name := range []string{"n1", "n2", "n3"} {

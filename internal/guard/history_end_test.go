@@ -22,6 +22,7 @@ func (h *history) settle() {
 	}
 	h.asleep = nil
 	clear(h.barred)
+	h.keepClosed()
 	h.rounds(40)
 	h.allNamed()
 	h.allGuarded()
@@ -132,10 +133,10 @@ func (h *history) isTrue(name string, in *Input, held NodeState) bool {
 		return h.refuses[held.Name]
 	case v1alpha1.ReasonMaxUnavailableReached:
 		all, sound := h.guarded(&h.cluster, g)
-		return len(g.Status.Released) > 0 || len(all) > len(sound)
+		return len(h.status(g).Released) > 0 || len(all) > len(sound)
 	case v1alpha1.ReasonHeldByOtherGuard:
 		for _, other := range sorted(h.guards) {
-			if other != name && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
+			if other != name && !h.barred[other] && strings.Contains(held.Message, "NodeGuard ns/"+other+" ") && (refusing || h.mayHold(other, held.Name) || h.keepsPlaces(other, held.Name)) {
 				return true
 			}
 		}
@@ -159,6 +160,7 @@ func (h *history) heal() {
 		h.setNode(n)
 	}
 	h.healed, h.foreign, h.evil = true, false, ""
+	h.removeForged()
 	clear(h.refuses)
 	for _, name := range sorted(h.guards) {
 		if !h.guards[name].DeletionTimestamp.IsZero() {

@@ -93,6 +93,7 @@ func (h *history) user() {
 	case 11:
 		if guard != "" {
 			h.barred[guard] = h.chance(40)
+			h.keepClosed()
 			h.say("the namespace of %s is allowed: %v", guard, !h.barred[guard])
 		}
 	case 10:

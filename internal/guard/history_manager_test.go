@@ -35,12 +35,13 @@ func (h *history) pass(name string) {
 		h.wake = p.WakeAt
 	}
 	h.creates(&in, &p)
+	h.allowedTo(name, &p)
 	h.happened += len(p.Actions) + len(p.Moves)
 	var writes []func()
 	written := false
 	seen := in.Guard
 	limit := h.limit(seen)
-	if len(p.Moves) > 0 || (h.chance(50) && !equality.Semantic.DeepEqual(&seen.Status, &p.Status)) {
+	if len(p.Moves) > 0 || (h.chance(50) && (h.unsealed(seen) || !equality.Semantic.DeepEqual(&seen.Status, &p.Status))) {
 		decided, decision := h.now, h.decisions
 		writes = append(writes, func() {
 			// The shell writes a decision soon or not at all, and no other manager leads and decides before that. With
@@ -87,7 +88,7 @@ func (h *history) creates(in *Input, p *Plan) {
 }
 
 func (h *history) isReleased(g *v1alpha1.NodeGuard, node string) bool {
-	for _, released := range g.Status.Released {
+	for _, released := range h.status(g).Released {
 		if released.Node == node {
 			return true
 		}
@@ -108,6 +109,7 @@ func (h *history) write(writes []func()) {
 			h.say("the manager crashes")
 			h.met["manager crashed"]++
 			clear(h.memory)
+			h.crashed()
 			return
 		case n < 13:
 			h.say("the manager is frozen before %d writes", len(writes)-i)
@@ -134,6 +136,10 @@ func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, 
 	changed.Status = *p.Status.DeepCopy()
 	changed.ResourceVersion = h.uid()
 	h.moved(name, limit, p)
+	if h.hostile != nil {
+		h.hostile.statuses.Seal(changed)
+	}
+	h.wrote(changed)
 	h.guards[name] = changed
 	return true
 }
@@ -160,7 +166,7 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 		b.BudgetState, b.Drifted, b.ResourceVersion, b.counted, b.loose = a.BudgetState, false, h.uid(), false, false
 		b.openFor = h.nodes[b.Node].UID
 		if g, there := h.guards[name]; there {
-			for _, o := range g.Status.Released {
+			for _, o := range h.status(g).Released {
 				if o.Node == b.Node {
 					b.openFor = o.UID // the next pass handles a Node that was recreated meanwhile
 				}
@@ -194,7 +200,7 @@ func (h *history) create(p simPod) {
 		h.refused(&p)
 		return
 	case there:
-		if other.role == "stranger" {
+		if other.role == "stranger" || other.forged {
 			h.taken(&p, &other)
 		}
 		return
@@ -234,7 +240,7 @@ func (h *history) kubelets() {
 				p.Ready = false
 				h.pods[name] = p
 			}
-		case p.role == "check" && !p.ended():
+		case p.role == "check" && !p.ended() && !p.forged:
 			h.checkRuns(&p)
 		case p.role == "companion" && !p.ended() && !p.Terminating && (!p.Ready || p.Phase != corev1.PodRunning):
 			h.happened++

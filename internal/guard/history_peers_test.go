@@ -17,13 +17,13 @@ import (
 
 func (h *history) isGoingFor(guard, node string) bool {
 	g, n := h.guards[guard], h.nodes[node]
-	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
+	return slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node && o.UID == n.UID && !o.Returning })
 }
 
 // isFor reports whether a guard has to release a node.
 func (h *history) isFor(guard, node string) bool {
 	g := h.guards[guard]
-	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
+	if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || closed[guard] {
 		return false // a guarded node stays guarded, which only the planner knows
 	}
 	all, _ := h.guarded(&h.cluster, g)
@@ -36,7 +36,7 @@ func (h *history) hasRoom(guard, node string, released bool) bool {
 	g := h.guards[guard]
 	all, sound := h.guarded(&h.cluster, g)
 	away := map[string]bool{}
-	for _, o := range g.Status.Released {
+	for _, o := range h.status(g).Released {
 		away[o.Node] = true
 	}
 	if slices.Contains(sound, node) && !released {
@@ -62,7 +62,7 @@ func (h *history) othersAgree(name, node string) {
 		return // a release that has started is completed
 	}
 	for _, other := range sorted(h.guards) {
-		if other == name || !h.isFor(other, node) {
+		if other == name || h.barred[other] || !h.isFor(other, node) {
 			continue
 		}
 		if _, holds := h.budgets[BudgetName(other, node)]; !holds && h.nodes[node].Labels["storage"] != "yes" {
@@ -86,7 +86,7 @@ func (h *history) mayHold(guard, node string) bool {
 	g := h.guards[guard]
 	released := h.mayRelease(guard) // at the end all deadlines have passed
 	switch {
-	case !g.DeletionTimestamp.IsZero():
+	case !g.DeletionTimestamp.IsZero() || closed[guard]:
 		return false
 	case h.missing[g.Spec.Target.DaemonSet]:
 		return true
@@ -164,7 +164,7 @@ func (h *history) waitsInOrder(guard, node string) bool {
 	if since.IsZero() {
 		return false
 	}
-	places, waits := len(h.guards[guard].Status.Released), false
+	places, waits := len(h.status(h.guards[guard]).Released), false
 	for _, other := range sorted(h.nodes) {
 		at := h.releasedSince(guard, other)
 		before := at.Before(since) || (at.Equal(since) && other < node)
@@ -187,7 +187,7 @@ func (h *history) keepsPlaces(guard, but string) bool {
 // releasedSince is when another guard has released a node; zero when none has.
 func (h *history) releasedSince(guard, node string) (since time.Time) {
 	for name, g := range h.guards {
-		for _, o := range g.Status.Released {
+		for _, o := range h.status(g).Released {
 			if name != guard && o.Node == node && o.UID == h.nodes[node].UID && !o.Returning && (since.IsZero() || o.Since.Time.Before(since)) {
 				since = o.Since.Time
 			}

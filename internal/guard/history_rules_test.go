@@ -77,7 +77,7 @@ func (h *history) guarded(c *cluster, g *v1alpha1.NodeGuard) (all, sound []strin
 // labels.
 func (h *history) limit(g *v1alpha1.NodeGuard) int {
 	all, _ := h.guarded(&h.cluster, g)
-	for _, o := range g.Status.Released {
+	for _, o := range h.status(g).Released {
 		if n, there := h.nodes[o.Node]; there && n.UID == o.UID && !slices.Contains(all, o.Node) {
 			all = append(all, o.Node)
 		}
@@ -103,7 +103,7 @@ func share(v *intstr.IntOrString, nodes int) int {
 // checkOf is the newest check of a guard on a node.
 func (h *history) checkOf(guard, node string) (check simPod) {
 	for _, p := range h.pods {
-		if p.role == "check" && p.guard == guard && p.Node == node && !p.Created.Before(check.Created) {
+		if p.role == "check" && !p.forged && p.guard == guard && p.Node == node && !p.Created.Before(check.Created) {
 			check = p
 		}
 	}
@@ -187,7 +187,8 @@ func (h *history) moved(name string, limit int, p *Plan) {
 			h.met["deadline"]++
 		}
 		h.say("%s releases %s: %s", name, m.Node, m.Reason)
-		if slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
+		ended := slices.ContainsFunc(p.Moves, func(o Move) bool { return o.UID == m.UID && o.Kind == MoveReturning })
+		if !ended && slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == m.UID && !o.Returning }) {
 			h.fail("%s releases %s twice", name, m.Node)
 		}
 		key := fmt.Sprint(g.UID, m.UID, h.asked[string(m.UID)], g.Spec.Target.DaemonSet)
@@ -227,7 +228,7 @@ func (h *history) deleting(guard string, p *simPod, reason string) {
 // companionOn : never two companions of a guard on a node.
 func (h *history) companionOn(p *simPod) {
 	for _, other := range h.pods {
-		if p.role == "companion" && other.role == "companion" && other.Owner == p.Owner && other.Node == p.Node && !h.wasTaken[p.guard+p.Node] {
+		if p.role == "companion" && other.role == "companion" && !other.forged && other.Owner == p.Owner && other.Node == p.Node && !h.wasTaken[p.guard+p.Node] {
 			h.fail("two companions of %s on %s", p.guard, p.Node)
 		}
 	}
@@ -319,7 +320,7 @@ func (h *history) check() {
 			b.loose = true
 			h.budgets[name] = b
 		}
-		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
+		if !b.loose && b.openFor == node.UID && !slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID }) {
 			h.fail("the budget of %s for %s is open without a release", b.guard, b.Node)
 		}
 	}

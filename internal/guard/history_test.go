@@ -110,6 +110,8 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
 		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "skewed check",
+		"forged: a release", "forged: a break-glass release", "forged: a node that returns", "forged: nothing", "forged: an earlier status", "forged: a status of another NodeGuard", "status lost",
+		"forged companion", "forged check", "forged budget", "pod changed", "guard in a namespace that was never allowed",
 		v1alpha1.ReasonMaxUnavailableReached, v1alpha1.ReasonWaitingForOtherRelease, v1alpha1.ReasonHeldByOtherGuard, v1alpha1.ReasonReleasesDisabled, v1alpha1.ReasonCheckFailed,
 		v1alpha1.ReasonAwaitingApproval, v1alpha1.ReasonOverlappingBudget, v1alpha1.ReasonWaitingForTurn,
 	} {
@@ -135,6 +137,8 @@ type cluster struct {
 type simPod struct {
 	Pod
 	guard, role string
+	// forged pods have the labels of ours and the owner of ours, and the manager has not created them, or not like that.
+	forged bool
 	// claims, of a stranger, is the node whose companion's labels it has; "" if it has none.
 	claims string
 	// began and finished, of a check, are by the clock of its node.
@@ -177,6 +181,8 @@ type history struct {
 	// evil is the compromised node, while it exists; stubborn is true if it ends no pods.
 	evil     string
 	stubborn bool
+	// hostile is a user with all rights in namespaces; nil in most histories.
+	hostile *hostile
 	oracle
 }
 
@@ -185,10 +191,12 @@ func play(s int64, tell bool) *history {
 		clocks: map[string]time.Duration{}, refuses: map[string]bool{}, memory: map[string]*memory{}, names: map[string]bool{}}
 	h.oracle = oracle{met: map[string]int{}, asked: map[string]int{}, lets: map[string]bool{}, unready: map[string]bool{}, unguardedOnce: map[string]bool{}, wasTaken: map[string]bool{}}
 	h.begin()
+	h.addHostile(s)
 	steps := 150 + h.rng.Intn(250)
 	for i := 0; i < steps && h.broken == ""; i++ {
 		h.now = h.now.Add(time.Duration(h.rng.Intn(8000)) * time.Millisecond)
 		h.step()
+		h.attack()
 		h.check()
 	}
 	if h.broken == "" {
@@ -248,6 +256,7 @@ func (h *history) addGuard(name, target string) {
 	g.Spec.Target.DaemonSet = target
 	h.respec(g)
 	h.guards[name] = g
+	h.keepClosed()
 }
 
 // respec is a user who changes the spec.
@@ -321,12 +330,12 @@ func (h *history) view(c *cluster, name string, live bool) (Input, bool) {
 	}
 	for i := range in.Peers {
 		peer := &in.Peers[i]
-		g := c.guards[strings.TrimPrefix(peer.Name, "ns/")]
+		g := peer.Guard
 		daemonSet := template
 		if c.missing[g.Spec.Target.DaemonSet] {
 			daemonSet = nil
 		}
-		if CanGuard(g, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
+		if CanGuard(peer, daemonSet, asking, func(budget string) bool { _, there := c.budgets[budget]; return there }) {
 			other, _ := h.viewOne(c, g.Name, live)
 			peer.Stances = Stances(other)
 		}
@@ -340,6 +349,7 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	if !there {
 		return Input{}, false
 	}
+	g = h.opened(g)
 	in := Input{Guard: g, Live: live, Now: h.now, Revision: g.Labels["revision"], Labels: labels.Set{"companion": "yes"}}
 	h.remembered(&in)
 	if c.barred[name] {
@@ -357,6 +367,9 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	for _, pod := range sorted(c.pods) {
 		switch p := c.pods[pod]; {
 		case p.guard != name:
+		case p.forged && p.role == "companion":
+			in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.Node)})
+		case p.forged:
 		case p.role == "stranger":
 			if p.claims != "" {
 				in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.claims)})
@@ -375,10 +388,10 @@ func (h *history) viewOne(c *cluster, name string, live bool) (Input, bool) {
 	if c.foreign {
 		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
 	}
+	all := make([]*v1alpha1.NodeGuard, 0, len(c.guards))
 	for _, other := range sorted(c.guards) {
-		if o := c.guards[other]; other != name && o.DeletionTimestamp.IsZero() {
-			in.Peers = append(in.Peers, Peer{Name: "ns/" + other, SameTarget: o.Spec.Target.DaemonSet == ds, Released: o.Status.Released})
-		}
+		all = append(all, h.opened(c.guards[other]))
 	}
+	in.Peers = PeersOf(g, all, func(o *v1alpha1.NodeGuard) bool { return !c.barred[o.Name] })
 	return in, true
 }

@@ -45,9 +45,7 @@ func (h *history) remembered(in *Input) {
 		}
 	}
 	in.Obstacle, in.RefusedAt, in.CheckObstacles, in.TakenNames = m.obstacle, m.refusedAt, m.checks, m.taken
-	if in.Guard.Status.NameSalt == "" {
-		in.NewSalt = "salt" + h.uid()
-	}
+	in.NameKey = "key"
 }
 
 // refused records that the API server rejects a pod.
@@ -208,7 +206,7 @@ func (h *history) comeAndGo(guard string) {
 func (h *history) evicted(p *simPod) {
 	b, there := h.budgets[BudgetName(p.guard, p.Node)]
 	g, living := h.guards[p.guard]
-	if p.role == "companion" && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.RequestedAt.IsZero() {
+	if p.role == "companion" && !p.forged && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open && !b.RequestedAt.IsZero() {
 		h.fail("the companion of %s is evicted from %s, which is held: %+v", p.guard, p.Node, b)
 	}
 }
@@ -218,7 +216,7 @@ func (h *history) evicted(p *simPod) {
 func (h *history) allGuarded() {
 	for _, name := range sorted(h.guards) {
 		g := h.guards[name]
-		if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() {
+		if h.missing[g.Spec.Target.DaemonSet] || !g.DeletionTimestamp.IsZero() || closed[name] {
 			continue
 		}
 		all, _ := h.guarded(&h.cluster, g)
@@ -234,7 +232,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 	companions := 0
 	for _, name := range sorted(h.pods) {
 		p := h.pods[name]
-		if p.role != "companion" || p.guard != g.Name || p.Node != node || p.Owner != g.UID || p.Terminating {
+		if p.role != "companion" || p.forged || p.guard != g.Name || p.Node != node || p.Owner != g.UID || p.Terminating {
 			continue
 		}
 		companions++
@@ -248,7 +246,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 }
 
 func (h *history) wasReleased(g *v1alpha1.NodeGuard, node string) bool {
-	return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node })
+	return slices.ContainsFunc(h.status(g).Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == node })
 }
 
 // allLeft : a NodeGuard that is being deleted holds nothing, and reports what delays its deletion.
@@ -264,7 +262,7 @@ func (h *history) allLeft() {
 			}
 		}
 		for _, p := range h.pods {
-			if p.guard == name && p.role != "stranger" && !p.Terminating {
+			if p.guard == name && p.role != "stranger" && !p.forged && !p.Terminating {
 				h.fail("%s is deleted, and %s is not deleted", name, p.Name)
 			}
 		}

@@ -29,9 +29,6 @@ type observedNode struct {
 	requestedAt time.Time
 	// peerRelease is the first release of the node by another NodeGuard; nil if there is none.
 	peerRelease *peerRelease
-	// breakGlass is why the node is released regardless of other nodes: the value of its annotation, or the reason for
-	// which another NodeGuard has released it like that; "" if it is not.
-	breakGlass string
 }
 
 // isUnhealthy reports whether the node is unavailable without a release.
@@ -160,8 +157,9 @@ func (n *nodePlan) isAvailableAgain() bool {
 	return n.stage == returning && !n.isUnhealthy() && isReady(n.companion)
 }
 
-// mayOpen reports whether the budget of the node may be open for its entry in status.released. If the budget says that it
-// was closed after this release, the entry is older than the budget.
-func (n *nodePlan) mayOpen() bool {
-	return n.active() && (n.budget == nil || n.budget.Ended != releaseID(*n.entry))
-}
+// mayOpen reports whether the budget of the node may be open for its entry in status.released.
+func (n *nodePlan) mayOpen() bool { return n.active() && !n.isOver() }
+
+// isOver reports whether the budget of the node was closed after the release in its entry, or a later one. Then the entry
+// is older than the budget: it is of a stale view, or of an earlier status that a user has restored.
+func (n *nodePlan) isOver() bool { return n.budget != nil && n.budget.endedAfter(n.entry) }

@@ -36,6 +36,7 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 	t := corev1.PodTemplateSpec{Spec: builtIn(opts)}
 	if g.Spec.Template != nil {
 		t = *g.Spec.Template.DeepCopy()
+		t.Labels, t.Annotations = withoutOurKeys(t.Labels), withoutOurKeys(t.Annotations)
 	}
 	if target != nil && t.Spec.Tolerations == nil {
 		t.Spec.Tolerations = withoutPlacement(target.Tolerations)
@@ -54,6 +55,17 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 		t.Annotations[safeToEvict] = "true"
 	}
 	return t
+}
+
+// withoutOurKeys returns the entries of a user's template whose keys do not belong to Everynode: the manager reads those of
+// its pods as its own.
+func withoutOurKeys(all map[string]string) map[string]string {
+	left := maps.Clone(all)
+	maps.DeleteFunc(left, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return domain == v1alpha1.Group || strings.HasSuffix(domain, "."+v1alpha1.Group)
+	})
+	return left
 }
 
 // withoutPlacement returns the tolerations that allow a running pod to stay on its node. Tolerations for the scheduler
@@ -107,15 +119,15 @@ func Revision(t *corev1.PodTemplateSpec) string {
 // BudgetName is the only name that the budget of a node can have, so there is never more than one.
 func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
 
-// PodName is the name of the companion or the check of a node (role). The salt (status.nameSalt) prevents kubelets from
-// guessing it. nth is how many earlier names are taken by pods of other owners. The suffix distinguishes a companion from
+// PodName is the name of the companion or the check of a node (role). The key is a secret of the manager, so that
+// kubelets and users cannot guess the name. nth is how many earlier names are taken by pods of other owners. The suffix distinguishes a companion from
 // the pods of a DaemonSet with the name of its NodeGuard.
-func PodName(guard, salt, role, node string, nth int) string {
+func PodName(guard, key, role, node string, nth int) string {
 	suffix := "-guard"
 	if role == v1alpha1.GuardRoleCheck {
 		suffix = "-check"
 	}
-	return prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", salt, role, node, nth)) + suffix
+	return prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", key, role, node, nth)) + suffix
 }
 
 func prefix(guard string) string {

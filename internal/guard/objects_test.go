@@ -52,7 +52,7 @@ func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
 	names := map[string]string{}
 	for says, name := range map[string]string{
 		"the companion":              PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 0),
-		"with another salt":          PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
+		"with another key":           PodName("g", "pepper", v1alpha1.GuardRoleCompanion, "n1", 0),
 		"if the first name is taken": PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
 		"on another node":            PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
 		"the check":                  PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0),
@@ -209,6 +209,22 @@ func TestDrainDoesNotFailAtCheck(t *testing.T) {
 		}
 		if metav1.GetControllerOf(pod) == nil {
 			t.Errorf("%s has no owner, so a drain fails at it, too", name)
+		}
+	}
+}
+
+// The manager reads its keys on pods as its own words.
+func TestATemplateSetsNoKeysOfEverynode(t *testing.T) {
+	g := guardOf("g")
+	keys := map[string]string{"app": "a", v1alpha1.NodeJobLabel: "x", v1alpha1.SealAnnotation: "x", "ns." + v1alpha1.Group + "/job": "x", "not" + v1alpha1.Group + "/a": "b"}
+	g.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: keys, Annotations: keys}}
+	template := Template(g, nil, task.Options{})
+	pod := Companion(g, &template, "n1", "c")
+	for what, got := range map[string]map[string]string{"labels": pod.Labels, "annotations": pod.Annotations} {
+		for key, value := range keys {
+			if foreign := key == "app" || strings.HasPrefix(key, "not"); (got[key] == value) != foreign {
+				t.Errorf("%s: %s is %q", what, key, got[key])
+			}
 		}
 	}
 }

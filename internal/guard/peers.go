@@ -35,24 +35,43 @@ type PeerView struct {
 // holds reports whether the NodeGuard would not release the node.
 func (v *PeerView) holds() bool { return v.Reason != "" }
 
-// BreaksGlass reports whether a node is released because it has the break-glass annotation, or another NodeGuard has
-// released it for that reason. Such a release does not
-// wait for other NodeGuards, so they need not be asked, however many there are.
+// PeersOf returns the other NodeGuards that count for one. Those of a namespace that is not allowed count only with what they
+// have released before: two NodeGuards that do not know of each other's releases could wait for each other.
+func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1alpha1.NodeGuard) bool) []Peer {
+	var found []Peer
+	for _, o := range all {
+		if o.UID == g.UID || !o.DeletionTimestamp.IsZero() {
+			continue
+		}
+		p := Peer{Guard: o, Name: o.Namespace + "/" + o.Name, Released: o.Status.Released, NotAllowed: !allowed(o)}
+		if p.NotAllowed && len(p.Released) == 0 {
+			continue
+		}
+		p.SameTarget = o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
+		found = append(found, p)
+	}
+	return found
+}
+
+// BreaksGlass reports whether a node is released because it has the break-glass annotation. Such a release does not wait for
+// other NodeGuards, so they need not be asked, however many there are.
 func BreaksGlass(in Input) bool {
 	p := newPlanner(&in)
 	return p.capacity.entries() < maxReleased && slices.ContainsFunc(p.nodes, func(n *nodePlan) bool {
-		return n.awaitsRelease() && n.breakGlass != ""
+		return n.awaitsRelease() && n.BreakGlass != ""
 	})
 }
 
 // CanGuard reports whether a NodeGuard may decide on one of the nodes, based on a cheap check: it has released the
 // node, or has a budget for it, or its DaemonSet (nil if it has none) selects the node. Any other NodeGuard does not
-// hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same.
-func CanGuard(g *v1alpha1.NodeGuard, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
-	return slices.ContainsFunc(nodes, func(n *Node) bool {
-		return slices.ContainsFunc(g.Status.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
+// hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same. A
+// NodeGuard of a namespace that is not allowed is not asked: its budgets from before hold what they hold, and it decides on
+// them itself.
+func CanGuard(p *Peer, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
+	return !p.NotAllowed && slices.ContainsFunc(nodes, func(n *Node) bool {
+		return slices.ContainsFunc(p.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
 			(daemonSet != nil && targetSelects(daemonSet, n)) ||
-			hasBudget(BudgetName(g.Name, n.Name))
+			hasBudget(BudgetName(p.Guard.Name, n.Name))
 	})
 }
 
@@ -119,9 +138,8 @@ type peerRelease struct {
 
 // joinPeerReleases notes which guarded nodes other NodeGuards have released.
 //
-// A break-glass release by another NodeGuard counts like the annotation, which may be removed before all NodeGuards have
-// seen it. Such a release does not wait for its turn. If only some NodeGuards made it, a node that others released earlier
-// would wait for this one, and this one for that node.
+// They only change the order in which this NodeGuard decides. None of them releases a node here, whatever the status of the
+// other NodeGuard says.
 func (p *planner) joinPeerReleases() {
 	for _, peer := range p.in.Peers {
 		for _, g := range peer.Released {
@@ -131,9 +149,6 @@ func (p *planner) joinPeerReleases() {
 			}
 			if n.peerRelease == nil || g.Since.Time.Before(n.peerRelease.since) {
 				n.peerRelease = &peerRelease{since: g.Since.Time, guard: peer.Name}
-			}
-			if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass == "" {
-				n.breakGlass = cmp.Or(g.Message, "released by NodeGuard "+peer.Name)
 			}
 		}
 	}

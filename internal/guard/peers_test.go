@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -233,7 +234,7 @@ func TestCanGuardNode(t *testing.T) {
 		"another NodeGuard has a budget for the node":                        {guardOf("other"), elsewhere, its, false},
 		"its target no longer runs on the node, and its budget still exists": {guardOf("g"), elsewhere, its, true},
 	} {
-		if got := CanGuard(tt.guard, tt.daemonSet, node, tt.budget); got != tt.want {
+		if got := CanGuard(&Peer{Guard: tt.guard, Released: tt.guard.Status.Released}, tt.daemonSet, node, tt.budget); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -252,41 +253,98 @@ func TestBreakGlassDoesNotWaitForOtherNodeGuards(t *testing.T) {
 	}
 }
 
-// A node that another NodeGuard has released counts here, also before this NodeGuard has released it.
-// Without this, n1 and n2 would wait for each other: another NodeGuard released n2, although n1 was already released here.
-func TestBreakGlassReleaseOfAnotherNodeGuardIsCompleted(t *testing.T) {
-	by := func(entry v1alpha1.ReleasedNode) Input {
-		return scene(cordoned(0, 1), going(0, false), func(in *Input) {
-			entry.Node, entry.UID, entry.Since = "n2", "uid-n2", metav1.NewTime(t0)
-			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{entry}}}
+// Only the annotation on the node breaks glass. The status of another NodeGuard is what another owner says.
+func TestBreakGlassOfAnotherNodeGuardReleasesNothing(t *testing.T) {
+	for _, reason := range []string{v1alpha1.ReasonBreakGlass, v1alpha1.ReasonConditionMet} {
+		in := scene(cordoned(0, 1), going(0, false), func(in *Input) {
+			in.Peers = []Peer{{Name: "ns/a", Released: []v1alpha1.ReleasedNode{{Node: "n2", UID: "uid-n2", Since: metav1.NewTime(t0), Reason: reason, Message: "fire"}}}}
 		})
+		if got := states(Next(in))["n2"]; got != "Held MaxUnavailableReached" || BreaksGlass(in) {
+			t.Errorf("another NodeGuard has released n2 (%s): it is %q here", reason, got)
+		}
+	}
+}
+
+// Each NodeGuard of the node must see the annotation. Otherwise two nodes could wait for each other: one that is released
+// here regardless of its turn and not there, and one that is released there.
+func TestTheLastNodeGuardRemovesTheBreakGlassAnnotation(t *testing.T) {
+	released := func(returning bool) []v1alpha1.ReleasedNode {
+		return []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(t0), Returning: returning}}
 	}
 	tests := map[string]struct {
-		entry v1alpha1.ReleasedNode
-		want  string
-		note  string
+		peer []v1alpha1.ReleasedNode
+		live bool
+		// wantRemoved and wantConfirm are about the annotation; wantKept is true if the node stays in status.released.
+		wantRemoved, wantConfirm, wantKept bool
 	}{
-		"by break-glass":                  {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass, Message: "fire"}, "Released BreakGlass", "fire"},
-		"by break-glass without a reason": {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass}, "Released BreakGlass", "released by NodeGuard ns/a"},
-		"for another reason":              {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonConditionMet}, "Held MaxUnavailableReached", ""},
-		"its release request has ended":   {v1alpha1.ReleasedNode{Reason: v1alpha1.ReasonBreakGlass, Returning: true}, "Held MaxUnavailableReached", ""},
+		"no other NodeGuard has released the node":           {nil, true, true, false, true},
+		"based on a cache":                                   {nil, false, false, true, true},
+		"another has released it, and its request has ended": {released(true), true, true, false, true},
+		"another has released it":                            {released(false), true, false, false, true},
+		"another has released an earlier Node of that name":  {[]v1alpha1.ReleasedNode{{Node: "n1", UID: "before"}}, true, true, false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := by(tt.entry)
-			plan := Next(in)
-			if got := states(plan)["n2"]; got != tt.want {
-				t.Errorf("n2 is %q, want %q", got, tt.want)
+			plan := Next(scene(going(0, true), func(in *Input) {
+				in.Nodes[0].BreakGlass, in.Live = "fire", tt.live
+				in.Peers = []Peer{{Name: "ns/a", Released: tt.peer}}
+				in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
+			}))
+			removed := slices.ContainsFunc(plan.Actions, func(a Action) bool { r, is := a.(RemoveApproval); return is && r.BreakGlass })
+			if removed != tt.wantRemoved || plan.Confirm != tt.wantConfirm || (len(plan.Status.Released) == 1) != tt.wantKept {
+				t.Errorf("removed: %v, confirm: %v, released: %v", removed, plan.Confirm, plan.Status.Released)
 			}
-			if BreaksGlass(in) != (tt.note != "") {
-				t.Errorf("BreaksGlass is %v", BreaksGlass(in))
+		})
+	}
+}
+
+// An earlier status that is restored does not open a budget again.
+func TestAReleaseThatIsOverIsNotRepeated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ended time.Duration // after the release
+		uid   string
+		want  string
+	}{
+		"closed after this release":              {0, "uid-n1", "Held AwaitingApproval"},
+		"closed after a later release":           {time.Hour, "uid-n1", "Held AwaitingApproval"},
+		"closed after an earlier release":        {-time.Hour, "uid-n1", "Released "},
+		"closed after a release of another Node": {time.Hour, "before", "Released "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := scene(cordoned(0), going(0, false))
+			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			entry := in.Guard.Status.Released[0]
+			entry.UID, entry.Since = types.UID(tt.uid), metav1.NewTime(entry.Since.Add(tt.ended))
+			in.Budgets[0].Ended = releaseID(entry)
+			if got := states(Next(in))["n1"]; got != tt.want {
+				t.Errorf("n1 is %q, want %q", got, tt.want)
 			}
-			for _, m := range plan.Moves {
-				if m.Node == "n2" && m.Note != tt.note {
-					t.Errorf("the reason is %q, want %q", m.Note, tt.note)
+			for _, in.Live = range []bool{true, false} {
+				opens := slices.ContainsFunc(Next(in).Actions, func(a Action) bool { s, is := a.(SetBudget); return is && s.Open })
+				if opens != strings.HasPrefix(tt.want, "Released") {
+					t.Errorf("a budget opens: %v, live: %v", opens, in.Live)
 				}
 			}
 		})
+	}
+}
+
+// A NodeGuard in a namespace that is not allowed is not asked, however many there are, and counts with what it has released.
+func TestPeersOf(t *testing.T) {
+	open, before, never, deleted := guardOf("open"), guardOf("before"), guardOf("never"), guardOf("deleted")
+	for _, g := range []*v1alpha1.NodeGuard{open, before, never, deleted} {
+		g.UID = types.UID(g.Name)
+	}
+	before.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
+	deleted.DeletionTimestamp = new(metav1.NewTime(t0))
+	peers := PeersOf(guardOf("g"), []*v1alpha1.NodeGuard{open, before, never, deleted}, func(g *v1alpha1.NodeGuard) bool { return g != before && g != never })
+	var names []string
+	for i := range peers {
+		asked := CanGuard(&peers[i], &corev1.PodSpec{}, []*Node{{Name: "n1"}}, func(string) bool { return true })
+		names = append(names, fmt.Sprint(peers[i].Guard.Name, " ", len(peers[i].Released), " ", asked))
+	}
+	if want := []string{"open 0 true", "before 1 false"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
 	}
 }
 

@@ -31,7 +31,7 @@ func newPlanner(in *Input) *planner {
 	for i := range in.Nodes {
 		n := p.byName[in.Nodes[i].Name]
 		n.requestedBy, n.requestedAt = releaseRequest(n.Node, n.budget, in.Now)
-		n.guarded, n.breakGlass = p.guards(n), n.BreakGlass
+		n.guarded = p.guards(n)
 		if n.guarded {
 			p.nodes = append(p.nodes, n)
 		}

@@ -28,12 +28,13 @@ func (p *planner) queueRequests() {
 	}
 }
 
-// releaseByBreakGlass releases the nodes with the break-glass annotation, and those that another NodeGuard has released
-// for it, so that they count for the others.
+// releaseByBreakGlass releases the nodes with the break-glass annotation, so that they count for the others. Only who may
+// change the Node sets it. All NodeGuards of the node see it, because it is removed after the last of them has closed the
+// node again.
 func (p *planner) releaseByBreakGlass() {
 	for _, n := range p.queue {
-		if n.breakGlass != "" && !n.active() && p.capacity.entries() < maxReleased {
-			p.release(n, v1alpha1.ReasonBreakGlass, bounded(n.breakGlass))
+		if n.BreakGlass != "" && !n.active() && p.capacity.entries() < maxReleased {
+			p.release(n, v1alpha1.ReasonBreakGlass, bounded(n.BreakGlass))
 		}
 	}
 }

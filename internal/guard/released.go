@@ -19,21 +19,33 @@ const maxReleased = 100
 func (p *planner) trackReleased() {
 	for _, entry := range p.in.Guard.Status.Released {
 		n := p.byName[entry.Node]
-		approval := p.approvalToRemove(n)
 		switch {
-		case approval != nil:
-			p.plan.do(*approval)
+		case p.removeAnnotations(n):
 		case !n.guarded || n.stage == notReleased:
 			// The Node is deleted or recreated, or the target no longer selects it.
 			if p.isUnopenable(n.entry) {
 				p.markAvailable(n, "its Node is deleted or no longer guarded")
 			}
-		case n.active() && !n.requestsRelease():
+		case n.active() && (!n.requestsRelease() || n.isOver()):
 			p.markReturning(n)
 		case n.isAvailableAgain() && p.isClosed(n):
 			p.markAvailable(n, "its companion and its pod of the target are ready again")
 		}
 	}
+}
+
+// removeAnnotations removes what users have set for a release that has ended. It reports whether the node waits for that.
+func (p *planner) removeAnnotations(n *nodePlan) bool {
+	approval := p.approvalToRemove(n)
+	switch {
+	case approval == nil:
+		return p.retainsBreakGlass(n)
+	case approval.BreakGlass && !p.in.Live:
+		p.plan.Confirm = true // another NodeGuard may have released the node meanwhile
+	default:
+		p.plan.do(*approval)
+	}
+	return true
 }
 
 // isClosed reports whether the release of a node is completely undone: the budget records that it was closed after this
@@ -44,7 +56,7 @@ func (o observed) isClosed(n *nodePlan) bool { return n.budget != nil && o.isUno
 func (o observed) isUnopenable(entry *v1alpha1.ReleasedNode) bool {
 	for i := range o.in.Budgets {
 		if b := &o.in.Budgets[i]; b.Node == entry.Node && o.isOwn(b.Owner) {
-			return !b.Open && b.Ended == releaseID(*entry)
+			return !b.Open && b.endedAfter(entry)
 		}
 	}
 	return true
@@ -85,6 +97,13 @@ func (p *planner) releasedList() []v1alpha1.ReleasedNode {
 		return cmp.Or(a.Since.Compare(b.Since.Time), strings.Compare(a.Node, b.Node))
 	})
 	return list
+}
+
+// endedAfter reports whether the budget was closed after a release, or after a later one of the same Node.
+func (b *Budget) endedAfter(entry *v1alpha1.ReleasedNode) bool {
+	uid, at, _ := strings.Cut(b.Ended, "/")
+	since, err := time.Parse(time.RFC3339, at)
+	return err == nil && uid == string(entry.UID) && !since.Before(entry.Since.Truncate(time.Second))
 }
 
 // releaseID identifies one release of a node.

@@ -119,7 +119,6 @@ func (s *summary) status(released []v1alpha1.ReleasedNode) v1alpha1.NodeGuardSta
 	st := s.in.Guard.Status.DeepCopy()
 	st.ObservedGeneration = s.in.Guard.Generation
 	st.Revision = s.in.Revision
-	st.NameSalt = cmp.Or(st.NameSalt, s.in.NewSalt)
 	st.Nodes = s.counts
 	st.Nodes.Released = int32(len(released))
 	st.Held = s.heldList()

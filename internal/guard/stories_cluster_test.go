@@ -109,7 +109,7 @@ func (c *cluster) happens(event string, do func()) {
 }
 
 func (c *cluster) input() guard.Input {
-	in := guard.Input{Guard: c.guard, Revision: "revision", Labels: labels.Set{"app": "companion"}, NewSalt: "salt", Live: true, Now: c.now,
+	in := guard.Input{Guard: c.guard, Revision: "revision", Labels: labels.Set{"app": "companion"}, NameKey: "key", Live: true, Now: c.now,
 		Target: guard.Target{Name: "DaemonSet " + c.guard.Spec.Target.DaemonSet, Template: &corev1.PodSpec{}}}
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		in.Nodes = append(in.Nodes, *c.nodes[name])

@@ -140,8 +140,11 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 	}
 }
 
-// create creates a pod or a budget.
+// create creates a pod, which it seals, or a budget.
 func (r *Reconciler) create(ctx context.Context, resource string, o client.Object) error {
+	if pod, is := o.(*corev1.Pod); is {
+		r.Key.SealPod(pod)
+	}
 	err := r.Metrics.writes.Do("create", resource, func() error { return r.Client.Create(ctx, o) })
 	if refused := loop.AsRefusal(err); refused != nil {
 		return refused

@@ -12,7 +12,6 @@ package guardcontroller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -62,6 +62,8 @@ type Reconciler struct {
 	Options task.Options
 	// Notifier reports to the URL of the flag --notifications-url; nil without one. Notify sets it.
 	Notifier *notify.Notifier
+	// Key seals the status of NodeGuards and their pods, and is part of the pods' names. The zero Key is for tests.
+	Key seal.Key
 	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
 	// Now is the clock.
@@ -104,12 +106,12 @@ var (
 
 // Reconcile runs one pass for a NodeGuard.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	g := &v1alpha1.NodeGuard{}
-	switch err := r.Client.Get(ctx, req.NamespacedName, g); {
+	g, err := r.getNodeGuard(ctx, r.Client, req.NamespacedName)
+	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, r.cleanUpDeleted(ctx, req.NamespacedName)
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("getting NodeGuard: %w", err)
+		return ctrl.Result{}, err
 	}
 	g = r.reports.of(g)
 	if err := r.checkTakenNames(ctx, g); err != nil {
@@ -143,9 +145,9 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 	defer r.deciding.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
-	live := &v1alpha1.NodeGuard{}
-	if err := r.Reader.Get(ctx, name, live); err != nil {
-		return nil, guard.Plan{}, client.IgnoreNotFound(fmt.Errorf("getting NodeGuard: %w", err))
+	live, err := r.getNodeGuard(ctx, r.Reader, name)
+	if err != nil {
+		return nil, guard.Plan{}, client.IgnoreNotFound(err)
 	}
 	seen, err := r.observe(ctx, live, r.live())
 	if err != nil {
@@ -163,7 +165,6 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 
 // carryOut executes the plan, and reports.
 func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.Plan) (ctrl.Result, error) {
-	salted := seen.guard.Status.NameSalt != "" || p.Status.NameSalt == ""
 	did, applyErr := r.apply(ctx, seen, p.Actions)
 	wait, err := r.report(ctx, seen, p)
 	switch {
@@ -171,7 +172,7 @@ func (r *Reconciler) carryOut(ctx context.Context, seen *observation, p *guard.P
 		return ctrl.Result{}, errors.Join(applyErr, err)
 	case err != nil:
 		return again(err)
-	case len(p.Moves) > 0 || applyErr != nil || did.refused || did.another || !salted:
+	case len(p.Moves) > 0 || applyErr != nil || did.refused || did.another:
 		wait = loop.Soonest(wait, loop.Soon) // a budget follows the stored status, and the status shows what was rejected
 	case did.taken:
 		wait = loop.Soonest(wait, nameTaken)
@@ -202,6 +203,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	r.taken.forget(name)
 	r.reports.forget(name)
 	r.Metrics.forget(name)
+	r.Metrics.notServed.Remove(name)
 	r.Notifier.Deleted(notify.KindNodeGuard, name)
 	left, err := r.made(ctx, name, r.cached())
 	if err != nil {

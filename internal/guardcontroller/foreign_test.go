@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 // A name counts as taken only if another owner has it, and only as long as that is so.
@@ -27,6 +28,7 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "foreign", UID: "f"}, Spec: corev1.PodSpec{NodeName: "n2"}}
 	template := guard.Template(g, nil, newReconciler(t, interceptor.Funcs{}).Options)
 	own := guard.Companion(g, &template, "n1", "own")
+	seal.Key{}.SealPod(own)
 	r := newReconciler(t, interceptor.Funcs{}, g, foreign, own)
 	now := noon
 	r.Now = func() time.Time { return now }

@@ -16,7 +16,9 @@ type Metrics struct {
 	nodes  *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec
 	held   *prometheus.HistogramVec
-	writes loop.Writes
+	// notServed are the NodeGuards in namespaces that are not allowed.
+	notServed *loop.NotServed
+	writes    loop.Writes
 }
 
 // NewMetrics registers the metrics.
@@ -36,10 +38,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help:    "Time from the release request of a node to its release, by reason: ConditionMet, DeadlineReached, BreakGlass.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 9),
 		}, append(labels, "reason")),
+		notServed: loop.NewNotServed("everynode_guards_not_served",
+			"NodeGuards for which nothing is done, because their namespaces are not allowed. At most 100 of them have a status that says so."),
 		writes: loop.NewWrites("everynode_guard_api_writes_total",
 			"Write requests to the API server for NodeGuards, events aside, by verb and resource."),
 	}
-	registry.MustRegister(m.nodes, m.oldest, m.held, m.writes)
+	registry.MustRegister(m.nodes, m.oldest, m.held, m.notServed, m.writes)
 	return m
 }
 

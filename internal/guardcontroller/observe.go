@@ -5,7 +5,6 @@ package guardcontroller
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,12 +20,16 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
+	"github.com/everynode/everynode/internal/loop"
 )
 
 // observation is what one pass observes.
 type observation struct {
 	guard *v1alpha1.NodeGuard
 	input guard.Input
+	// idle is true for a NodeGuard in a namespace that is not allowed for which the manager has never created anything. Nothing
+	// else is read or done for it.
+	idle bool
 	// template of the companion.
 	template corev1.PodTemplateSpec
 	budgets  map[string]*policyv1.PodDisruptionBudget
@@ -55,19 +58,49 @@ func (r *Reconciler) live() origin {
 // around is what all NodeGuards of a pass observe alike.
 type around struct {
 	nodes  []guard.Node
-	guards []v1alpha1.NodeGuard
+	guards []*v1alpha1.NodeGuard
+}
+
+// getNodeGuard and listNodeGuards are how the manager reads NodeGuards, from the cache and from the API server alike. A
+// status counts only as far as the manager has written it.
+func (r *Reconciler) getNodeGuard(ctx context.Context, from client.Reader, name client.ObjectKey) (*v1alpha1.NodeGuard, error) {
+	g := &v1alpha1.NodeGuard{}
+	if err := from.Get(ctx, name, g); err != nil {
+		return nil, fmt.Errorf("getting NodeGuard: %w", err)
+	}
+	r.reports.open(r.Key, g)
+	return g, nil
+}
+
+func (r *Reconciler) listNodeGuards(ctx context.Context, from client.Reader) ([]*v1alpha1.NodeGuard, error) {
+	var list v1alpha1.NodeGuardList
+	if err := from.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing NodeGuards: %w", err)
+	}
+	guards := make([]*v1alpha1.NodeGuard, 0, len(list.Items))
+	for i := range list.Items {
+		r.reports.open(r.Key, &list.Items[i])
+		guards = append(guards, &list.Items[i])
+	}
+	slices.SortFunc(guards, func(a, b *v1alpha1.NodeGuard) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	return guards, nil
 }
 
 // observe collects everything that the plan reads.
 func (r *Reconciler) observe(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
+	seen, err := r.observeMade(ctx, g, from)
+	if err != nil || seen.idle || !g.DeletionTimestamp.IsZero() {
+		return seen, err // nothing else is read
+	}
 	what, err := r.observeCluster(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	seen, err := r.observeOne(ctx, g, what, from)
-	if err != nil {
+	if err := r.observeCompletely(ctx, seen, what, from); err != nil {
 		return nil, err
 	}
+	namespaces := r.namespaces()
+	seen.input.Peers = guard.PeersOf(g, what.guards, func(o *v1alpha1.NodeGuard) bool { return namespaces.Allowed(ctx, o.Namespace) })
 	return seen, r.askPeers(ctx, seen, what, from)
 }
 
@@ -80,49 +113,61 @@ func (r *Reconciler) observeCluster(ctx context.Context, from origin) (*around, 
 	for i := range nodes.Items {
 		what.nodes = append(what.nodes, guard.ViewNode(&nodes.Items[i]))
 	}
-	var all v1alpha1.NodeGuardList
-	if err := from.nodes.List(ctx, &all); err != nil {
-		return nil, fmt.Errorf("listing NodeGuards: %w", err)
-	}
-	what.guards = all.Items
-	slices.SortFunc(what.guards, func(a, b v1alpha1.NodeGuard) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
-	return what, nil
+	var err error
+	what.guards, err = r.listNodeGuards(ctx, from.nodes)
+	return what, err
 }
 
 func nameOf(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }
 
 // observeOne returns what one NodeGuard observes.
 func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what *around, from origin) (*observation, error) {
-	name := client.ObjectKeyFromObject(g)
+	seen, err := r.observeMade(ctx, g, from)
+	if err != nil {
+		return nil, err
+	}
+	return seen, r.observeCompletely(ctx, seen, what, from)
+}
+
+// observeMade returns what a NodeGuard has created, and whether it is served.
+func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
 	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
-	in := &seen.input
-	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
-	in.Obstacle = r.refusals.Of(g)
-	var err error
-	if in.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
-		return nil, err
-	}
-	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
-	in.TakenNames = r.taken.takers(name)
-	if g.Status.NameSalt == "" {
-		in.NewSalt = rand.Text()
-	}
-	if refused := r.budgets.Of(g); refused != nil {
-		in.BudgetRefused = refused.Message
-	}
-	if err := r.observeTarget(ctx, seen, from); err != nil {
-		return nil, err
-	}
-	seen.template = guard.Template(g, in.Target.Template, r.Options)
-	in.Revision, in.Tolerations = guard.Revision(&seen.template), seen.template.Spec.Tolerations
-	in.Labels = guard.Companion(g, &seen.template, "", "").Labels
-	made, err := r.made(ctx, name, from)
+	seen.input.Guard, seen.input.Live, seen.input.Now = g, from.live, r.Now()
+	made, err := r.made(ctx, client.ObjectKeyFromObject(g), from)
 	if err != nil {
 		return nil, err
 	}
 	seen.add(made)
-	in.Peers = peersOf(g, what)
+	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, g.Namespace, g.Status.Conditions); err != nil {
+		return nil, err
+	}
+	seen.idle = seen.input.NotAllowed != nil && !guard.IsServed(g, len(seen.input.Companions)) && g.DeletionTimestamp.IsZero()
+	if !seen.idle && g.DeletionTimestamp.IsZero() && loop.IsTrimmed(g) {
+		if seen.guard, err = r.getNodeGuard(ctx, r.Reader, client.ObjectKeyFromObject(g)); err != nil {
+			return nil, err
+		}
+		seen.input.Guard = seen.guard
+	}
 	return seen, nil
+}
+
+// observeCompletely adds what a NodeGuard that is served observes.
+func (r *Reconciler) observeCompletely(ctx context.Context, seen *observation, what *around, from origin) error {
+	g, in := seen.guard, &seen.input
+	name := client.ObjectKeyFromObject(g)
+	in.Nodes, in.Obstacle = what.nodes, r.refusals.Of(g)
+	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
+	in.TakenNames, in.NameKey = r.taken.takers(name), r.Key.Digest("pod names of a NodeGuard", string(g.UID))
+	if refused := r.budgets.Of(g); refused != nil {
+		in.BudgetRefused = refused.Message
+	}
+	if err := r.observeTarget(ctx, seen, from); err != nil {
+		return err
+	}
+	seen.template = guard.Template(g, in.Target.Template, r.Options)
+	in.Revision, in.Tolerations = guard.Revision(&seen.template), seen.template.Spec.Tolerations
+	in.Labels = guard.Companion(g, &seen.template, "", "").Labels
+	return nil
 }
 
 // observeTarget finds the target's pods and, for a DaemonSet, the nodes that it selects.
@@ -181,7 +226,7 @@ func (r *Reconciler) observePods(ctx context.Context, seen *observation, from or
 // made is what NodeGuards of one name have created, and the budgets of other owners in the namespace.
 type made struct {
 	pods []corev1.Pod
-	// strangers are pods with the labels of companions that no NodeGuard has created.
+	// strangers are pods with the labels of companions that the manager has not created, or not like that.
 	strangers        []guard.Stranger
 	budgets, foreign []policyv1.PodDisruptionBudget
 }
@@ -194,7 +239,7 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 	}
 	for i := range pods.Items {
 		switch pod := &pods.Items[i]; {
-		case isOurs(pod, name.Name):
+		case r.isOurs(pod, name.Name):
 			m.pods = append(m.pods, *pod)
 		case pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion:
 			m.strangers = append(m.strangers, guard.Stranger{Name: pod.Name, Node: pod.Spec.NodeName, GuardedID: pod.Labels[v1alpha1.GuardedNodeLabel]})
@@ -206,7 +251,7 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 	}
 	for i := range budgets.Items {
 		switch b := &budgets.Items[i]; {
-		case b.Labels[v1alpha1.NodeGuardLabel] == name.Name && isOurs(b, name.Name):
+		case b.Labels[v1alpha1.NodeGuardLabel] == name.Name && isBudgetOf(b, name.Name):
 			m.budgets = append(m.budgets, *b)
 		case b.Labels[v1alpha1.NodeGuardLabel] == "" || b.Annotations[v1alpha1.NodeGuardUIDAnnotation] == "":
 			m.foreign = append(m.foreign, *b)
@@ -215,13 +260,25 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 	return m, nil
 }
 
-// isOurs reports whether a NodeGuard of that name created an object. A label alone proves nothing, because any user can
-// set it.
-func isOurs(o metav1.Object, name string) bool {
-	if ref := metav1.GetControllerOf(o); ref != nil {
+// isOurs reports whether the manager created a pod for a NodeGuard of that name, and its labels, annotations and owner are
+// still those. Any user of the namespace can set them on another pod, but cannot seal them. A user may have orphaned the pod
+// (kubectl delete --cascade=orphan), which removes only its owner.
+func (r *Reconciler) isOurs(pod *corev1.Pod, name string) bool {
+	if uid := pod.Annotations[v1alpha1.NodeGuardUIDAnnotation]; metav1.GetControllerOf(pod) == nil && uid != "" {
+		orphan, yes := *pod, true
+		orphan.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Controller: &yes}}
+		pod = &orphan
+	}
+	return pod.Labels[v1alpha1.NodeGuardLabel] == name && r.Key.MadePod(pod)
+}
+
+// isBudgetOf reports whether a budget is that of a NodeGuard of that name. Budgets have no seal: who can create or change one
+// can also delete those of the namespace, and what they say counts for the NodeGuards of this namespace only.
+func isBudgetOf(b *policyv1.PodDisruptionBudget, name string) bool {
+	if ref := metav1.GetControllerOf(b); ref != nil {
 		return ref.Kind == "NodeGuard" && ref.Name == name && ref.APIVersion == v1alpha1.GroupVersion.String()
 	}
-	return o.GetAnnotations()[v1alpha1.NodeGuardUIDAnnotation] != ""
+	return b.Annotations[v1alpha1.NodeGuardUIDAnnotation] != ""
 }
 
 func (o *observation) add(m made) {

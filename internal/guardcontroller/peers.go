@@ -19,19 +19,6 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 )
 
-// peersOf returns the other NodeGuards that count for this one. Those of a namespace that is not allowed do as well: they may
-// have released nodes before, and two NodeGuards that do not know of each other's releases could wait for each other.
-func peersOf(g *v1alpha1.NodeGuard, what *around) []guard.Peer {
-	var found []guard.Peer
-	for i := range what.guards {
-		if o := &what.guards[i]; o.UID != g.UID && o.DeletionTimestamp.IsZero() {
-			same := o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
-			found = append(found, guard.Peer{Name: nameOf(o), SameTarget: same, Released: o.Status.Released})
-		}
-	}
-	return found
-}
-
 // maxParallelPeers limits how many other NodeGuards are evaluated concurrently.
 const maxParallelPeers = 8
 
@@ -52,10 +39,6 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 		in.PeersUnknown = true
 		return nil
 	}
-	byName := map[string]*v1alpha1.NodeGuard{}
-	for i := range what.guards {
-		byName[nameOf(&what.guards[i])] = &what.guards[i]
-	}
 	daemonSets, err := daemonSets(ctx, from)
 	if err != nil {
 		return err
@@ -68,10 +51,10 @@ func (r *Reconciler) askPeers(ctx context.Context, seen *observation, what *arou
 	group.SetLimit(maxParallelPeers)
 	for i := range in.Peers {
 		peer := &in.Peers[i]
-		g := byName[peer.Name]
+		g := peer.Guard
 		key := client.ObjectKey{Namespace: g.Namespace}
 		hasBudget := func(name string) bool { key.Name = name; return budgets[key] }
-		if !guard.CanGuard(g, daemonSets[client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.Target.DaemonSet}], asking, hasBudget) {
+		if !guard.CanGuard(peer, daemonSets[client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.Target.DaemonSet}], asking, hasBudget) {
 			continue
 		}
 		group.Go(func() error {

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
+	"github.com/everynode/everynode/internal/seal"
 )
 
 // Actions of events.
@@ -31,20 +32,46 @@ const (
 	actionGuard   = "Guard"
 )
 
-// reports remembers the last written version of each NodeGuard until the cache shows it, and when it was written.
+// reports remembers the last written version of each NodeGuard until the cache shows it, when it was written, and which
+// status counts.
 type reports struct {
 	loop.Pace
-	mu     sync.Mutex
-	newest loop.WrittenObjects[*v1alpha1.NodeGuard]
+	mu       sync.Mutex
+	newest   loop.WrittenObjects[*v1alpha1.NodeGuard]
+	statuses guard.Statuses
+	uids     map[client.ObjectKey]types.UID
 }
 
-func newReports() *reports { return &reports{newest: loop.WrittenObjects[*v1alpha1.NodeGuard]{}} }
+func newReports() *reports {
+	return &reports{newest: loop.WrittenObjects[*v1alpha1.NodeGuard]{}, uids: map[client.ObjectKey]types.UID{}}
+}
 
 // of returns the newest known version of a cached NodeGuard.
 func (r *reports) of(cached *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newest.Of(cached)
+}
+
+// open replaces the status of a NodeGuard by the one that counts.
+func (r *reports) open(key seal.Key, g *v1alpha1.NodeGuard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(g)
+	if before := r.uids[name]; before != g.UID {
+		r.statuses.Forget(before)
+		r.uids[name] = g.UID
+	}
+	r.statuses.Key = key
+	r.statuses.Open(g)
+}
+
+// seal marks a status that is about to be written.
+func (r *reports) seal(key seal.Key, g *v1alpha1.NodeGuard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.statuses.Key = key
+	r.statuses.Seal(g)
 }
 
 func (r *reports) wrote(g *v1alpha1.NodeGuard, now time.Time) {
@@ -58,6 +85,8 @@ func (r *reports) forget(name client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.newest, name)
+	r.statuses.Forget(r.uids[name])
+	delete(r.uids, name)
 	r.Forget(name)
 }
 
@@ -66,9 +95,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
 	changed.Status = p.Status
+	r.reports.seal(r.Key, changed)
 	if err := r.Metrics.writes.Do("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.reports.open(r.Key, changed)
 	r.reports.wrote(changed, r.Now())
 	seen.guard = changed
 	r.Notifier.OfferNodeGuard(changed)
@@ -80,10 +111,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
-	r.Metrics.status(name, p)
-	r.Notifier.OfferNodeGuard(seen.guard)
-	next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
-	if equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
+	if seen.idle {
+		r.targets.forget(name)
+		r.Metrics.forget(name)
+		if !r.Metrics.notServed.Add(name) {
+			return next, nil
+		}
+	} else {
+		r.Metrics.notServed.Remove(name)
+		r.Metrics.status(name, p)
+		r.Notifier.OfferNodeGuard(seen.guard)
+		next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
+	}
+	if seen.guard.Status.Seal != "" && equality.Semantic.DeepEqual(seen.guard.Status, p.Status) {
 		return next, nil
 	}
 	if wait := r.reports.Wait(name, now); wait > 0 {

@@ -43,7 +43,7 @@ func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Obj
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(faults).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeGuard{}).WithObjects(objects...).WithInterceptorFuncs(faults).Build()
 	return &Reconciler{
 		Client: c, Own: c, Reader: c, Recorder: events.NewFakeRecorder(100), Metrics: NewMetrics(prometheus.NewRegistry()),
 		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon },

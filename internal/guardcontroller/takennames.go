@@ -87,7 +87,7 @@ func (r *Reconciler) findNameHolder(ctx context.Context, g *v1alpha1.NodeGuard, 
 		return false, nil // deleted meanwhile
 	case err != nil:
 		return false, fmt.Errorf("getting pod %s, whose name is taken: %w", pod, err)
-	case isOurs(&live, g.Name):
+	case r.isOurs(&live, g.Name):
 		return false, nil // the cache is stale, or the pod is terminating
 	}
 	r.taken.note(client.ObjectKeyFromObject(g), pod, takenName{guard.NameHolder{Node: live.Spec.NodeName, For: node}, live.UID, r.Now()})
@@ -103,7 +103,7 @@ func (r *Reconciler) checkTakenNames(ctx context.Context, g *v1alpha1.NodeGuard)
 		}
 		var live corev1.Pod
 		switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: pod}, &live); {
-		case apierrors.IsNotFound(err), err == nil && isOurs(&live, g.Name):
+		case apierrors.IsNotFound(err), err == nil && r.isOurs(&live, g.Name):
 			r.taken.drop(name, pod, by.uid)
 		case err != nil:
 			return fmt.Errorf("getting pod %s, whose name was taken: %w", pod, err)

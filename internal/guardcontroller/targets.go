@@ -23,8 +23,8 @@ import (
 // syncTimeout is how long a pass waits for the first list of a target's pods.
 const syncTimeout = 20 * time.Second
 
-// targets has a cache for the pods of each target. The selectors are only known at run time, and a cache of all pods of
-// the cluster would need more memory than everything else.
+// targets has a cache for the pods of each target, which the NodeGuards of that target share. The selectors are only known at run
+// time, and a cache of all pods of the cluster would need more memory than everything else.
 type targets struct {
 	config *rest.Config
 	scheme *runtime.Scheme
@@ -33,17 +33,23 @@ type targets struct {
 	mu sync.Mutex
 	// ctx is the context of the manager; nil before it has started.
 	ctx context.Context //nolint:containedctx // caches start later and must end with the manager
-	of  map[client.ObjectKey]*targetCache
+	// of is the target of each NodeGuard.
+	of     map[client.ObjectKey]targetKey
+	caches map[targetKey]*targetCache
 }
 
+// targetKey are the pods of a namespace that a selector selects.
+type targetKey struct{ namespace, selector string }
+
+// targetCache ends with the last of its NodeGuards.
 type targetCache struct {
 	cache.Cache
-	selector string
-	cancel   context.CancelFunc
+	cancel context.CancelFunc
+	guards map[client.ObjectKey]bool
 }
 
 func newTargets(config *rest.Config, scheme *runtime.Scheme, wake *waker) *targets {
-	return &targets{config: config, scheme: scheme, wake: wake, of: map[client.ObjectKey]*targetCache{}}
+	return &targets{config: config, scheme: scheme, wake: wake, of: map[client.ObjectKey]targetKey{}, caches: map[targetKey]*targetCache{}}
 }
 
 // Start stores the context under which the caches run.
@@ -74,22 +80,32 @@ func (t *targets) list(ctx context.Context, guard client.ObjectKey, selector lab
 func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*targetCache, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, ok := t.of[guard]
-	if ok && known.selector == selector.String() {
-		return known, nil
-	}
-	if ok {
-		known.cancel()
-		delete(t.of, guard)
+	key := targetKey{guard.Namespace, selector.String()}
+	if t.of[guard] != key {
+		t.leave(guard)
 	}
 	if t.ctx == nil {
 		return nil, fmt.Errorf("watching the target of %s: the manager has not begun", guard)
 	}
+	if t.caches[key] == nil {
+		c, err := t.begin(key, selector)
+		if err != nil {
+			return nil, err
+		}
+		t.caches[key] = c
+	}
+	t.of[guard] = key
+	t.caches[key].guards[guard] = true
+	return t.caches[key], nil
+}
+
+// begin watches the pods of a target. The caller has locked mu.
+func (t *targets) begin(key targetKey, selector labels.Selector) (*targetCache, error) {
 	c, err := cache.New(t.config, cache.Options{
 		Scheme:      t.scheme,
 		NewInformer: loop.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-			Namespaces: map[string]cache.Config{guard.Namespace: {LabelSelector: selector}},
+			Namespaces: map[string]cache.Config{key.namespace: {LabelSelector: selector}},
 			Transform:  func(o any) (any, error) { return strip(o), nil },
 		}},
 	})
@@ -99,36 +115,56 @@ func (t *targets) cacheOf(guard client.ObjectKey, selector labels.Selector) (*ta
 	ctx, cancel := context.WithCancel(t.ctx)
 	informer, err := c.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err == nil {
-		err = t.tell(informer, guard)
+		err = t.tell(informer, key)
 	}
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching pods: %w", err)
 	}
 	go func() { _ = c.Start(ctx) }() // it ends with the context, and has no other error
-	t.of[guard] = &targetCache{Cache: c, selector: selector.String(), cancel: cancel}
-	return t.of[guard], nil
+	return &targetCache{Cache: c, cancel: cancel, guards: map[client.ObjectKey]bool{}}, nil
 }
 
-// tell triggers a pass of the NodeGuard when a pod of its target changes in a relevant way.
-func (t *targets) tell(informer cache.Informer, guard client.ObjectKey) error {
+// tell triggers passes of the NodeGuards of a target when one of its pods changes in a relevant way.
+func (t *targets) tell(informer cache.Informer, key targetKey) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { t.wake.guard(guard) },
+		AddFunc: func(any) { t.changed(key) },
 		UpdateFunc: func(before, after any) {
 			if podChanged(before.(*corev1.Pod), after.(*corev1.Pod)) {
-				t.wake.guard(guard)
+				t.changed(key)
 			}
 		},
-		DeleteFunc: func(any) { t.wake.guard(guard) },
+		DeleteFunc: func(any) { t.changed(key) },
 	})
 	return err
+}
+
+func (t *targets) changed(key targetKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.caches[key]; c != nil {
+		for guard := range c.guards {
+			t.wake.guard(guard)
+		}
+	}
 }
 
 func (t *targets) forget(guard client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known, ok := t.of[guard]; ok {
-		known.cancel()
-		delete(t.of, guard)
+	t.leave(guard)
+}
+
+// leave ends the cache of a NodeGuard's target, unless another one needs it. The caller has locked mu.
+func (t *targets) leave(guard client.ObjectKey) {
+	key := t.of[guard]
+	delete(t.of, guard)
+	c := t.caches[key]
+	if c == nil {
+		return
+	}
+	if delete(c.guards, guard); len(c.guards) == 0 {
+		c.cancel()
+		delete(t.caches, key)
 	}
 }

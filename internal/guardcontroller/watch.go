@@ -79,7 +79,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		WithOptions(loop.Options(parallelNodeGuards)).
-		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.overwritten()))).
 		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(loop.AllowedChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).
@@ -169,6 +169,15 @@ func (r *Reconciler) ofDaemonSet(ctx context.Context, o client.Object) []reconci
 var goingChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.NodeGuard).Status.Released, e.ObjectNew.(*v1alpha1.NodeGuard).Status.Released)
 }}
+
+// overwritten passes a NodeGuard whose status does not count, so that the manager writes it again.
+func (r *Reconciler) overwritten() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		g := e.ObjectNew.(*v1alpha1.NodeGuard).DeepCopy()
+		r.reports.open(r.Key, g)
+		return g.Status.Seal == ""
+	}}
+}
 
 // nodeChanges passes changes of what the plan reads of a node, but no heartbeats.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

@@ -27,7 +27,6 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"a missing budget is not reported",
 			"the eviction of the target itself is not reported",
 			"a returning node with a taint counts as available again",
-			"pods are created before the salt of their names is written",
 			"a locked budget can be opened by two pods",
 			"an unscheduled pod of a DaemonSet counts twice",
 			"an unavailable node waits for the first",
@@ -46,8 +45,11 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"a node that retains its place waits for the first",
 			"a node that retains its place waits for nodes without one",
 			"a node with a place need not be unavailable to be released again",
-			"a break-glass release of another NodeGuard is not completed",
-			"every release of another NodeGuard counts as break-glass",
+			"the first NodeGuard removes the break-glass annotation",
+			"the break-glass annotation is removed based on a stale view",
+			"a NodeGuard waits for no other with the break-glass annotation",
+			"a NodeGuard with releases in a namespace that is not allowed is asked",
+			"a node stays released after its release is over",
 		},
 	}.test(t)
 }
@@ -55,7 +57,7 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
 	"pods are created in a namespace that is not allowed": {
-		"companion.go", `g.Status.NameSalt == "" || o.in.NotAllowed != nil`, `g.Status.NameSalt == ""`,
+		"companion.go", "if o.in.NotAllowed != nil {", "if false {",
 	},
 	"budgets are created in a namespace that is not allowed": {
 		"budget.go", "case b == nil && p.in.NotAllowed != nil:", "case b == nil && p.in.NotAllowed != nil && p.in.Live:",
@@ -79,7 +81,7 @@ var guardMutants = map[string]mutant{
 		"released.go", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {", "func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
 	},
 	"a budget may be opened again after its release": {
-		"released.go", "return !b.Open && b.Ended == releaseID(*entry)", "return !b.Open",
+		"released.go", "return !b.Open && b.endedAfter(entry)", "return !b.Open",
 	},
 	"a new release request uses the earlier release": {
 		"node.go", "func (n *nodePlan) active() bool { return n.stage == released }", "func (n *nodePlan) active() bool { return n.stage == released || (n.stage == returning && n.requestsRelease()) }",
@@ -115,10 +117,10 @@ var guardMutants = map[string]mutant{
 		"companion.go", "\t\tif n.releasing || n.active() {\n", "\t\tif n.releasing || n.active() || n.requestsRelease() {\n",
 	},
 	"annotations for a release stay on the node": {
-		"released.go", "\t\tcase approval != nil:\n", "\t\tcase false:\n",
+		"released.go", "\t\tcase p.removeAnnotations(n):\n", "\t\tcase false:\n",
 	},
 	"annotations stay on a node that is no longer guarded": {
-		"released.go", "\t\tcase approval != nil:\n", "\t\tcase approval != nil && n.guarded:\n",
+		"released.go", "\t\tcase p.removeAnnotations(n):\n", "\t\tcase n.guarded && p.removeAnnotations(n):\n",
 	},
 	"a node is released although another NodeGuard would not release it": {
 		"peers.go", "\tif n.peerRelease != nil {\n\t\treturn nil\n", "\tif true {\n\t\treturn nil\n",
@@ -135,11 +137,35 @@ var guardMutants = map[string]mutant{
 	"a node with a place need not be unavailable to be released again": {
 		"node.go", "return n.stage == returning && n.isUnhealthy() }", "return n.stage == returning }",
 	},
-	"a break-glass release of another NodeGuard is not completed": {
-		"peers.go", "if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass", "if false && n.breakGlass",
+	"the first NodeGuard removes the break-glass annotation": {
+		"approval.go", `n.BreakGlass != "" && !o.retainsBreakGlass(n)`, `n.BreakGlass != ""`,
 	},
-	"every release of another NodeGuard counts as break-glass": {
-		"peers.go", "if g.Reason == v1alpha1.ReasonBreakGlass && n.breakGlass", "if n.breakGlass",
+	"the break-glass annotation is removed based on a stale view": {
+		"released.go", "case approval.BreakGlass && !p.in.Live:", "case false:",
+	},
+	"a NodeGuard waits for no other with the break-glass annotation": {
+		"released.go", "return p.retainsBreakGlass(n)", "return false",
+	},
+	"a status that the manager has not written counts": {
+		"statuses.go", "s.Key.OpenNodeGuard(g) && g.Status", "g.Status",
+	},
+	"an earlier status counts": {
+		"statuses.go", " && g.Status.Writes >= known.Writes", "",
+	},
+	"the manager does not remember its status": {
+		"statuses.go", "g.Status = *known.DeepCopy()", "g.Status = v1alpha1.NodeGuardStatus{}",
+	},
+	"a NodeGuard in a namespace that was never allowed is served": {
+		"guard.go", "in.NotAllowed != nil && !IsServed(", "false && !IsServed(",
+	},
+	"NodeGuards in namespaces that are not allowed count for others": {
+		"peers.go", "NotAllowed: !allowed(o)}", "NotAllowed: false}",
+	},
+	"a NodeGuard with releases in a namespace that is not allowed is asked": {
+		"peers.go", "return !p.NotAllowed && ", "return ",
+	},
+	"a node stays released after its release is over": {
+		"released.go", "(!n.requestsRelease() || n.isOver())", "!n.requestsRelease()",
 	},
 	"the checks of two NodeGuards wait for each other": {
 		"peers.go", " && !v.Checks })", " })",
@@ -180,9 +206,6 @@ var guardMutants = map[string]mutant{
 	"a locked budget can be opened by two pods": {
 		"objects.go", "const lockedAvailable = 1_000_000", "const lockedAvailable = 2",
 	},
-	"pods are created before the salt of their names is written": {
-		"companion.go", "	if g.Status.NameSalt == \"\" || o.in", "	if o.in",
-	},
 	"a taken name is tried repeatedly": {
 		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
 	},
@@ -211,7 +234,7 @@ var guardMutants = map[string]mutant{
 		"peers.go", "\t\t\tplaces++\n", "\t\t\tplaces += 0\n",
 	},
 	"a NodeGuard that has a budget for the node is not asked": {
-		"peers.go", " ||\n			hasBudget(BudgetName(g.Name, n.Name))", "",
+		"peers.go", " ||\n			hasBudget(BudgetName(p.Guard.Name, n.Name))", "",
 	},
 	"break glass releases other nodes before the other NodeGuards were asked": {
 		"held.go", "\t{applies: (*releaseRules).breakGlassElsewhere, own: true},\n", "",
@@ -226,7 +249,7 @@ var guardMutants = map[string]mutant{
 		"deletion.go", "setCondition(in, &plan.Status, ", "setCondition(in, &v1alpha1.NodeGuardStatus{}, ",
 	},
 	"a budget is opened for a release that is over": {
-		"node.go", "(n.budget == nil || n.budget.Ended != releaseID(*n.entry))", "true",
+		"node.go", "n.active() && !n.isOver()", "n.active()",
 	},
 	"a passed deadline is not reported": {
 		"deadline.go", "\tlate.late = o.pastDeadline(n)\n", "",

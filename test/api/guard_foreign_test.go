@@ -68,7 +68,7 @@ func TestAKubeletMakesPodsWithAnyLabels(t *testing.T) {
 		t.Errorf("a kubelet makes a companion: %v", err)
 	}
 	if err := kubelet.List(t.Context(), &v1alpha1.NodeGuardList{}); !apierrors.IsForbidden(err) {
-		t.Errorf("a kubelet reads status.nameSalt: %v", err)
+		t.Errorf("a kubelet reads NodeGuards: %v", err)
 	}
 	if err := kubelet.List(t.Context(), &corev1.PodList{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a kubelet reads the names of pods on other nodes: %v", err)

@@ -48,6 +48,7 @@ func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Conf
 	skip := true
 	cacheOptions, err := controller.CacheOptions(seal.Key{})
 	must(t, err)
+	trimmed(t, &cacheOptions)
 	unthrottled := rest.CopyConfig(asManager)
 	unthrottled.QPS = -1 // as cmd/everynode has it
 	mgr, err := ctrl.NewManager(unthrottled, ctrl.Options{

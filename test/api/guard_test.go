@@ -142,6 +142,9 @@ func TestTwoNodeGuardsWithOneTarget(t *testing.T) {
 		}
 		return nil
 	})
+	if n := used.watches()["/api/v1/namespaces/"+g.namespace+"/pods"]; n != 1 {
+		t.Errorf("the manager watches the pods of the target %d times", n)
+	}
 	g.cordon("two-1", true)
 	g.cordon("two-2", true)
 	// A drain evicts all companions of a node; one of the two goes.

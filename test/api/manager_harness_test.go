@@ -41,10 +41,19 @@ func startNotifyingManager(t *testing.T, to notify.Config) (stop func()) {
 	return startManagerWith(t, noFaults, to)
 }
 
+// trimmed keeps the specs of objects in namespaces that are not allowed out of the cache, as cmd/everynode does.
+func trimmed(t *testing.T, options *cache.Options) {
+	t.Helper()
+	namespaces := loop.NewTrimmer()
+	must(t, namespaces.Load(context.Background(), admin))
+	options.DefaultTransform = namespaces.Transform(options.DefaultTransform)
+}
+
 func startManagerWith(t *testing.T, faults interceptor.Funcs, to notify.Config) (stop func()) {
 	t.Helper()
 	cacheOptions, err := controller.CacheOptions(seal.Key{})
 	must(t, err)
+	trimmed(t, &cacheOptions)
 	end, err := runNotifyingManager(asManager, cacheOptions, faults, nil, time.Now, to)
 	must(t, err)
 	stop = func() {

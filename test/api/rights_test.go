@@ -4,6 +4,7 @@
 package api_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,12 +15,14 @@ import (
 )
 
 // used are the permissions that the managers of all tests have used. A missing permission makes a test fail.
-var used = &usedRights{seen: sets.Set[string]{}}
+var used = &usedRights{seen: sets.Set[string]{}, watched: map[string]int{}}
 
 type usedRights struct {
 	role rbacv1.ClusterRole
 	mu   sync.Mutex
 	seen sets.Set[string]
+	// watched counts the watches of each path.
+	watched map[string]int
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -31,6 +34,9 @@ func (u *usedRights) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		u.mu.Lock()
 		u.seen.Insert(rightOf(r))
+		if r.URL.Query().Get("watch") != "" {
+			u.watched[r.URL.Path]++
+		}
 		u.mu.Unlock()
 		return next.RoundTrip(r)
 	})
@@ -62,6 +68,13 @@ func rightOf(r *http.Request) string {
 		resource += "/" + parts[2]
 	}
 	return verb + " " + group + "/" + resource
+}
+
+// watches returns how many watches of each path have begun.
+func (u *usedRights) watches() map[string]int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return maps.Clone(u.watched)
 }
 
 // notUsed are the permissions of the role that no test has used.
