@@ -78,6 +78,7 @@ func TestAKubeletMakesPodsWithAnyLabels(t *testing.T) {
 // TestForeignPodsReleaseNoNode covers budgets that count all pods with their labels, regardless of who created them.
 func TestForeignPodsReleaseNoNode(t *testing.T) {
 	g := newGuarded(t, "foreign-1", "foreign-2", "foreign-3")
+	g.unprotected()
 	startGuards(t, noFaults)
 	g.guard(nil)
 	g.ready(3)
