@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -64,6 +65,8 @@ type Reconciler struct {
 	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
+	// Policies knows whether the admission policies are in force; nil if they do not matter. Require sets it.
+	Policies *policies.Checker
 	// Now is the clock.
 	Now func() time.Time
 
@@ -103,9 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.checkTakenNames(ctx, g); err != nil {
 		return ctrl.Result{}, err
 	}
-	seen, err := r.observe(ctx, g, r.cached())
+	seen, err := r.observeAuthorized(ctx, g, r.cached())
 	if err != nil {
-		return ctrl.Result{}, err
+		return again(err)
 	}
 	p := guard.Next(seen.input)
 	if p.Confirm {
@@ -118,6 +121,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // again waits a moment after a conflict, until the cache shows the other write.
 func again(err error) (ctrl.Result, error) {
+	var wait undecidedError
+	if errors.As(err, &wait) {
+		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
+	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: loop.Soon}, nil
 	}
@@ -135,7 +142,7 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 	if err := r.Reader.Get(ctx, name, live); err != nil {
 		return nil, guard.Plan{}, client.IgnoreNotFound(fmt.Errorf("getting NodeGuard: %w", err))
 	}
-	seen, err := r.observe(ctx, live, r.live())
+	seen, err := r.observeAuthorized(ctx, live, r.live())
 	if err != nil {
 		return nil, guard.Plan{}, err
 	}

@@ -27,6 +27,8 @@ import (
 type observation struct {
 	guard *v1alpha1.NodeGuard
 	input guard.Input
+	// authorization belongs in the status.
+	authorization *v1alpha1.Authorization
 	// template of the companion.
 	template corev1.PodTemplateSpec
 	budgets  map[string]*policyv1.PodDisruptionBudget
@@ -94,7 +96,7 @@ func nameOf(g *v1alpha1.NodeGuard) string { return g.Namespace + "/" + g.Name }
 // observeOne returns what one NodeGuard observes.
 func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what *around, from origin) (*observation, error) {
 	name := client.ObjectKeyFromObject(g)
-	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
+	seen := &observation{guard: g, authorization: g.Status.Authorization, budgets: map[string]*policyv1.PodDisruptionBudget{}}
 	in := &seen.input
 	in.Guard, in.Live, in.Now, in.Nodes = g, from.live, r.Now(), what.nodes
 	in.Obstacle = r.refusals.Of(g)

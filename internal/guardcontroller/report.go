@@ -66,6 +66,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
 	changed.Status = p.Status
+	changed.Status.Authorization = seen.authorization
 	if err := r.Metrics.writes.Do("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
@@ -80,6 +81,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
+	p.Status.Authorization = seen.authorization
 	r.Metrics.status(name, p)
 	r.Notifier.OfferNodeGuard(seen.guard)
 	next = r.Notifier.NodeGuard(seen.guard, &p.Status, next)
