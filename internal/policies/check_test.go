@@ -104,11 +104,15 @@ func TestCheck(t *testing.T) {
 		}, want: "spec.matchResources of ValidatingAdmissionPolicyBinding everynode-nodejobs"},
 		"a binding is for another policy": {change: func(s *server) { s.binding("everynode-nodejobs").Spec.PolicyName = "other" }, want: "spec.policyName"},
 		"a policy is of another version":  {change: func(s *server) { s.policies.Items[0].Spec.Validations[0].Expression = "true" }, want: "spec.validations of ValidatingAdmissionPolicy"},
-		"a policy fails open":             {change: func(s *server) { s.policies.Items[0].Spec.FailurePolicy = new(admissionv1.Ignore) }, want: "spec.failurePolicy of"},
-		"a policy has parameters":         {change: func(s *server) { s.policies.Items[0].Spec.ParamKind = &admissionv1.ParamKind{Kind: "x"} }, want: "spec of ValidatingAdmissionPolicy"},
-		"created again":                   {change: func(s *server) { s.binding("everynode-nodejobs").UID = "other" }},
-		"changed and changed back":        {change: func(s *server) { s.binding("everynode-nodejobs").Generation = 3 }},
-		"the confinement created again":   {change: func(s *server) { s.binding("everynode-confine-pods").UID = "other" }, id: true},
+		"with other line ends": {change: func(s *server) {
+			v := &s.policies.Items[0].Spec.Validations[0]
+			v.Expression = strings.ReplaceAll(v.Expression, " ", "\n  ")
+		}, id: true},
+		"a policy fails open":           {change: func(s *server) { s.policies.Items[0].Spec.FailurePolicy = new(admissionv1.Ignore) }, want: "spec.failurePolicy of"},
+		"a policy has parameters":       {change: func(s *server) { s.policies.Items[0].Spec.ParamKind = &admissionv1.ParamKind{Kind: "x"} }, want: "spec of ValidatingAdmissionPolicy"},
+		"created again":                 {change: func(s *server) { s.binding("everynode-nodejobs").UID = "other" }},
+		"changed and changed back":      {change: func(s *server) { s.binding("everynode-nodejobs").Generation = 3 }},
+		"the confinement created again": {change: func(s *server) { s.binding("everynode-confine-pods").UID = "other" }, id: true},
 		"the API is not served": {change: func(s *server) { s.err = &meta.NoKindMatchError{} },
 			want: "serves no ValidatingAdmissionPolicy. Enable admissionregistration.k8s.io/v1, or run without policies: --require-policies=false"},
 		"the manager may not list them": {change: func(s *server) { s.err = apierrors.NewForbidden(schema.GroupResource{}, "", nil) }, want: "the manager may not list"},

@@ -132,8 +132,23 @@ func withDefaults(spec *admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.
 		spec.FailurePolicy = new(admissionv1.Fail)
 	}
 	spec.MatchConstraints = matchDefaults(spec.MatchConstraints)
+	for i := range spec.MatchConditions {
+		fold(&spec.MatchConditions[i].Expression)
+	}
+	for i := range spec.Variables {
+		fold(&spec.Variables[i].Expression)
+	}
+	for i := range spec.Validations {
+		v := &spec.Validations[i]
+		fold(&v.Expression)
+		fold(&v.MessageExpression)
+		fold(&v.Message)
+	}
 	return spec
 }
+
+// fold makes each space of an expression one blank: kubectl apply -k reads folded YAML with other line ends than other tools.
+func fold(text *string) { *text = strings.Join(strings.Fields(*text), " ") }
 
 func matchDefaults(match *admissionv1.MatchResources) *admissionv1.MatchResources {
 	if match == nil {
