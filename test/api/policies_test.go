@@ -253,11 +253,15 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	})
 	allowed = e.created()
 
-	// The installation is deleted: the policies go at once, and the CRDs when the manager has cleaned up.
+	// The installation is deleted: the policies go at once, and the CRDs stay while the NodeJob has a rollback, which must not run.
 	must(t, f.withDefault("delete --wait=false --ignore-not-found"))
-	f.within(time.Minute, 100*time.Millisecond, "the CRDs are gone", func() error {
-		if got, err := uninstall.StageOf(f.ctx, asManager); err != nil || got != uninstall.CleanedUp {
-			return fmt.Errorf("the stage is %d, %w", got, err)
+	f.within(time.Minute, 100*time.Millisecond, "the deletion waits without a rollback", func() error {
+		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
+		if live.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPoliciesMissing && c.Reason != v1alpha1.ReasonInstallationTerminating {
+			return fmt.Errorf("it is deleted at %v, and %+v", live.DeletionTimestamp, c)
 		}
 		return nil
 	})
