@@ -96,9 +96,17 @@ func render(o *Options, refs references, folders []string) ([]byte, error) {
 		return nil, err
 	}
 	name, digest, _ := strings.Cut(refs.manager, "@")
+	sorted, err := files.ReadFile("/config/default/kustomization.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var installation types.Kustomization // kustomize heeds the order only of the folder that is built
+	if err := yaml.Unmarshal(sorted, &installation); err != nil {
+		return nil, err
+	}
 	overlay := types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: folders,
+		Resources: folders, SortOptions: installation.SortOptions,
 		Images: []types.Image{{
 			Name: placeholder + "/manager", NewName: strings.TrimSuffix(name, ":"+o.Version), NewTag: o.Version, Digest: digest,
 		}},
@@ -113,7 +121,6 @@ func render(o *Options, refs references, folders []string) ([]byte, error) {
 		return nil, err
 	}
 	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // namespaces first: kubectl apply -f keeps the order of a file
 	objects, err := krusty.MakeKustomizer(options).Run(files, "/config/release")
 	if err != nil {
 		return nil, err

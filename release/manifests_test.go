@@ -76,6 +76,11 @@ func TestManifestsHaveAnObjectBeforeThoseThatNeedIt(t *testing.T) {
 				t.Errorf("%s: the manager is not after %s", file, earlier)
 			}
 		}
+		for _, policy := range []string{"ValidatingAdmissionPolicyBinding everynode-nodejobs", "ValidatingAdmissionPolicyBinding everynode-confine-pods"} {
+			if i, there := at[policy]; !there || i > at["CustomResourceDefinition nodejobs.everynode.dev"] {
+				t.Errorf("%s: the CRDs are not after %s", file, policy)
+			}
+		}
 	}
 }
 

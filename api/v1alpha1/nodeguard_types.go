@@ -273,6 +273,10 @@ type NodeGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Held []HeldNode `json:"held,omitempty"`
 
+	// authorization says whether the API server asked for the rights to what the NodeGuard does on nodes when it was written.
+	// +optional
+	Authorization *Authorization `json:"authorization,omitempty"`
+
 	// seal is a digest of the rest of the status with a key that only the manager has. The manager ignores a status without a
 	// valid seal, because it did not write it.
 	// +optional

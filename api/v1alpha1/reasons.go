@@ -183,6 +183,12 @@ const (
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonNamespaceNotAllowed : the namespace does not have the label with which the manager serves it.
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonPoliciesMissing : an admission policy that the manager requires is not installed, or differs from its version.
+	ReasonPoliciesMissing = "PoliciesMissing"
+	// ReasonNotAuthorized : the object may have been written while no admission policy was in force.
+	ReasonNotAuthorized = "NotAuthorized"
+	// ReasonInstallationTerminating : Everynode is being uninstalled.
+	ReasonInstallationTerminating = "InstallationTerminating"
 
 	// ReasonAttemptFailed : an attempt failed; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"

@@ -37,6 +37,7 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/metricsauth"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
@@ -53,6 +54,7 @@ type flags struct {
 	probeAddr     string
 	leaderElect   bool
 	requireLabel  bool
+	requirePolicy bool
 	notifications notify.Config
 	archive       archive.Config
 	logLevel      slog.Level
@@ -82,6 +84,8 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.probeAddr, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	set.BoolVar(&f.requireLabel, "require-namespace-label", true,
 		"serve NodeJobs and NodeGuards only in namespaces with the label "+v1alpha1.NodeJobsLabel+"="+v1alpha1.NodeJobsAllowed)
+	set.BoolVar(&f.requirePolicy, "require-policies", true,
+		"start nothing without the admission policies of config/authorization and config/confinement, and run only as the service account that they name")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "let one of several managers work at a time")
 	notificationFlags(set, &f.notifications)
 	set.StringVar(&f.archiveImage, "archive-runner-image", os.Getenv("EVERYNODE_ARCHIVE_RUNNER_IMAGE"),
@@ -258,6 +262,10 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
 	}
+	if reconciler.Policies, err = requirePolicies(ctx, mgr, config, &f); err != nil {
+		return err
+	}
+	reconciler.Policies.Now = server.Now
 	reconciler.Notifier = notify.New(f.notifications, metrics.Registry)
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
@@ -271,6 +279,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	guards.Key = key
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
+	guards.Require(reconciler.Policies)
 	if err := errors.Join(
 		startNotifier(mgr, reconciler.Notifier, server.Now),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
@@ -279,7 +288,7 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 		return err
 	}
 	logStart(log, &f)
-	return startAndLeave(ctx, mgr, direct, log)
+	return startAndLeave(ctx, mgr, direct, log, reconciler.Policies)
 }
 
 func logStart(log *slog.Logger, f *flags) {
@@ -301,9 +310,13 @@ func startNotifier(mgr ctrl.Manager, n *notify.Notifier, now func() time.Time) e
 
 // startAndLeave runs the manager until it is told to end. If the reason is that its installation is being deleted, it
 // first completes the cleanup. Otherwise finalizers, budgets and taints would remain on nodes and pods.
-func startAndLeave(ctx context.Context, mgr ctrl.Manager, c client.Client, log *slog.Logger) error {
-	departure := &uninstall.Departure{Client: c, Log: log, Now: time.Now, After: time.After, Leads: mgr.Elected()}
-	if err := mgr.Add(manager.RunnableFunc(departure.Run)); err != nil {
+func startAndLeave(ctx context.Context, mgr ctrl.Manager, c client.Client, log *slog.Logger, required *policies.Checker) error {
+	departure := &uninstall.Departure{Client: c, Log: log, Now: time.Now, After: time.After, Leads: mgr.Elected(), Leave: required.Leave}
+	required.Leaving = func(ctx context.Context) (bool, error) {
+		stage, err := uninstall.StageOf(ctx, c)
+		return stage != uninstall.Staying, err
+	}
+	if err := errors.Join(mgr.Add(manager.RunnableFunc(departure.Run)), mgr.Add(manager.RunnableFunc(required.Start))); err != nil {
 		return err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -65,6 +66,8 @@ type Reconciler struct {
 	Notifier *notify.Notifier
 	// RequireNamespaceLabel is true if only NodeJobs in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
+	// Policies knows whether the admission policies are in force; nil if they do not matter. It is set before SetupWithManager.
+	Policies *policies.Checker
 	// PollInterval is how often the manager checks what it does not watch.
 	PollInterval time.Duration
 
@@ -204,8 +207,9 @@ func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob) (ctrl.Resu
 	began := r.Now()
 	seen, err := r.observe(ctx, job)
 	if err != nil {
-		return ctrl.Result{}, err
+		return undecided(err)
 	}
+	job = seen.job
 	p := plan.Next(seen.input)
 	ended := r.Now()
 	r.looks.looked(client.ObjectKeyFromObject(job), ended, ended.Sub(began))

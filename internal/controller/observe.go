@@ -26,6 +26,8 @@ type observation struct {
 	job    *v1alpha1.NodeJob
 	source task.Source
 	input  plan.Input
+	// authorization belongs in the status.
+	authorization *v1alpha1.Authorization
 	// store is the archive for outputs; nil for none. archiveMissing is true if the NodeJob needs one.
 	store          *archive.Store
 	archiveMissing bool
@@ -54,9 +56,10 @@ func (r *Reconciler) observe(ctx context.Context, job *v1alpha1.NodeJob) (observ
 	}
 	seen.source = source
 	seen.input = plan.Input{Job: job, Now: now, Obstacle: obstacle, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest}
-	if seen.input.NotAllowed, err = r.namespaces().Obstacle(ctx, job.Namespace, job.Status.Conditions); err != nil {
+	if err := r.authorize(ctx, &seen); err != nil {
 		return seen, err
 	}
+	job = seen.job
 	if err := r.observeNodes(ctx, &seen); err != nil {
 		return seen, err
 	}

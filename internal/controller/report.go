@@ -37,6 +37,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	if finishes(p) {
 		return next, nil
 	}
+	p.Status.Authorization = seen.authorization
 	r.Metrics.status(name, &p)
 	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
 	p.Status.Seal = seen.job.Status.Seal

@@ -52,6 +52,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	r.Notifier.OnHandled(notify.KindNodeJob, r.wakeUp)
+	r.Policies.OnChange(r.wakeAll)
 	if err := r.setupOrphanCollector(ctx, mgr); err != nil {
 		return err
 	}

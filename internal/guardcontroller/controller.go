@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/guard"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -66,6 +67,8 @@ type Reconciler struct {
 	Key seal.Key
 	// RequireNamespaceLabel is true if only NodeGuards in namespaces with the label v1alpha1.NodeJobsLabel are served.
 	RequireNamespaceLabel bool
+	// Policies knows whether the admission policies are in force; nil if they do not matter. Require sets it.
+	Policies *policies.Checker
 	// Now is the clock.
 	Now func() time.Time
 
@@ -117,9 +120,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.checkTakenNames(ctx, g); err != nil {
 		return ctrl.Result{}, err
 	}
-	seen, err := r.observe(ctx, g, r.cached())
+	seen, err := r.observeAuthorized(ctx, g, r.cached())
 	if err != nil {
-		return ctrl.Result{}, err
+		return again(err)
 	}
 	p := guard.Next(seen.input)
 	if p.Confirm {
@@ -132,6 +135,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // again waits a moment after a conflict, until the cache shows the other write.
 func again(err error) (ctrl.Result, error) {
+	var wait undecidedError
+	if errors.As(err, &wait) {
+		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
+	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: loop.Soon}, nil
 	}
@@ -149,7 +156,7 @@ func (r *Reconciler) decide(ctx context.Context, name client.ObjectKey) (*observ
 	if err != nil {
 		return nil, guard.Plan{}, client.IgnoreNotFound(err)
 	}
-	seen, err := r.observe(ctx, live, r.live())
+	seen, err := r.observeAuthorized(ctx, live, r.live())
 	if err != nil {
 		return nil, guard.Plan{}, err
 	}

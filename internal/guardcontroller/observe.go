@@ -30,6 +30,8 @@ type observation struct {
 	// idle is true for a NodeGuard in a namespace that is not allowed for which the manager has never created anything. Nothing
 	// else is read or done for it.
 	idle bool
+	// authorization belongs in the status.
+	authorization *v1alpha1.Authorization
 	// template of the companion.
 	template corev1.PodTemplateSpec
 	budgets  map[string]*policyv1.PodDisruptionBudget
@@ -131,7 +133,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 
 // observeMade returns what a NodeGuard has created, and whether it is served.
 func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
-	seen := &observation{guard: g, budgets: map[string]*policyv1.PodDisruptionBudget{}}
+	seen := &observation{guard: g, authorization: g.Status.Authorization, budgets: map[string]*policyv1.PodDisruptionBudget{}}
 	seen.input.Guard, seen.input.Live, seen.input.Now = g, from.live, r.Now()
 	made, err := r.made(ctx, client.ObjectKeyFromObject(g), from)
 	if err != nil {

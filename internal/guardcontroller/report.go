@@ -95,15 +95,24 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
 	changed.Status = p.Status
+	changed.Status.Authorization = seen.authorization
+	if err := r.storeStatus(ctx, changed); err != nil {
+		return err
+	}
+	seen.guard = changed
+	r.Notifier.OfferNodeGuard(changed)
+	r.announce(ctx, seen, &before, p)
+	return nil
+}
+
+// storeStatus seals and writes the status of a NodeGuard, and remembers it.
+func (r *Reconciler) storeStatus(ctx context.Context, changed *v1alpha1.NodeGuard) error {
 	r.reports.seal(r.Key, changed)
 	if err := r.Metrics.writes.Do("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.reports.open(r.Key, changed)
 	r.reports.wrote(changed, r.Now())
-	seen.guard = changed
-	r.Notifier.OfferNodeGuard(changed)
-	r.announce(ctx, seen, &before, p)
 	return nil
 }
 
@@ -111,6 +120,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
+	p.Status.Authorization = seen.authorization
 	if seen.idle {
 		r.targets.forget(name)
 		r.Metrics.forget(name)

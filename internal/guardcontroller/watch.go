@@ -79,7 +79,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager, own cache.Cache) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("nodeguard").
 		WithOptions(loop.Options(parallelNodeGuards)).
-		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.overwritten()))).
+		For(&v1alpha1.NodeGuard{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, retryChanged, r.overwritten()))).
 		Watches(&v1alpha1.NodeGuard{}, handler.EnqueueRequestsFromMapFunc(r.others), builder.WithPredicates(goingChanged)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.inNamespace), builder.WithPredicates(loop.AllowedChanged)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(nodeChanges)).
@@ -211,3 +211,8 @@ func strip(o any) any {
 	}
 	return o
 }
+
+// retryChanged passes the update in which a user confirms a NodeGuard.
+var retryChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetAnnotations()[v1alpha1.RetryAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.RetryAnnotation]
+}, CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }, GenericFunc: func(event.GenericEvent) bool { return false }}

@@ -29,7 +29,7 @@ type Cluster struct {
 // starting is taken from the status that the manager wrote.
 func (c Cluster) Input(job *v1alpha1.NodeJob, pods []corev1.Pod) plan.Input {
 	in := plan.Input{Job: job, Revision: job.Status.Revision, Digest: job.Status.RevisionDigest, Obstacle: ToldObstacle(job), Now: c.Now}
-	if in.Obstacle != nil && in.Obstacle.Reason == v1alpha1.ReasonNamespaceNotAllowed {
+	if in.Obstacle != nil && slices.Contains(notAllowed, in.Obstacle.Reason) {
 		in.NotAllowed = in.Obstacle
 	}
 	key := v1alpha1.RecordKey(job.Namespace, job.Name)
@@ -61,6 +61,12 @@ var told = []string{
 	v1alpha1.ReasonPodInvalid,
 	v1alpha1.ReasonPodNotCreated, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonNamespaceTerminating,
 	v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonNamespaceNotAllowed,
+	v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating,
+}
+
+// notAllowed are those of told that are plan.Input.NotAllowed.
+var notAllowed = []string{
+	v1alpha1.ReasonNamespaceNotAllowed, v1alpha1.ReasonPoliciesMissing, v1alpha1.ReasonNotAuthorized, v1alpha1.ReasonInstallationTerminating,
 }
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains

@@ -145,8 +145,12 @@ func Timeout(job *v1alpha1.NodeJob, phase Phase) time.Duration {
 }
 
 // RetryToken returns a hash of the annotation with which a user requests a retry on every failed node; "" without it.
-func RetryToken(job *v1alpha1.NodeJob) string {
-	value := job.Annotations[v1alpha1.RetryAnnotation]
+func RetryToken(job *v1alpha1.NodeJob) string { return RetryTokenOf(job) }
+
+// RetryTokenOf returns the same of any object. On a NodeGuard, the annotation confirms what was written while no admission policy
+// was in force.
+func RetryTokenOf(o metav1.Object) string {
+	value := o.GetAnnotations()[v1alpha1.RetryAnnotation]
 	if value == "" {
 		return ""
 	}

@@ -39,6 +39,8 @@ type Departure struct {
 	After func(time.Duration) <-chan time.Time
 	// Leads is closed when this manager becomes the leader. Only the leader cleans up.
 	Leads <-chan struct{}
+	// Leave has the manager start nothing any more; nil for nothing to do.
+	Leave func()
 }
 
 // Run protects the manager's RBAC objects while it leads, until ctx ends.
@@ -82,7 +84,9 @@ func (d *Departure) Linger(ctx context.Context) bool {
 		if stage != last {
 			d.Log.Info("the installation is being deleted: cleaning up before the end")
 		}
-		last = stage
+		if last = stage; stage != Staying && d.Leave != nil {
+			d.Leave()
+		}
 		took := d.Now().Sub(began)
 		switch {
 		case stage == Staying:

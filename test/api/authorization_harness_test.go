@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/rights"
 )
 
@@ -204,4 +205,26 @@ func (w *world) rightsAreAsked() {
 			return nil
 		})
 	}
+}
+
+// authorizesNewObjects waits until the policies are so old that a manager knows that they were enforced when an object is created.
+func authorizesNewObjects(ctx context.Context) error {
+	expected, err := policies.NewExpected(true)
+	if err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		by, problem, err := expected.Check(ctx, admin)
+		if err != nil || problem != "" {
+			return errors.Join(err, errors.New(problem))
+		}
+		probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		if err := admin.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if probe.CreationTimestamp.After(by.Since.Add(policies.Enforced)) {
+			return nil
+		}
+	}
+	return errors.New("they are not after 20 s")
 }

@@ -66,6 +66,9 @@ func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Conf
 	r, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(prometheus.NewRegistry()), task.Options{RunnerImage: "registry.test/runner:1"})
 	must(t, err)
 	r.RequireNamespaceLabel = true
+	required, err := requirePolicies(mgr, r.Now)
+	must(t, err)
+	r.Require(required)
 	if notifier := notify.New(to, prometheus.NewRegistry()); notifier != nil {
 		r.Notify(notifier)
 		must(t, mgr.Add(manager.RunnableFunc(notifier.Start)))

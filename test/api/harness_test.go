@@ -122,6 +122,10 @@ func run(m *testing.M) int {
 		fmt.Println("installing config/authorization:", err)
 		return 1
 	}
+	if err := authorizesNewObjects(context.Background()); err != nil {
+		fmt.Println("waiting until NodeJobs are authorized:", err)
+		return 1
+	}
 	code := m.Run()
 	if code != 0 {
 		return code

@@ -24,8 +24,10 @@ import (
 	"github.com/everynode/everynode/internal/controller"
 	"github.com/everynode/everynode/internal/loop"
 	"github.com/everynode/everynode/internal/notify"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
+	"github.com/everynode/everynode/internal/uninstall"
 )
 
 // startManager runs a manager until stop is called or the test ends. stop is a sudden end: nothing
@@ -102,6 +104,10 @@ func runNotifyingManager(as *rest.Config, cacheOptions cache.Options, faults int
 	r.PollInterval = time.Second
 	r.Now = server.Now
 	r.RequireNamespaceLabel = true
+	if r.Policies, err = requirePolicies(mgr, server.Now); err != nil {
+		cancel()
+		return nil, err
+	}
 	if r.Notifier = notify.New(to, prometheus.NewRegistry()); r.Notifier != nil {
 		if err := mgr.Add(manager.RunnableFunc(r.Notifier.Start)); err != nil {
 			cancel()
@@ -118,4 +124,21 @@ func runNotifyingManager(as *rest.Config, cacheOptions cache.Options, faults int
 		cancel()
 		return <-done
 	}), nil
+}
+
+// requirePolicies has a manager start nothing without the admission policies, as cmd/everynode does.
+func requirePolicies(mgr manager.Manager, now func() time.Time) (*policies.Checker, error) {
+	expected, err := policies.NewExpected(true)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
+	if err != nil {
+		return nil, err
+	}
+	c := &policies.Checker{Expected: expected, Reader: mgr.GetAPIReader(), Now: now, Leaving: func(ctx context.Context) (bool, error) {
+		stage, err := uninstall.StageOf(ctx, direct)
+		return stage != uninstall.Staying, err
+	}}
+	return c, mgr.Add(manager.RunnableFunc(c.Start))
 }

@@ -54,3 +54,23 @@ true
 true
 {{- end -}}
 {{- end }}
+
+{{/*
+Policies that live as long as the CRDs: who writes a NodeJob after helm uninstall is asked for the rights too.
+Argument: a list of the root, and the manifests.
+*/}}
+{{- define "everynode.kept" -}}
+{{- $root := index . 0 }}
+{{- $text := index . 1 }}
+{{- if and $root.Values.crds.enabled $root.Values.crds.keep }}
+{{- $text = regexReplaceAll "(?m)^metadata:$" $text "metadata:\n  annotations:\n    helm.sh/resource-policy: keep" }}
+{{- end }}
+{{- $text }}
+{{- end }}
+
+{{/* Whether the manager finds the policies that it requires. */}}
+{{- define "everynode.policies" -}}
+{{- if and .Values.authorization.enabled .Values.confinement.enabled (has "Deny" .Values.authorization.validationActions) -}}
+true
+{{- end -}}
+{{- end }}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -244,14 +245,36 @@ func (u *uninstalling) cleanUpAgain(ctx context.Context) error {
 	return err
 }
 
-// deletePolicies deletes the admission policies with all their bindings.
-func (u *uninstalling) deletePolicies(ctx context.Context) error {
+// deleteMutatingPolicies deletes the policies that change objects, with their bindings. They come before the CRDs: the API server
+// cannot evaluate them without the kind of their parameters.
+func (u *uninstalling) deleteMutatingPolicies(ctx context.Context) error {
 	u.say("deleting the admission policies and the CRDs")
-	err := u.eachBinding(ctx, func(binding client.Object) error { return u.remove(ctx, binding) })
+	return u.deletePolicies(ctx, true)
+}
+
+// deleteValidatingPolicies deletes the policies that ask for rights. They come after the CRDs: while NodeJobs can be written, who
+// writes them is asked.
+func (u *uninstalling) deleteValidatingPolicies(ctx context.Context) error {
+	if err := u.deletePolicies(ctx, false); err != nil {
+		return err
+	}
+	return u.removeAll(ctx, uninstall.Confinement())
+}
+
+func (u *uninstalling) deletePolicies(ctx context.Context, mutating bool) error {
+	err := u.eachBinding(ctx, func(binding client.Object) error {
+		if _, is := binding.(*admissionv1.MutatingAdmissionPolicyBinding); is != mutating {
+			return nil
+		}
+		return u.remove(ctx, binding)
+	})
 	if err != nil {
 		return err
 	}
-	return u.removeAll(ctx, slices.Concat(uninstall.Policies(), uninstall.Confinement()))
+	return u.removeAll(ctx, slices.DeleteFunc(uninstall.Policies(), func(o client.Object) bool {
+		_, is := o.(*admissionv1.MutatingAdmissionPolicy)
+		return is != mutating
+	}))
 }
 
 func (u *uninstalling) removeAll(ctx context.Context, objects []client.Object) error {

@@ -1,0 +1,15 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config has the manifests with the admission policies that the manager requires, as they are installed.
+package config
+
+import "embed"
+
+// Authorization are the files of config/authorization, and Confinement those of config/confinement.
+var (
+	//go:embed authorization/*.yaml
+	Authorization embed.FS
+	//go:embed confinement/*.yaml
+	Confinement embed.FS
+)

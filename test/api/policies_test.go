@@ -1,0 +1,282 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/seal"
+	"github.com/everynode/everynode/internal/uninstall"
+)
+
+// planted marks the scripts of the editor.
+const planted = "echo planted"
+
+// plantingEditor is a user who may write NodeJobs, and has no right to what they do on nodes. It tries all the time.
+type plantingEditor struct {
+	f      *freshServer
+	client client.Client
+	writes atomic.Int32
+	// forbidden counts the refusals since the last write.
+	forbidden atomic.Int32
+
+	mu   sync.Mutex
+	pods []string
+}
+
+func (f *freshServer) plantingEditor() *plantingEditor {
+	f.t.Helper()
+	user, err := f.env.AddUser(envtest.User{Name: "editor"}, nil)
+	must(f.t, err)
+	e := &plantingEditor{f: f}
+	e.client, err = client.New(user.Config(), client.Options{Scheme: scheme})
+	must(f.t, err)
+	must(f.t, f.admin.Create(f.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode-nodejob-editor"}, Subjects: subject("editor"),
+	}))
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.t.Cleanup(cancel)
+	pods, err := f.admin.Watch(ctx, &corev1.PodList{}, client.InNamespace(f.namespace))
+	must(f.t, err)
+	go e.watchPods(pods)
+	go e.plant(ctx)
+	return e
+}
+
+// watchPods remembers each pod that was ever created.
+func (e *plantingEditor) watchPods(pods watch.Interface) {
+	for event := range pods.ResultChan() {
+		if pod, is := event.Object.(*corev1.Pod); is && event.Type == watch.Added {
+			e.mu.Lock()
+			e.pods = append(e.pods, pod.Name)
+			e.mu.Unlock()
+		}
+	}
+}
+
+// plant writes scripts into a new NodeJob, into that of another user, and into the rollback of one that is being deleted.
+func (e *plantingEditor) plant(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: fmt.Sprintf("planted-%d", n)}}
+		job.Spec.Task.Script = planted
+		if n%5 == 0 {
+			e.wrote(e.client.Create(ctx, job))
+		}
+		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: "theirs"}}
+		e.wrote(e.client.Patch(ctx, theirs, mergePatch(fmt.Sprintf(`{"spec":{"task":{"script":"%s %d"},"deletionPolicy":"RollBack","rollback":{"script":"%[1]s"}}}`, planted, n))))
+	}
+}
+
+func (e *plantingEditor) wrote(err error) {
+	switch {
+	case err == nil:
+		e.writes.Add(1)
+		e.forbidden.Store(0)
+	case apierrors.IsForbidden(err):
+		e.forbidden.Add(1)
+	}
+}
+
+func (e *plantingEditor) getsIn() {
+	e.f.t.Helper()
+	before := e.writes.Load()
+	e.f.eventually("the editor writes scripts", func() error {
+		if got := e.writes.Load() - before; got < 6 {
+			return fmt.Errorf("%d writes", got)
+		}
+		return nil
+	})
+}
+
+func (e *plantingEditor) isRefused() {
+	e.f.t.Helper()
+	e.f.eventually("the editor is refused", func() error {
+		if got := e.forbidden.Load(); got < 4 {
+			return fmt.Errorf("%d refusals", got)
+		}
+		return nil
+	})
+}
+
+// created are the names of the pods that were ever created.
+func (e *plantingEditor) created() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Join(e.pods, " ")
+}
+
+// stalls waits until all NodeJobs that have a planted script now are Stalled for a reason.
+func (e *plantingEditor) stalls(reason, message string) {
+	e.f.t.Helper()
+	var before v1alpha1.NodeJobList
+	must(e.f.t, e.f.admin.List(e.f.ctx, &before, client.InNamespace(e.f.namespace)))
+	e.f.within(time.Minute, 100*time.Millisecond, "what was planted is Stalled with "+reason, func() error {
+		var jobs v1alpha1.NodeJobList
+		must(e.f.t, e.f.admin.List(e.f.ctx, &jobs, client.InNamespace(e.f.namespace)))
+		jobs.Items = slices.DeleteFunc(jobs.Items, func(job v1alpha1.NodeJob) bool {
+			return !slices.ContainsFunc(before.Items, func(o v1alpha1.NodeJob) bool { return o.UID == job.UID })
+		})
+		found := 0
+		for i := range jobs.Items {
+			job := &jobs.Items[i]
+			if !strings.Contains(job.Spec.Task.Script, planted) {
+				continue
+			}
+			found++
+			c := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionStalled)
+			if c == nil || c.Reason != reason || !strings.Contains(c.Message, message) {
+				return fmt.Errorf("NodeJob %s: %+v", job.Name, c)
+			}
+		}
+		if found == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+}
+
+// TestNoScriptRunsThatWasWrittenWithoutPolicies removes and installs the policies in different ways, while an editor writes scripts
+// all the time.
+func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
+	f := startFresh(t)
+	f.installed()
+	f.namespace = "jobs"
+	must(t, f.admin.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace, Labels: map[string]string{
+		"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed,
+	}}}))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	must(t, f.admin.Create(f.ctx, node))
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	must(t, f.admin.Status().Update(f.ctx, node))
+	user, err := f.env.AddUser(envtest.User{Name: "system:serviceaccount:everynode-system:everynode-manager"}, nil)
+	must(t, err)
+	config := user.Config()
+	asManager, err := client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
+	must(t, err)
+	must(t, uninstall.ProtectRights(f.ctx, asManager))
+	stop := f.manage(config)
+
+	theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}}
+	theirs.Spec.Task.Script = "true"
+	f.eventually("the NodeJob of an administrator is created, and runs", func() error {
+		_ = f.admin.Create(f.ctx, theirs.DeepCopy())
+		live := &v1alpha1.NodeJob{}
+		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
+			return err
+		}
+		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationNotAuthorized {
+			_ = f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
+		}
+		var pods corev1.PodList
+		must(t, f.admin.List(f.ctx, &pods, client.InNamespace(f.namespace)))
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("there are %d pods; the status is %+v", len(pods.Items), live.Status)
+		}
+		return nil
+	})
+	e := f.plantingEditor()
+	e.isRefused()
+	allowed := e.created()
+	ok := func() {
+		t.Helper()
+		if got := e.created(); got != allowed {
+			t.Fatalf("pods were created: %s, and only %s may be", got, allowed)
+		}
+	}
+
+	// An administrator deletes one binding by hand.
+	must(t, f.kubectl("delete validatingadmissionpolicybinding everynode-nodejobs"))
+	e.getsIn()
+	e.stalls(v1alpha1.ReasonPoliciesMissing, "ValidatingAdmissionPolicyBinding everynode-nodejobs is not installed. Install the policies of this version: kubectl apply -k config/default")
+	must(t, f.kubectl("apply -k ../../config/authorization"))
+	e.isRefused()
+	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
+	ok()
+
+	// An administrator changes one, and changes it back.
+	must(t, f.kubectl(`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"validationActions":["Warn"]}}`))
+	e.getsIn()
+	e.stalls(v1alpha1.ReasonPoliciesMissing, "spec.validationActions, which lacks Deny, of ValidatingAdmissionPolicyBinding everynode-nodejobs")
+	must(t, f.kubectl("apply -k ../../config/authorization"))
+	e.isRefused()
+	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
+	ok()
+
+	// The policies are away while no manager runs, as between two installations.
+	must(t, stop())
+	must(t, f.kubectl("delete -k ../../config/authorization"))
+	e.getsIn()
+	must(t, f.kubectl("apply -k ../../config/authorization"))
+	e.isRefused()
+	stop = f.manage(config)
+	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
+	ok()
+
+	// A user with the rights confirms one.
+	live := &v1alpha1.NodeJob{}
+	must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
+	must(t, f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
+	f.eventually("what is confirmed is authorized", func() error {
+		must(t, f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live))
+		if a := live.Status.Authorization; a == nil || a.State != v1alpha1.AuthorizationAuthorized {
+			return fmt.Errorf("it is %+v", a)
+		}
+		return nil
+	})
+	allowed = e.created()
+
+	// The installation is deleted: the policies go at once, and the CRDs stay while the NodeJob has a rollback, which must not run.
+	must(t, f.withDefault("delete --wait=false --ignore-not-found"))
+	f.within(time.Minute, 100*time.Millisecond, "the deletion waits without a rollback", func() error {
+		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionStalled)
+		if live.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPoliciesMissing && c.Reason != v1alpha1.ReasonInstallationTerminating {
+			return fmt.Errorf("it is deleted at %v, and %+v", live.DeletionTimestamp, c)
+		}
+		return nil
+	})
+	ok()
+	must(t, stop())
+}
+
+// manage runs a manager on the server.
+func (f *freshServer) manage(config *rest.Config) (stop func() error) {
+	f.t.Helper()
+	cacheOptions, err := controller.CacheOptions(seal.Key{})
+	must(f.t, err)
+	stop, err = runManager(config, cacheOptions, noFaults, nil, time.Now)
+	must(f.t, err)
+	f.t.Cleanup(func() { _ = stop() })
+	return stop
+}
