@@ -297,6 +297,10 @@ func logStart(log *slog.Logger, f *flags) {
 		log.Warn("the runner image, which runs as root on every node, is named by a tag, which can be moved: name it by digest (IMAGE@sha256:...)",
 			"runnerImage", f.runnerImage)
 	}
+	if f.archive.Exposed() {
+		log.Warn("the endpoint of the archive begins with http://, so presigned URLs and outputs are not encrypted on their way: use https://, with the certificates in the file ca.crt if they are your own",
+			"archiveDir", f.archive.Directory)
+	}
 }
 
 // startNotifier lets the leader send notifications, if there is a URL.

@@ -118,6 +118,12 @@ func (c *Config) file(name string) (string, error) {
 	return string(content), err
 }
 
+// Exposed reports whether signed URLs go over the network without encryption. Files that cannot be read expose nothing.
+func (c *Config) Exposed() bool {
+	s, err := c.Open()
+	return err == nil && s.signer != nil && strings.HasPrefix(s.base, "http://")
+}
+
 var (
 	// bucketName matches the names that S3 allows. Source: Amazon S3 User Guide, bucket naming rules.
 	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)

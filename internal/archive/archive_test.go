@@ -107,6 +107,22 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+func TestExposed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"a bucket by https":         {bucket, false},
+		"a bucket by http":          {with(bucket, "endpoint", "http://s3.example.com"), true},
+		"another server by http":    {map[string]string{"url": "http://10.0.0.1:8080"}, false},
+		"files that cannot be read": {nil, false},
+	} {
+		if got := (&Config{Directory: folderWith(t, tt.files)}).Exposed(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestWithoutADirectoryThereIsNoArchive(t *testing.T) {
 	if _, err := (&Config{}).Open(); !errors.Is(err, ErrNone) {
 		t.Errorf("the error is %v", err)
@@ -153,14 +169,14 @@ func TestAttempt(t *testing.T) {
 				// 5 minutes before, in case that the clock of the server is behind.
 				"X-Amz-Date": {"20260701T115505Z"},
 				// The timeout of 600 s, 60 s each for the upload and the kubelet, and 10 minutes for clocks that differ.
-				"X-Amz-Expires": {"1320"}, "X-Amz-SignedHeaders": {"host"},
+				"X-Amz-Expires": {"1320"}, "X-Amz-SignedHeaders": {"host;if-none-match"},
 			},
 		},
 		"credentials for a session": {
 			with(bucket, "session-token", "session/+="), 86400, "s3://outputs/cluster-1/" + key, "https://s3.example.com:9000/outputs/cluster-1/" + key,
 			url.Values{
 				"X-Amz-Algorithm": {"AWS4-HMAC-SHA256"}, "X-Amz-Credential": {"AKID/20260701/eu-central-1/s3/aws4_request"}, "X-Amz-Date": {"20260701T115505Z"},
-				"X-Amz-Expires": {"87120"}, "X-Amz-SignedHeaders": {"host"}, "X-Amz-Security-Token": {"session/+="},
+				"X-Amz-Expires": {"87120"}, "X-Amz-SignedHeaders": {"host;if-none-match"}, "X-Amz-Security-Token": {"session/+="},
 			},
 		},
 		"another server": {map[string]string{"url": "https://logs.example.com/a"}, 600, "https://logs.example.com/a/" + key, "https://logs.example.com/a/" + key, url.Values{}},

@@ -16,6 +16,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/handoff"
 	"github.com/everynode/everynode/internal/task"
 )
 
@@ -55,12 +56,14 @@ const (
 	maxValidity = 7 * 24 * time.Hour
 )
 
-// presign returns a URL that allows one thing, until the life of a pod has passed: to write this object.
+// presign returns a URL that allows one thing, until the life of a pod has passed: to write this object once. Who may read pods can
+// read the URL, and must not be able to overwrite what is stored.
 func (s *signer) presign(ctx context.Context, target string, now time.Time, life time.Duration) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, http.NoBody)
 	if err != nil {
 		return "", err
 	}
+	request.Header.Set(handoff.OnceHeader, handoff.Once)
 	valid := min(life+2*skew, maxValidity)
 	request.URL.RawQuery = url.Values{"X-Amz-Expires": {strconv.Itoa(int(valid / time.Second))}}.Encode()
 	credentials := aws.Credentials{AccessKeyID: s.id, SecretAccessKey: s.secret, SessionToken: s.token}

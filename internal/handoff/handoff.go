@@ -18,6 +18,10 @@ const Program = "everynode-upload"
 // MaxAnswerBytes limits an Answer as JSON.
 const MaxAnswerBytes = 4096
 
+// OnceHeader and Once are a header of each PUT request, by which the server refuses to overwrite an object. It is a part of the
+// signature for S3.
+const OnceHeader, Once = "If-None-Match", "*"
+
 // Request is what to store, and where.
 type Request struct {
 	// URL takes the content in a PUT request.
@@ -48,6 +52,8 @@ func (r *Request) Size() int64 {
 // Answer is what became of the upload.
 type Answer struct {
 	Stored bool `json:"stored"`
+	// SHA256 is the digest of the content, in hexadecimal; "" if it is not stored.
+	SHA256 string `json:"sha256,omitempty"`
 	// Error is why the content is not stored, in one line without the URL.
 	Error string `json:"error,omitempty"`
 }

@@ -3,7 +3,10 @@
 
 package outcome
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 const (
 	// MaxArchiveErrorBytes limits Archive.Error.
@@ -20,6 +23,8 @@ type Archive struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// Dropped is how many bytes were left out of the middle of the output, because it was longer than the archive accepts.
 	Dropped int64 `json:"dropped,omitempty"`
+	// SHA256 is the digest of what was stored, in hexadecimal.
+	SHA256 string `json:"sha256,omitempty"`
 	// Error is why the output is not stored; "" if it is. One line of at most MaxArchiveErrorBytes.
 	Error string `json:"error,omitempty"`
 }
@@ -34,6 +39,9 @@ func (a *Archive) Bounded() *Archive {
 	}
 	b := *a
 	b.Bytes, b.Dropped = min(max(b.Bytes, 0), maxArchiveCount), min(max(b.Dropped, 0), maxArchiveCount)
+	if !b.Stored || !isDigest(b.SHA256) {
+		b.SHA256 = ""
+	}
 	switch {
 	case b.Stored:
 		b.Error = ""
@@ -43,6 +51,11 @@ func (a *Archive) Bounded() *Archive {
 		b.Error, _ = cutValue(b.Error, MaxArchiveErrorBytes)
 	}
 	return &b
+}
+
+// isDigest reports whether a text has the form of a SHA-256 in hexadecimal.
+func isDigest(text string) bool {
+	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // decodeArchive reads the field of an outcome; nil if it has another form. It is only for display, and must not make the

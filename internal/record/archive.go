@@ -30,6 +30,8 @@ type Archive struct {
 	Bytes int64 `json:"bytes,omitempty"`
 	// Dropped is how many bytes were left out of the middle of the output.
 	Dropped int64 `json:"dropped,omitempty"`
+	// SHA256 is the digest of what was stored, in hexadecimal; "" if that is not known.
+	SHA256 string `json:"sha256,omitempty"`
 	// Error is why the output is not stored, in one line; "" if it is.
 	Error string `json:"error,omitempty"`
 }
@@ -48,7 +50,7 @@ func ArchiveOf(phase, location string, reported *outcome.Archive) Archive {
 	}
 	return Archive{
 		Phase: phase, Location: location,
-		Stored: reported.Stored, Bytes: reported.Bytes, Dropped: reported.Dropped, Error: reported.Error,
+		Stored: reported.Stored, Bytes: reported.Bytes, Dropped: reported.Dropped, SHA256: reported.SHA256, Error: reported.Error,
 	}
 }
 
@@ -98,7 +100,7 @@ func (a Archives) bounded() Archives {
 		if !slices.Contains(archivePhases, archive.Phase) || ValidLocation(archive.Location) == "" || len(valid) == maxArchives {
 			continue
 		}
-		reported := outcome.Archive{Stored: archive.Stored, Bytes: archive.Bytes, Dropped: archive.Dropped, Error: archive.Error}
+		reported := outcome.Archive{Stored: archive.Stored, Bytes: archive.Bytes, Dropped: archive.Dropped, SHA256: archive.SHA256, Error: archive.Error}
 		valid = append(valid, ArchiveOf(archive.Phase, archive.Location, reported.Bounded()))
 	}
 	return valid

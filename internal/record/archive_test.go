@@ -18,7 +18,7 @@ func TestArchiveOf(t *testing.T) {
 		reported *outcome.Archive
 		want     Archive
 	}{
-		"the runner has stored the output":     {&outcome.Archive{Stored: true, Bytes: 5, Dropped: 1}, Archive{Phase: "task", Location: location, Stored: true, Bytes: 5, Dropped: 1}},
+		"the runner has stored the output":     {&outcome.Archive{Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"}, Archive{Phase: "task", Location: location, Stored: true, Bytes: 5, Dropped: 1, SHA256: "ab"}},
 		"the runner has not stored the output": {outcome.NotStored("gone"), Archive{Phase: "task", Location: location, Error: "gone"}},
 		"the runner was killed":                {nil, Archive{Phase: "task", Location: location, Error: NotReported}},
 	}

@@ -4,6 +4,7 @@
 package record_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/everynode/everynode/internal/record"
@@ -19,7 +20,7 @@ var readingsOfV010 = map[string]reading{
 			StartedAt: at("12:00:00"), FinishedAt: at("12:00:20"), RecordedAt: at("12:00:20"),
 			ExitCode: new(int32(3)), Reason: "TaskFailed", Message: "no disk at /dev/sdb",
 			Archives: record.Archives{
-				{Phase: "task", Location: "s3://outputs/node-setup/disk/8ef4ff86f1/node-1/task-1.log", Stored: true, Bytes: 16777216, Dropped: 1234},
+				{Phase: "task", Location: "s3://outputs/node-setup/disk/8ef4ff86f1/node-1/task-1.log", Stored: true, Bytes: 16777216, Dropped: 1234, SHA256: strings.Repeat("0a", 32)},
 				{Phase: "rollback", Location: "s3://outputs/node-setup/disk/8ef4ff86f1/node-1/rollback-1.log", Error: "the response is 403 Forbidden (AccessDenied)"},
 			},
 			BootID: "00000000-0000-4000-8000-000000000003", MachineID: "00000000000040008000000000000004", PodUID: "00000000-0000-4000-8000-000000000009",

@@ -163,7 +163,7 @@ var situations = map[string]situation{
 		spec:  "task: {script: mkfs.ext4 /dev/sdb, outputArchive: Always}\nretry: {limit: 0}\nrollback: {script: wipefs -a /dev/sdb}\n",
 		script: func(c *plantest.Cluster) {
 			failed := failure("no disk at /dev/sdb")
-			failed.Archive = &outcome.Archive{Stored: true, Bytes: 16 << 20, Dropped: 1234}
+			failed.Archive = &outcome.Archive{Stored: true, Bytes: 16 << 20, Dropped: 1234, SHA256: strings.Repeat("0a", 32)}
 			c.Task = ends(failed, plantest.Result{Archive: outcome.NotStored("the response is 403 Forbidden (AccessDenied)")})
 			c.Create()
 			c.Run(2 * time.Minute)

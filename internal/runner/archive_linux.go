@@ -82,46 +82,47 @@ func (a *attempt) archive(notes []string) *outcome.Archive {
 	}
 	request := handoff.Request{URL: a.Archive.URL, CA: a.Archive.CA, Sections: sections}
 	result := &outcome.Archive{Bytes: request.Size(), Dropped: dropped}
-	if err := a.upload(&request); err != nil {
+	if digest, err := a.upload(&request); err != nil {
 		result.Error = err.Error()
 	} else {
-		result.Stored = true
+		result.Stored, result.SHA256 = true, digest
 	}
 	return result.Bounded()
 }
 
-// upload runs everynode-upload until it has stored the content, or the time for that has passed.
-func (a *attempt) upload(request *handoff.Request) error {
+// upload runs everynode-upload until it has stored the content, or the time for that has passed. It returns the digest of the
+// content.
+func (a *attempt) upload(request *handoff.Request) (digest string, err error) {
 	end := time.Now().Add(time.Duration(a.Archive.Seconds) * time.Second)
 	a.supervisor.takeSignals()
 	left := time.Until(a.supervisor.uploadUntil(end))
 	if left <= 0 {
-		return errors.New("the runner was told to stop, which left no time for it")
+		return "", errors.New("the runner was told to stop, which left no time for it")
 	}
 	request.Milliseconds = left.Milliseconds()
 	read, write, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("creating a pipe: %w", errnoOf(err))
+		return "", fmt.Errorf("creating a pipe: %w", errnoOf(err))
 	}
 	defer func() { _ = read.Close() }()
 	pid, err := a.startUpload(request, write)
 	_ = write.Close()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if !a.supervisor.waitForUpload(pid, end) {
-		return errors.New(handoff.Program + " did not end in time")
+		return "", errors.New(handoff.Program + " did not end in time")
 	}
 	// It has ended, and an answer fits into the pipe.
 	content, err := io.ReadAll(io.LimitReader(read, handoff.MaxAnswerBytes))
 	var answer handoff.Answer
 	switch {
 	case err != nil || json.Unmarshal(content, &answer) != nil:
-		return errors.New(handoff.Program + " ended without an answer")
+		return "", errors.New(handoff.Program + " ended without an answer")
 	case !answer.Stored:
-		return errors.New(outcome.CleanLine(answer.Error))
+		return "", errors.New(outcome.CleanLine(answer.Error))
 	}
-	return nil
+	return answer.SHA256, nil
 }
 
 // startUpload starts everynode-upload in the container, and not on the node.

@@ -5,6 +5,7 @@ package runner
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -114,7 +115,7 @@ func TestTheWholeOutputIsArchived(t *testing.T) {
 			if stored := s.next(t); stored != tt.want {
 				t.Errorf("the archive has %q, want %q", stored, tt.want)
 			}
-			want := &outcome.Archive{Stored: true, Bytes: int64(len(tt.want)), Dropped: tt.dropped}
+			want := &outcome.Archive{Stored: true, Bytes: int64(len(tt.want)), Dropped: tt.dropped, SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(tt.want)))}
 			if diff := cmp.Diff(want, got.outcome.Archive); diff != "" || got.code != tt.code {
 				t.Errorf("it ended with %d, the archive (-want +got):\n%s", got.code, diff)
 			}

@@ -8,14 +8,18 @@ package upload
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/everynode/everynode/internal/handoff"
@@ -82,12 +86,21 @@ func backoff(n int) time.Duration {
 func (u *uploader) run(ctx context.Context) handoff.Answer {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(u.request.Milliseconds)*time.Millisecond)
 	defer cancel()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, u.body(func() {})); err != nil {
+		return handoff.Answer{Error: "reading the output: " + outcome.CleanHead(err.Error(), maxErrorBytes)}
+	}
 	problem := "there was no response in time"
+	unknown := false
 	for n := 0; ; n++ {
 		is := u.put(ctx)
-		if is.stored || is.final {
-			return handoff.Answer{Stored: is.stored, Error: is.problem}
+		if is.stored || (is.exists && unknown) {
+			return handoff.Answer{Stored: true, SHA256: hex.EncodeToString(digest.Sum(nil))}
 		}
+		if is.final {
+			return handoff.Answer{Error: is.problem}
+		}
+		unknown = unknown || is.unknown
 		if is.problem != "" {
 			problem = is.problem
 		}
@@ -104,6 +117,10 @@ type result struct {
 	stored bool
 	// final is true if a further request would have the same result.
 	final bool
+	// exists is true if the server has an object of this name already.
+	exists bool
+	// unknown is true if the content may have been stored although there was no such response.
+	unknown bool
 	// problem is why the content is not stored; "" if the time has passed. It does not contain the URL.
 	problem string
 }
@@ -116,7 +133,9 @@ func (u *uploader) put(ctx context.Context) result {
 	defer cancel(nil)
 	watch := time.AfterFunc(u.stall, func() { cancel(errStalled) })
 	defer watch.Stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, u.request.URL, u.body(func() { watch.Reset(u.stall) }))
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPut, u.request.URL, u.body(func() { watch.Reset(u.stall) }))
 	if err != nil {
 		return result{final: true, problem: "the URL of the archive is invalid"}
 	}
@@ -126,14 +145,15 @@ func (u *uploader) put(ctx context.Context) result {
 	}
 	request.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	request.Header.Set("User-Agent", "everynode")
+	request.Header.Set(handoff.OnceHeader, handoff.Once)
 	response, err := u.client.Do(request)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errStalled):
-		return result{problem: fmt.Sprintf("nothing was sent or received for %v", u.stall)}
+		return result{unknown: sent.Load(), problem: fmt.Sprintf("nothing was sent or received for %v", u.stall)}
 	case err != nil && ctx.Err() != nil:
 		return result{}
 	case err != nil:
-		return result{problem: withoutURL(err)}
+		return result{unknown: sent.Load(), problem: withoutURL(err)}
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes)) // the status decides
 	_ = response.Body.Close()
@@ -165,11 +185,19 @@ func judge(code int, body []byte) result {
 	if code >= 200 && code < 300 {
 		return result{stored: true}
 	}
-	r := result{problem: "the response is " + strconv.Itoa(code) + " " + http.StatusText(code)}
-	if reason := s3Code(body); reason != "" {
+	r := result{unknown: code >= 500, problem: "the response is " + strconv.Itoa(code) + " " + http.StatusText(code)}
+	reason := s3Code(body)
+	if reason != "" {
 		r.problem += " (" + reason + ")"
 	}
 	switch code {
+	case http.StatusPreconditionFailed:
+		r.exists = true
+		r.problem += ": the archive had an object of this name already, which was not overwritten"
+	case http.StatusConflict:
+		if reason == "ConditionalRequestConflict" { // another request for this object is in progress, such as an earlier one
+			return r
+		}
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return r
 	}

@@ -4,10 +4,15 @@
 package upload
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -86,6 +91,39 @@ func closes(_ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
+// keep stores the content, and then answers in another way.
+func keep(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var copied bytes.Buffer
+		r.Body = io.NopCloser(io.TeeReader(r.Body, &copied))
+		r.Context().Value(http.ServerContextKey).(*http.Server).Handler.(*server).accept(httptest.NewRecorder(), r)
+		r.Body = io.NopCloser(&copied)
+		answer(w, r)
+	}
+}
+
+func digestOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// TestARequestThatWasNeverSentHasWrittenNothing : then an object of this name is of another client.
+func TestARequestThatWasNeverSentHasWrittenNothing(t *testing.T) {
+	s := serve(t, false, status(http.StatusPreconditionFailed, ""))
+	client, dials := s.Client(), 0
+	dial := (&net.Dialer{}).DialContext
+	client.Transport = &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials++; dials == 1 {
+			return nil, errors.New("connection refused")
+		}
+		return dial(ctx, network, address)
+	}}
+	u := uploader{
+		client: client, content: strings.NewReader(content), stall: 20 * time.Second, wait: func(int) time.Duration { return time.Millisecond },
+		request: &handoff.Request{URL: s.URL, Milliseconds: 60_000, Sections: []handoff.Section{{Bytes: 5}}},
+	}
+	if got := u.run(t.Context()); got.Stored || dials != 2 {
+		t.Errorf("the answer is %+v after %d connections", got, dials)
+	}
+}
+
 const content = "head|tail|notice"
 
 // store uploads three sections of content in another order.
@@ -111,6 +149,10 @@ func TestRun(t *testing.T) {
 	}
 	const long, short = 60_000, 300 // milliseconds
 	denied := status(http.StatusForbidden, `<?xml version="1.0"?><Error><Code>SignatureDoesNotMatch</Code><Message>secret</Message></Error>`)
+	exists := status(http.StatusPreconditionFailed, "<Code>PreconditionFailed</Code>")
+	conflict := status(http.StatusConflict, "<Code>ConditionalRequestConflict</Code>")
+	stored := handoff.Answer{Stored: true, SHA256: digestOf("head|noticetail|")}
+	const was = "the response is 412 Precondition Failed (PreconditionFailed): the archive had an object of this name already, which was not overwritten"
 	tests := map[string]struct {
 		answers []http.HandlerFunc
 		within  int64
@@ -118,19 +160,26 @@ func TestRun(t *testing.T) {
 		// requests is how many there must be; 0 for more than one.
 		requests int
 	}{
-		"the server accepts it":                      {[]http.HandlerFunc{accept}, long, handoff.Answer{Stored: true}, 1},
-		"the server fails once":                      {[]http.HandlerFunc{status(500, ""), accept}, long, handoff.Answer{Stored: true}, 2},
-		"the server has too much to do once":         {[]http.HandlerFunc{status(429, ""), status(503, "<Code>SlowDown</Code>"), accept}, long, handoff.Answer{Stored: true}, 3},
-		"the server does not respond once":           {[]http.HandlerFunc{hang, accept}, long, handoff.Answer{Stored: true}, 2},
-		"the server closes the connection once":      {[]http.HandlerFunc{closes, accept}, long, handoff.Answer{Stored: true}, 2},
-		"the server always fails":                    {[]http.HandlerFunc{status(500, "")}, short, handoff.Answer{Error: "the response is 500 Internal Server Error (requests: N)"}, 0},
-		"the server never responds":                  {[]http.HandlerFunc{hang}, 700, handoff.Answer{Error: "nothing was sent or received for 200ms (requests: N)"}, 0},
-		"the time passes before a response":          {[]http.HandlerFunc{hang}, 50, handoff.Answer{Error: "there was no response in time (requests: 1)"}, 1},
-		"the signature is wrong":                     {[]http.HandlerFunc{denied}, long, handoff.Answer{Error: "the response is 403 Forbidden (SignatureDoesNotMatch)"}, 1},
-		"the bucket is missing":                      {[]http.HandlerFunc{status(404, "<Code>NoSuchBucket</Code>")}, long, handoff.Answer{Error: "the response is 404 Not Found (NoSuchBucket)"}, 1},
-		"the code of the error is markup":            {[]http.HandlerFunc{status(404, "<Code>\x1b[2J</Code>")}, long, handoff.Answer{Error: "the response is 404 Not Found"}, 1},
-		"the server redirects":                       {[]http.HandlerFunc{http.RedirectHandler("/other", http.StatusTemporaryRedirect).ServeHTTP}, long, handoff.Answer{Error: "the response is 307 Temporary Redirect, and redirects are not followed"}, 1},
-		"the server responds with a code of its own": {[]http.HandlerFunc{status(499, "")}, long, handoff.Answer{Error: "the response is 499 "}, 1},
+		"the server accepts it":                       {[]http.HandlerFunc{accept}, long, stored, 1},
+		"the server fails once":                       {[]http.HandlerFunc{status(500, ""), accept}, long, stored, 2},
+		"the server has too much to do once":          {[]http.HandlerFunc{status(429, ""), status(503, "<Code>SlowDown</Code>"), accept}, long, stored, 3},
+		"the server does not respond once":            {[]http.HandlerFunc{hang, accept}, long, stored, 2},
+		"the server closes the connection once":       {[]http.HandlerFunc{closes, accept}, long, stored, 2},
+		"another client has written the object":       {[]http.HandlerFunc{exists}, long, handoff.Answer{Error: was}, 1},
+		"another client has, as the server was busy":  {[]http.HandlerFunc{status(429, ""), exists}, long, handoff.Answer{Error: was}, 2},
+		"a request without a response has written it": {[]http.HandlerFunc{keep(hang), exists}, long, stored, 2},
+		"a request that was cut off has written it":   {[]http.HandlerFunc{keep(closes), exists}, long, stored, 2},
+		"a gateway did not wait for the response":     {[]http.HandlerFunc{keep(status(504, "")), exists}, long, stored, 2},
+		"an earlier request is in progress":           {[]http.HandlerFunc{keep(hang), conflict, exists}, long, stored, 3},
+		"another conflict":                            {[]http.HandlerFunc{status(409, "")}, long, handoff.Answer{Error: "the response is 409 Conflict"}, 1},
+		"the server always fails":                     {[]http.HandlerFunc{status(500, "")}, short, handoff.Answer{Error: "the response is 500 Internal Server Error (requests: N)"}, 0},
+		"the server never responds":                   {[]http.HandlerFunc{hang}, 700, handoff.Answer{Error: "nothing was sent or received for 200ms (requests: N)"}, 0},
+		"the time passes before a response":           {[]http.HandlerFunc{hang}, 50, handoff.Answer{Error: "there was no response in time (requests: 1)"}, 1},
+		"the signature is wrong":                      {[]http.HandlerFunc{denied}, long, handoff.Answer{Error: "the response is 403 Forbidden (SignatureDoesNotMatch)"}, 1},
+		"the bucket is missing":                       {[]http.HandlerFunc{status(404, "<Code>NoSuchBucket</Code>")}, long, handoff.Answer{Error: "the response is 404 Not Found (NoSuchBucket)"}, 1},
+		"the code of the error is markup":             {[]http.HandlerFunc{status(404, "<Code>\x1b[2J</Code>")}, long, handoff.Answer{Error: "the response is 404 Not Found"}, 1},
+		"the server redirects":                        {[]http.HandlerFunc{http.RedirectHandler("/other", http.StatusTemporaryRedirect).ServeHTTP}, long, handoff.Answer{Error: "the response is 307 Temporary Redirect, and redirects are not followed"}, 1},
+		"the server responds with a code of its own":  {[]http.HandlerFunc{status(499, "")}, long, handoff.Answer{Error: "the response is 499 "}, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +200,7 @@ func TestRun(t *testing.T) {
 			if want := "head|noticetail|"; got.Stored && s.stored != want {
 				t.Errorf("stored %q, want %q", s.stored, want)
 			}
-			if s.length != int64(len(content)) || s.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			if s.length != int64(len(content)) || s.header.Get("Content-Type") != "text/plain; charset=utf-8" || s.header.Get("If-None-Match") != "*" {
 				t.Errorf("the length is %d, and the header %v", s.length, s.header)
 			}
 		})

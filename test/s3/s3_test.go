@@ -109,6 +109,27 @@ func TestAnArchiveOfS3(t *testing.T) {
 		})
 	}
 
+	t.Run("a URL writes once", func(t *testing.T) {
+		url, key := sign(101, now, nil)
+		if got := put(url, "first"); !got.Stored {
+			t.Fatal(got.Error)
+		}
+		if got := put(url, "second"); got.Stored || !strings.Contains(got.Error, "412 Precondition Failed") {
+			t.Errorf("the second answer is %+v", got)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("without the header"))
+		must(t, err)
+		response, err := http.DefaultClient.Do(request)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != http.StatusForbidden {
+			t.Errorf("without the header, the response is %s", response.Status)
+		}
+		if _, content, err := server.Do(t.Context(), http.MethodGet, key, nil); err != nil || string(content) != "first" {
+			t.Errorf("the archive has %q: %v", content, err)
+		}
+	})
+
 	t.Run("a URL allows only to write", func(t *testing.T) {
 		url, _ := sign(100, now, nil)
 		if got := put(url, "a"); !got.Stored {

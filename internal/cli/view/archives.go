@@ -31,6 +31,9 @@ func ArchiveSentence(a *record.Archive) string {
 	if a.Dropped > 0 {
 		s += fmt.Sprintf("; %d bytes in the middle of the output were left out", a.Dropped)
 	}
+	if a.SHA256 != "" {
+		s += ", SHA-256 " + a.SHA256
+	}
 	return s
 }
 
