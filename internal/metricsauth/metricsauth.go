@@ -30,10 +30,12 @@ import (
 const (
 	// remembered is how long a decision is valid, as the API server itself remembers those of its authorizer.
 	remembered = 10 * time.Second
-	// maxRemembered limits the decisions that are remembered.
+	// maxRemembered limits the decisions of each kind that are remembered.
 	maxRemembered = 256
-	// maxReviews limits the requests to the API server at the same time.
-	maxReviews = 4
+	// knownFor is how long a client that was accepted has a slot that no other client can take.
+	knownFor = time.Hour
+	// maxReviews limits the reviews of all clients at the same time. One more is for clients that were accepted lately.
+	maxReviews = 3
 	// reviewTimeout limits the two requests for a decision.
 	reviewTimeout = 10 * time.Second
 	// maxTokenBytes limits a token: those of service accounts have about 1 kB.
@@ -97,20 +99,31 @@ func (r reviewer) review(ctx context.Context, token, path string) (int, error) {
 type filter struct {
 	review review
 	now    func() time.Time
-	// slots limits the reviews at the same time.
-	slots chan struct{}
+	// slots limits the reviews at the same time, and reserved those of clients that were accepted lately and find no other slot.
+	slots, reserved chan struct{}
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]decision
+	mu sync.Mutex
+	// accepted and refused are apart, so that invalid tokens, of which a client can make any number, displace no accepted one.
+	accepted, refused decisions
 }
 
 type decision struct {
 	status int
-	until  time.Time
+	at     time.Time
+}
+
+type decisions map[[sha256.Size]byte]decision
+
+// remember stores a decision. If there are too many, it forgets the others: they are only for a while.
+func (all decisions) remember(key [sha256.Size]byte, d decision) {
+	if _, known := all[key]; !known && len(all) >= maxRemembered {
+		clear(all)
+	}
+	all[key] = d
 }
 
 func newFilter(review review, now func() time.Time) *filter {
-	return &filter{review: review, now: now, slots: make(chan struct{}, maxReviews), known: map[[sha256.Size]byte]decision{}}
+	return &filter{review: review, now: now, slots: make(chan struct{}, maxReviews), reserved: make(chan struct{}, 1), accepted: decisions{}, refused: decisions{}}
 }
 
 func (f *filter) wrap(log logr.Logger, next http.Handler) (http.Handler, error) {
@@ -138,14 +151,21 @@ func (f *filter) decide(r *http.Request) (int, error) {
 		return http.StatusMethodNotAllowed, nil
 	}
 	key := sha256.Sum256([]byte(token + "\x00" + r.URL.Path))
-	if status, known := f.recall(key); known {
+	status, isKnown := f.recall(key)
+	if status != 0 {
 		return status, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
+	var reserved chan struct{} // nil: no other slot
+	if isKnown {
+		reserved = f.reserved
+	}
 	select {
 	case f.slots <- struct{}{}:
 		defer func() { <-f.slots }()
+	case reserved <- struct{}{}:
+		defer func() { <-f.reserved }()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -156,19 +176,30 @@ func (f *filter) decide(r *http.Request) (int, error) {
 	return status, err
 }
 
-func (f *filter) recall(key [sha256.Size]byte) (status int, known bool) {
+// recall returns a decision that is valid now, or 0, and whether the client was accepted lately.
+func (f *filter) recall(key [sha256.Size]byte) (status int, isKnown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, known := f.known[key]
-	return d.status, known && f.now().Before(d.until)
+	d, accepted := f.accepted[key]
+	if !accepted {
+		d = f.refused[key]
+	}
+	age := f.now().Sub(d.at)
+	if age < remembered {
+		status = d.status
+	}
+	return status, accepted && age < knownFor
 }
 
-// remember stores a decision. If there are too many, it forgets all: they are only for a few seconds.
 func (f *filter) remember(key [sha256.Size]byte, status int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.known) >= maxRemembered {
-		clear(f.known)
+	d := decision{status, f.now()}
+	if status == http.StatusOK {
+		f.accepted.remember(key, d)
+		delete(f.refused, key)
+		return
 	}
-	f.known[key] = decision{status, f.now().Add(remembered)}
+	delete(f.accepted, key)
+	f.refused.remember(key, d)
 }

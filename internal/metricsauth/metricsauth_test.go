@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,9 +62,56 @@ func TestDecisionsAreRememberedForAWhile(t *testing.T) {
 	for i := range 3 * maxRemembered {
 		request(t, f, http.MethodGet, "Bearer bad"+strconv.Itoa(i))
 	}
-	if len(f.known) > maxRemembered {
-		t.Errorf("it remembers %d decisions", len(f.known))
+	if len(f.refused) > maxRemembered {
+		t.Errorf("it remembers %d decisions", len(f.refused))
 	}
+}
+
+func TestInvalidTokensDisplaceNoAcceptedOne(t *testing.T) {
+	reviews := 0
+	f := newFilter(counting(&reviews), func() time.Time { return time.Unix(1, 0) })
+	request(t, f, http.MethodGet, "Bearer good")
+	for i := range 3 * maxRemembered {
+		request(t, f, http.MethodGet, "Bearer bad"+strconv.Itoa(i))
+	}
+	before := reviews
+	if got := request(t, f, http.MethodGet, "Bearer good"); got != http.StatusOK || reviews != before {
+		t.Errorf("the status is %d after %d more reviews", got, reviews-before)
+	}
+}
+
+// TestAKnownClientHasASlot : the API server does not answer to clients with invalid tokens, which take all other slots.
+func TestAKnownClientHasASlot(t *testing.T) {
+	now := time.Unix(1, 0)
+	var clock sync.Mutex
+	entered := make(chan struct{})
+	f := newFilter(func(ctx context.Context, token, _ string) (int, error) {
+		if token == "good" {
+			return http.StatusOK, nil
+		}
+		entered <- struct{}{}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}, func() time.Time {
+		clock.Lock()
+		defer clock.Unlock()
+		return now
+	})
+	request(t, f, http.MethodGet, "Bearer good")
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range maxReviews {
+		all.Go(func() { _ = requestIn(ctx, t, f, http.MethodGet, "Bearer bad"+strconv.Itoa(i)) })
+		<-entered
+	}
+	clock.Lock()
+	now = now.Add(remembered)
+	clock.Unlock()
+	if got := requestIn(ctx, t, f, http.MethodGet, "Bearer good"); got != http.StatusOK {
+		t.Errorf("the status of the known client is %d", got)
+	}
+	stop()
+	all.Wait()
 }
 
 // counting is a review that counts, and decides by the token.
@@ -86,11 +134,16 @@ func counting(n *int) review {
 
 func request(t *testing.T, f *filter, method, authorization string) int {
 	t.Helper()
+	return requestIn(t.Context(), t, f, method, authorization)
+}
+
+func requestIn(ctx context.Context, t *testing.T, f *filter, method, authorization string) int {
+	t.Helper()
 	handler, err := f.wrap(logr.Discard(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), method, "/metrics", nil)
+	r := httptest.NewRequestWithContext(ctx, method, "/metrics", nil)
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
