@@ -25,6 +25,11 @@ type NodeJobStatus struct {
 	// +optional
 	RevisionDigest string `json:"revisionDigest,omitempty"`
 
+	// unattributedGeneration is the metadata.generation with which the revision began although the spec had not changed, such as after
+	// a change of a ConfigMap. Until the spec changes, nobody is named as the one who has changed it. Absent otherwise.
+	// +optional
+	UnattributedGeneration int64 `json:"unattributedGeneration,omitempty"`
+
 	// nodes counts the nodes by their state.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`

@@ -13,7 +13,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/outcome"
 	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/record"
 )
 
 // maxPending limits the notifications in a status. The API has the same limit.
@@ -167,7 +166,7 @@ func (c *jobChange) add(kind v1alpha1.NotificationType, reason, message string) 
 	n := v1alpha1.Notification{
 		Type: kind, Time: metav1.NewTime(c.now.Truncate(time.Second)), Generation: c.job.Generation, Revision: c.after.Revision,
 		Reason: reason, Message: outcome.CleanHead(message, maxMessageBytes),
-		Nodes: c.after.Nodes.DeepCopy(), ChangedBy: record.ChangedBy(c.job.Annotations),
+		Nodes: c.after.Nodes.DeepCopy(), ChangedBy: plan.Author(c.job, c.after.UnattributedGeneration),
 	}
 	if c.after.Rollout != nil {
 		n.Step = c.after.Rollout.Step

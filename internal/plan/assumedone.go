@@ -58,7 +58,7 @@ func (as *assessor) assumeDone(w *nodePlan) {
 		Revision: as.in.Revision, Digest: as.in.Digest, Label: as.in.Revision, Outcome: record.Succeeded, Assumed: true, NeverStarted: true,
 		Reason: v1alpha1.ReasonAssumedDone, Message: "it matched spec.assumeDone", FinishedAt: now, RecordedAt: now,
 		BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: as.retry,
-		ChangedBy: record.ChangedBy(as.in.Job.Annotations),
+		ChangedBy: as.in.author(),
 	}
 	as.recorder.completes(w.node, &mark.Change)
 	as.mark(w, mark)

@@ -125,7 +125,7 @@ func (a *attemptReader) notDrained(w *nodePlan, since time.Time, message string)
 	r := record.Record{
 		Revision: a.in.Revision, Digest: a.in.Digest, Outcome: record.Failed, Attempts: w.start.number, StartedAt: since, FinishedAt: a.in.Now,
 		Reason: v1alpha1.ReasonDrainTimedOut, Message: message, BootID: w.node.BootID, MachineID: w.node.MachineID, Retry: a.retry,
-		ChangedBy: record.ChangedBy(a.in.Job.Annotations), NeverStarted: true, FirstStartedAt: a.firstStart(w.node, a.in.Revision),
+		ChangedBy: a.in.author(), NeverStarted: true, FirstStartedAt: a.firstStart(w.node, a.in.Revision),
 	}
 	if prev == nil {
 		return r

@@ -235,6 +235,7 @@ func (j *job) attempt(node *Node, s start, revision string) task.Attempt {
 		MachineID: node.MachineID,
 		BootID:    node.BootID,
 		Retry:     j.retry,
+		ChangedBy: j.in.author(),
 	}
 }
 

@@ -15,12 +15,34 @@ import (
 
 // RevisionStarted says that the revision of the status begins, and who has last changed the NodeJob.
 func RevisionStarted(job *v1alpha1.NodeJob, status *v1alpha1.NodeJobStatus) string {
-	return fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job))
+	return fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job, status.UnattributedGeneration))
 }
 
+// Author returns who has last changed the spec. It returns "" if that is unknown, and if something else began the revision:
+// unattributed is status.unattributedGeneration.
+func Author(job *v1alpha1.NodeJob, unattributed int64) string {
+	if unattributed != 0 && unattributed == job.Generation {
+		return ""
+	}
+	return record.ChangedBy(job.Annotations)
+}
+
+// unattributed returns status.unattributedGeneration for a status with the revision.
+func (in *Input) unattributed() int64 {
+	was := &in.Job.Status
+	begins := in.Revision != was.Revision && in.Revision != "" && was.Revision != ""
+	if begins && was.ObservedGeneration == in.Job.Generation || !begins && was.UnattributedGeneration == in.Job.Generation {
+		return in.Job.Generation
+	}
+	return 0
+}
+
+// author is who has caused what happens now.
+func (in *Input) author() string { return Author(in.Job, in.unattributed()) }
+
 // changedBy names who has last changed the spec; "" if that is unknown.
-func changedBy(job *v1alpha1.NodeJob) string {
-	if by := record.ChangedBy(job.Annotations); by != "" {
+func changedBy(job *v1alpha1.NodeJob, unattributed int64) string {
+	if by := Author(job, unattributed); by != "" {
 		return "; last changed by " + by
 	}
 	return ""

@@ -106,11 +106,13 @@ func (sb *statusBuilder) status() v1alpha1.NodeJobStatus {
 		ObservedGeneration: sb.in.Job.Generation,
 		Revision:           sb.in.Revision,
 		RevisionDigest:     sb.in.Digest,
-		Nodes:              sb.counts,
-		Failures:           sb.boundedFailures(),
-		Drains:             sb.boundedDrains(),
-		NodeProblems:       sb.nodeProblems(),
-		Gate:               sb.gateStatus(),
+
+		UnattributedGeneration: sb.in.unattributed(),
+		Nodes:                  sb.counts,
+		Failures:               sb.boundedFailures(),
+		Drains:                 sb.boundedDrains(),
+		NodeProblems:           sb.nodeProblems(),
+		Gate:                   sb.gateStatus(),
 	}
 	for _, c := range sb.in.Job.Status.Conditions {
 		status.Conditions = append(status.Conditions, *c.DeepCopy())

@@ -116,6 +116,8 @@ type Attempt struct {
 
 	// Retry is RetryToken of the NodeJob.
 	Retry string
+	// ChangedBy is who has caused it; "" if that is unknown.
+	ChangedBy string
 	// Undoes is the record that a rollback undoes. Deleting is true if it is part of the NodeJob's deletion.
 	Undoes   *record.Record
 	Deleting bool
@@ -228,8 +230,8 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 		v1alpha1.NodeUIDAnnotation: string(a.NodeUID),
 		v1alpha1.MachineAnnotation: Machine(a.MachineID, a.BootID),
 	})
-	if by := record.ChangedBy(job.Annotations); by != "" {
-		pod.Annotations[v1alpha1.ChangedByAnnotation] = by
+	if a.ChangedBy != "" {
+		pod.Annotations[v1alpha1.ChangedByAnnotation] = a.ChangedBy
 	}
 	if a.Archive != nil {
 		pod.Annotations[v1alpha1.ArchiveAnnotation] = a.Archive.Location
