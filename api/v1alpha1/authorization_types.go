@@ -7,18 +7,18 @@ package v1alpha1
 const (
 	// AuthorizationAuthorized : the admission policies were in force when the object was written.
 	AuthorizationAuthorized = "Authorized"
-	// AuthorizationNotAuthorized : it may have been written while no admission policy was in force.
-	AuthorizationNotAuthorized = "NotAuthorized"
+	// AuthorizationUnconfirmed : it may have been written while no admission policy was in force.
+	AuthorizationUnconfirmed = "Unconfirmed"
 	// AuthorizationNotRequired : the manager runs with --require-policies=false.
 	AuthorizationNotRequired = "NotRequired"
 )
 
 // Authorization says whether the API server asked for the rights to what the object does on nodes when it was written.
 type Authorization struct {
-	// state is Authorized, NotAuthorized if the object may have been written while no admission policy was in force, or
+	// state is Authorized, Unconfirmed if the object may have been written while no admission policy was in force, or
 	// NotRequired if the manager runs with --require-policies=false.
 	// +required
-	// +kubebuilder:validation:Enum=Authorized;NotAuthorized;NotRequired
+	// +kubebuilder:validation:Enum=Authorized;Unconfirmed;NotRequired
 	State string `json:"state,omitempty"`
 
 	// policies identifies the installed admission policies of config/authorization with which this was decided.

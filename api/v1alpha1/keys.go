@@ -3,8 +3,6 @@
 
 package v1alpha1
 
-import "strings"
-
 // Keys that Everynode writes.
 const (
 	// PodFinalizer keeps a task's pod in the API until its outcome is recorded on the node, so that
@@ -96,13 +94,6 @@ func GateEffectOf(job *NodeJob) GateEffect {
 		return job.Spec.Gate.Effect
 	}
 	return GateNoSchedule
-}
-
-// IsOurKey reports whether a label or an annotation has a key of Everynode: the prefix everynode.dev or one of its
-// subdomains.
-func IsOurKey(key string) bool {
-	prefix, _, found := strings.Cut(key, "/")
-	return found && (prefix == Group || strings.HasSuffix(prefix, "."+Group))
 }
 
 // RecordKey is the key of the label and of the annotation that a node carries for a NodeJob. Its

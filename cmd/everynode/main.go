@@ -38,6 +38,7 @@ import (
 	"github.com/everynode/everynode/internal/metricsauth"
 	"github.com/everynode/everynode/internal/notify"
 	"github.com/everynode/everynode/internal/policies"
+	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/task"
 	"github.com/everynode/everynode/internal/uninstall"
 	"github.com/everynode/everynode/internal/version"
@@ -225,9 +226,23 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cacheOptions, err := controller.CacheOptions(key)
+	mgr, err := newManager(ctx, config, scheme, &f, key)
 	if err != nil {
 		return err
+	}
+	required, err := setUp(ctx, mgr, &f, key, server.Now)
+	if err != nil {
+		return err
+	}
+	logStart(log, &f)
+	return startAndLeave(ctx, mgr, direct, log, required)
+}
+
+// newManager returns a manager whose cache contains only what the controllers read and may obey.
+func newManager(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, f *flags, key seal.Key) (ctrl.Manager, error) {
+	cacheOptions, err := controller.CacheOptions(key)
+	if err != nil {
+		return nil, err
 	}
 	namespaces := loop.NewTrimmer()
 	if f.requireLabel {
@@ -240,55 +255,56 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	}
 	if f.leaderElect {
 		if err := electLeader(config, &options); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	if f.requireLabel {
-		if err := namespaces.Load(ctx, mgr.GetAPIReader()); err != nil {
-			return err
-		}
+		return mgr, namespaces.Load(ctx, mgr.GetAPIReader())
 	}
+	return mgr, nil
+}
+
+// setUp adds the controllers to the manager. It returns what knows whether the admission policies are in force.
+func setUp(ctx context.Context, mgr ctrl.Manager, f *flags, key seal.Key, now func() time.Time) (*policies.Checker, error) {
+	required, err := requirePolicies(ctx, mgr, f)
+	if err != nil {
+		return nil, err
+	}
+	required.Now = now
 	pods := task.Options{RunnerImage: f.runnerImage, ArchiveRunnerImage: f.archiveImage, PullSecrets: f.pullSecrets, PriorityClassName: f.priorityClass, MemoryLimit: f.memoryLimit, Version: version.String(), Key: key}
 	reconciler := controller.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("everynode"),
 		controller.NewMetrics(metrics.Registry), pods)
-	reconciler.Now = server.Now
+	reconciler.Now = now
+	reconciler.Policies = required
 	reconciler.RequireNamespaceLabel = f.requireLabel
 	reconciler.Archive = f.archive
 	reconciler.Own = controller.Own{
 		Pod:  client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
 		Node: os.Getenv("NODE_NAME"),
 	}
-	if reconciler.Policies, err = requirePolicies(ctx, mgr, config, &f); err != nil {
-		return err
-	}
-	reconciler.Policies.Now = server.Now
 	reconciler.Notifier = notify.New(f.notifications, metrics.Registry)
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
-		return fmt.Errorf("setting up the controller: %w", err)
+		return nil, fmt.Errorf("setting up the controller: %w", err)
 	}
 	pods.PriorityClassName = "" // the spec of a NodeGuard sets the priority of its pods
 	guards, err := guardcontroller.Setup(mgr, guardcontroller.NewMetrics(metrics.Registry), pods)
 	if err != nil {
-		return fmt.Errorf("setting up the controller of NodeGuards: %w", err)
+		return nil, fmt.Errorf("setting up the controller of NodeGuards: %w", err)
 	}
-	guards.Now = server.Now
+	guards.Now = now
 	guards.Key = key
 	guards.RequireNamespaceLabel = f.requireLabel
 	guards.Notify(reconciler.Notifier)
-	guards.Require(reconciler.Policies)
-	if err := errors.Join(
-		startNotifier(mgr, reconciler.Notifier, server.Now),
+	guards.Require(required)
+	return required, errors.Join(
+		startNotifier(mgr, reconciler.Notifier, now),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
-	); err != nil {
-		return err
-	}
-	logStart(log, &f)
-	return startAndLeave(ctx, mgr, direct, log, reconciler.Policies)
+	)
 }
 
 func logStart(log *slog.Logger, f *flags) {

@@ -10,7 +10,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/everynode/everynode/internal/policies"
@@ -18,12 +17,12 @@ import (
 
 // requirePolicies returns what knows whether the admission policies are in force. It returns an error if the manager does not
 // run as the user that they name.
-func requirePolicies(ctx context.Context, mgr ctrl.Manager, config *rest.Config, f *flags) (*policies.Checker, error) {
+func requirePolicies(ctx context.Context, mgr ctrl.Manager, f *flags) (*policies.Checker, error) {
 	c := &policies.Checker{Reader: mgr.GetAPIReader()}
 	if !f.requirePolicy {
 		return c, nil
 	}
-	clients, err := kubernetes.NewForConfig(config)
+	clients, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}

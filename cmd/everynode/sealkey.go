@@ -43,7 +43,7 @@ func sealKey(ctx context.Context, c client.Client) (key seal.Key, err error) {
 			return key, fmt.Errorf("adding a key to Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		}
 	}
-	return key, fmt.Errorf("Secret everynode-seal still has no key: %w", err)
+	return key, fmt.Errorf("no key in Secret everynode-seal after %d tries: %w", sealKeyTries, err)
 }
 
 // addSealKey adds a random key under the resource version of the Secret.

@@ -84,8 +84,7 @@ func (e undecidedError) Error() string {
 
 // undecided returns the result of a pass that ended before its plan.
 func undecided(err error) (ctrl.Result, error) {
-	var wait undecidedError
-	if errors.As(err, &wait) {
+	if wait, is := errors.AsType[undecidedError](err); is {
 		return ctrl.Result{RequeueAfter: time.Duration(wait)}, nil
 	}
 	return ctrl.Result{}, err

@@ -36,7 +36,7 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 	t := corev1.PodTemplateSpec{Spec: builtIn(opts)}
 	if g.Spec.Template != nil {
 		t = *g.Spec.Template.DeepCopy()
-		t.Labels, t.Annotations = withoutOurKeys(t.Labels), withoutOurKeys(t.Annotations)
+		t.Labels, t.Annotations = task.WithoutOurKeys(t.Labels), task.WithoutOurKeys(t.Annotations)
 	}
 	if target != nil && t.Spec.Tolerations == nil {
 		t.Spec.Tolerations = withoutPlacement(target.Tolerations)
@@ -55,17 +55,6 @@ func Template(g *v1alpha1.NodeGuard, target *corev1.PodSpec, opts task.Options) 
 		t.Annotations[safeToEvict] = "true"
 	}
 	return t
-}
-
-// withoutOurKeys returns the entries of a user's template whose keys do not belong to Everynode: the manager reads those of
-// its pods as its own.
-func withoutOurKeys(all map[string]string) map[string]string {
-	left := maps.Clone(all)
-	maps.DeleteFunc(left, func(key, _ string) bool {
-		domain, _, _ := strings.Cut(key, "/")
-		return domain == v1alpha1.Group || strings.HasSuffix(domain, "."+v1alpha1.Group)
-	})
-	return left
 }
 
 // withoutPlacement returns the tolerations that allow a running pod to stay on its node. Tolerations for the scheduler

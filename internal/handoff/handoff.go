@@ -20,7 +20,10 @@ const MaxAnswerBytes = 4096
 
 // OnceHeader and Once are a header of each PUT request, by which the server refuses to overwrite an object. It is a part of the
 // signature for S3.
-const OnceHeader, Once = "If-None-Match", "*"
+const (
+	OnceHeader = "If-None-Match"
+	Once       = "*"
+)
 
 // Request is what to store, and where.
 type Request struct {

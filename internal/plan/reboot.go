@@ -194,10 +194,7 @@ func (as *assessor) assessReboot(terminating bool, w *nodePlan) {
 // assessRebootedNode continues a run on a node that is in another boot, or need not reboot any more.
 func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 	node, rec := w.node, w.node.On.Record
-	what := "the node has rebooted"
-	if !rebooted(node) {
-		what = "the node need not reboot any more (maintenance.reboot)"
-	}
+	what := settling(node)
 	w.run(v1alpha1.ReasonSettling, what+", and must be Ready", w.Until)
 	backAt := as.past(rec.Reboot.BackAt)
 	switch isReady := node.Ready == corev1.ConditionTrue; {
@@ -225,6 +222,14 @@ func (as *assessor) assessRebootedNode(terminating bool, w *nodePlan) {
 			w.run(v1alpha1.ReasonVerifying, w.Message, w.Until)
 		}
 	}
+}
+
+// settling says why a node must be Ready for a while before its run ends.
+func settling(node *Node) string {
+	if !rebooted(node) {
+		return "the node need not reboot any more (maintenance.reboot)"
+	}
+	return "the node has rebooted"
 }
 
 // isBackAgain reports whether a node has turned Ready again, or rebooted again, since its return was noted.

@@ -5,7 +5,6 @@ package policies
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -103,12 +102,16 @@ func (c *Checker) Ask(ctx context.Context, before *v1alpha1.Authorization, w Wri
 	if wait > 0 {
 		return Answer{Authorization: before, Wait: wait}, nil
 	}
-	answer := Answer{Authorization: &after, Store: before == nil || *before != after}
-	if after.State == v1alpha1.AuthorizationNotAuthorized {
-		answer.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonNotAuthorized, Message: fmt.Sprintf(
-			"it may have been written while the admission policies were not in force, so the API server asked for no rights: nothing starts. Review it; a user with the rights confirms it: %s", confirm)}
+	return Answer{Authorization: &after, Store: before == nil || *before != after, Obstacle: unconfirmed(after, confirm)}, nil
+}
+
+// unconfirmed returns why nothing starts for an object that a user must confirm; nil for any other.
+func unconfirmed(is v1alpha1.Authorization, confirm string) *task.Obstacle {
+	if is.State != v1alpha1.AuthorizationUnconfirmed {
+		return nil
 	}
-	return answer, nil
+	return &task.Obstacle{Reason: v1alpha1.ReasonNotAuthorized, Message: "it may have been written while the admission policies were not in force, " +
+		"so the API server asked for no rights: nothing starts. Review it; a user with the rights confirms it: " + confirm}
 }
 
 func (c *Checker) state() state {
@@ -179,7 +182,7 @@ func (c *Checker) Start(ctx context.Context) error {
 		if s := c.state(); c.Expected != nil && (!s.known || s.problem != "") {
 			every = recheckEvery
 		}
-		next := time.NewTimer(every)
+		next := time.NewTimer(every) //nolint:forbidigo // it only says when to check again
 		for waits := true; waits; {
 			select {
 			case <-ctx.Done():

@@ -43,8 +43,8 @@ func Decide(before *v1alpha1.Authorization, w Written, by Installed, now time.Ti
 	unchanged := !confirmed && before.Contents == w.Contents
 	enforced := by.Since.Add(Enforced)
 	switch {
-	case before.Policies == by.ID && before.State == v1alpha1.AuthorizationNotAuthorized && !confirmed:
-		return is(v1alpha1.AuthorizationNotAuthorized), 0
+	case before.Policies == by.ID && before.State == v1alpha1.AuthorizationUnconfirmed && !confirmed:
+		return is(v1alpha1.AuthorizationUnconfirmed), 0
 	case before.Policies == by.ID: // all changes since then were made under the same policies
 		return is(v1alpha1.AuthorizationAuthorized), 0
 	case now.Before(enforced):
@@ -52,7 +52,7 @@ func Decide(before *v1alpha1.Authorization, w Written, by Installed, now time.Ti
 	case before.State == v1alpha1.AuthorizationAuthorized && unchanged, w.Created.After(enforced):
 		return is(v1alpha1.AuthorizationAuthorized), 0
 	}
-	return is(v1alpha1.AuthorizationNotAuthorized), 0
+	return is(v1alpha1.AuthorizationUnconfirmed), 0
 }
 
 // covers reports whether a stored authorization still is the answer, without another look at the policies.

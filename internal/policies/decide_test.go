@@ -20,7 +20,7 @@ func TestDecide(t *testing.T) {
 	}
 	const (
 		yes = v1alpha1.AuthorizationAuthorized
-		no  = v1alpha1.AuthorizationNotAuthorized
+		no  = v1alpha1.AuthorizationUnconfirmed
 	)
 	old, recent := since.Add(-time.Hour), since.Add(Enforced+time.Second)
 	tests := map[string]struct {

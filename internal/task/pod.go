@@ -201,8 +201,8 @@ func BootID(machine string) string {
 func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if t := job.Spec.Task.Template; t != nil && a.Phase == Task {
-		pod.Labels = withoutOurKeys(t.Labels)
-		pod.Annotations = withoutOurKeys(t.Annotations)
+		pod.Labels = WithoutOurKeys(t.Labels)
+		pod.Annotations = WithoutOurKeys(t.Annotations)
 		pod.Spec = templateSpec(t, job.Spec.Task.Output)
 	} else {
 		pod.Spec = scriptSpec(job, src, a, opts)
@@ -259,11 +259,14 @@ func Pod(job *v1alpha1.NodeJob, src Source, a Attempt, opts Options) *corev1.Pod
 	return pod
 }
 
-// withoutOurKeys returns the labels or annotations of a template without those that the manager obeys. The API refuses
-// them too; objects that were stored before that rule may have them.
-func withoutOurKeys(all map[string]string) map[string]string {
+// WithoutOurKeys returns the labels or annotations of a template without those of Everynode, which the manager obeys: keys with
+// the prefix everynode.dev or one of its subdomains. The API refuses them too.
+func WithoutOurKeys(all map[string]string) map[string]string {
 	kept := maps.Clone(all)
-	maps.DeleteFunc(kept, func(key, _ string) bool { return v1alpha1.IsOurKey(key) })
+	maps.DeleteFunc(kept, func(key, _ string) bool {
+		prefix, _, _ := strings.Cut(key, "/")
+		return prefix == v1alpha1.Group || strings.HasSuffix(prefix, "."+v1alpha1.Group)
+	})
 	return kept
 }
 

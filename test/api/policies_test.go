@@ -193,7 +193,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
 			return err
 		}
-		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationNotAuthorized {
+		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
 			_ = f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
 		}
 		var pods corev1.PodList

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/local/cluster"
 )
 
@@ -26,7 +27,18 @@ func Outside(ctx context.Context, c *cluster.Cluster, root string) error {
 	if err := apply(ctx, c, root); err != nil {
 		return err
 	}
-	return StartOutside(ctx, c, root)
+	inForce := time.NewTimer(policies.Enforced + time.Second)
+	defer inForce.Stop()
+	if err := StartOutside(ctx, c, root); err != nil {
+		return err
+	}
+	// A NodeJob that is created earlier has to be confirmed.
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-inForce.C:
+		return nil
+	}
 }
 
 func outsideDir(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "manager") }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 	"github.com/everynode/everynode/test/install"
@@ -89,10 +90,14 @@ func (e *everynode) startManager(ctx context.Context) error {
 		return err
 	}
 	e.memoryLimit = settings["GOMEMLIMIT"]
+	args := []string{e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"}
+	if e.subject == report.Unchecked {
+		args = append(args, "--require-policies=false")
+	}
 	e.manager, err = startProcess(e.dir, "manager", append(environ(settings),
 		"KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+install.Namespace, "POD_NAME="+install.Deployment+"-0", "NODE_NAME=",
 		"EVERYNODE_RUNNER_IMAGE="+install.RunnerImage, "EVERYNODE_BENCH_PPROF="+e.profileAddress(),
-	), e.managerProgram, "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0")
+	), args...)
 	if err != nil {
 		return err
 	}
@@ -109,8 +114,8 @@ func (e *everynode) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Its caches are filled soon after.
-	return pause(ctx, time.Second)
+	// Its caches are filled soon after. A NodeJob that is created earlier after the policies has to be confirmed.
+	return pause(ctx, policies.Enforced+time.Second)
 }
 
 func (e *everynode) kubectl(ctx context.Context, args ...string) error {
