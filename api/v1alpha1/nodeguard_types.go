@@ -250,7 +250,8 @@ type NodeGuardStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// writes is how often the manager has written this status. The manager ignores an earlier status that a user restores.
+	// writes is a number that grows with each write of the status by the manager: at least the time in milliseconds since 1970. The
+	// manager ignores an earlier status that a user restores.
 	// +optional
 	Writes int64 `json:"writes,omitempty"`
 

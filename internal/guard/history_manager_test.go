@@ -137,7 +137,7 @@ func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, 
 	changed.ResourceVersion = h.uid()
 	h.moved(name, limit, p)
 	if h.hostile != nil {
-		h.hostile.statuses.Seal(changed)
+		h.hostile.statuses.Seal(changed, h.now)
 	}
 	h.wrote(changed)
 	h.guards[name] = changed

@@ -4,6 +4,8 @@
 package guard
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -34,9 +36,10 @@ func (s *Statuses) Open(g *v1alpha1.NodeGuard) {
 	g.Status.Seal = ""
 }
 
-// Seal marks a status that the manager is about to write.
-func (s *Statuses) Seal(g *v1alpha1.NodeGuard) {
-	g.Status.Writes++
+// Seal marks a status that the manager is about to write. Its number is a time, so that it is above all earlier ones even if the
+// last number is lost, because a user has overwritten the status.
+func (s *Statuses) Seal(g *v1alpha1.NodeGuard, now time.Time) {
+	g.Status.Writes = max(g.Status.Writes+1, now.UnixMilli())
 	g.Status.Seal = s.Key.NodeGuard(g)
 }
 

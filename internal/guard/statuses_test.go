@@ -5,6 +5,7 @@ package guard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/seal"
@@ -14,7 +15,7 @@ func TestWhichStatusCounts(t *testing.T) {
 	written := func(s *Statuses, before *v1alpha1.NodeGuard, node string) *v1alpha1.NodeGuard {
 		g := before.DeepCopy()
 		g.Status.Released = []v1alpha1.ReleasedNode{{Node: node}}
-		s.Seal(g)
+		s.Seal(g, time.Time{})
 		return g
 	}
 	forged := func(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
@@ -63,7 +64,7 @@ func TestWhichStatusCounts(t *testing.T) {
 func TestADeletedNodeGuardIsForgotten(t *testing.T) {
 	var s Statuses
 	g := guardOf("g")
-	s.Seal(g)
+	s.Seal(g, time.Time{})
 	s.Open(g)
 	s.Forget(g.UID)
 	if len(s.newest) > 0 {

@@ -67,11 +67,11 @@ func (r *reports) open(key seal.Key, g *v1alpha1.NodeGuard) {
 }
 
 // seal marks a status that is about to be written.
-func (r *reports) seal(key seal.Key, g *v1alpha1.NodeGuard) {
+func (r *reports) seal(key seal.Key, g *v1alpha1.NodeGuard, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.statuses.Key = key
-	r.statuses.Seal(g)
+	r.statuses.Seal(g, now)
 }
 
 func (r *reports) wrote(g *v1alpha1.NodeGuard, now time.Time) {
@@ -107,7 +107,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 
 // storeStatus seals and writes the status of a NodeGuard, and remembers it.
 func (r *Reconciler) storeStatus(ctx context.Context, changed *v1alpha1.NodeGuard) error {
-	r.reports.seal(r.Key, changed)
+	r.reports.seal(r.Key, changed, r.Now())
 	if err := r.Metrics.writes.Do("update", "nodeguards/status", func() error { return r.Client.Status().Update(ctx, changed) }); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}

@@ -74,7 +74,8 @@ func (h *history) target(action Action) *Node {
 func (h *history) start(a Start) {
 	name := task.PodName(h.key, h.job, a.Attempt)
 	if other := h.pods[name]; other != nil && !h.isMade(other) {
-		h.say("pod %s, which was changed by another client, still exists", name)
+		h.say("pod %s, which was changed by another client, still exists, and is deleted", name)
+		h.removeOther(other)
 		h.trouble(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, "the name of the pod is taken", time.Second, 15*time.Second)
 		return
 	}
@@ -95,9 +96,7 @@ func (h *history) start(a Start) {
 	}
 	pod.Created, pod.Finalized, pod.Phase = h.now, true, corev1.PodPending
 	h.made[pod.UID] = pod
-	if a.Attempt.Phase == task.Task {
-		pod.asked = h.job.Spec.Maintenance.Reboot
-	}
+	pod.asked = h.job.Spec.Maintenance.Reboot
 	h.pods[name], h.cache.pods[name] = pod, pod.Pod
 	h.untroubled(a.Attempt.NodeUID, v1alpha1.ReasonPodNameTaken, v1alpha1.ReasonPodForbidden)
 	h.begins(a.Attempt)

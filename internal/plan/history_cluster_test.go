@@ -72,6 +72,9 @@ func (h *history) catchUp() {
 	for name, pod := range h.pods {
 		if h.isMade(pod) {
 			h.cache.pods[name] = pod.Pod
+		} else {
+			pod.tampered = true
+			h.forgetRun(pod)
 		}
 	}
 	for name, pod := range h.forged {

@@ -21,6 +21,7 @@ import (
 func (h *history) settle() {
 	h.say("all faults end")
 	h.faults = false
+	h.deleteChangedPods()
 	h.obstacle, h.denied = nil, false
 	h.job = h.job.DeepCopy()
 	h.job.Spec.Suspend = false

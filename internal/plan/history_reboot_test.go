@@ -127,7 +127,7 @@ func (h *history) checkRebooted(seen *Node, r *record.Record, pod *simPod) {
 	case pod == nil:
 	case pod.Runs != task.Verify || !pod.ran || !pod.willSucceed:
 		h.break_("truth", "a success is recorded for %s, which had none", pod.Name)
-	case pod.ranIn == h.taskBoot[seen.UID]:
+	case pod.ranIn == h.taskBoot[seen.UID] && pod.asked != "":
 		h.break_("reboot", "%s was checked in the boot that the task ran in", seen.Name)
 	case r.BootID != pod.ranIn && r.BootID != task.BootID(pod.Machine):
 		h.break_("reboot", "%s was checked in %s, and is done in %s", seen.Name, pod.ranIn, r.BootID)

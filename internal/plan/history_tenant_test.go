@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,7 +167,6 @@ func (h *history) changePod() {
 	h.say("the tenant changes the metadata of pod %s", raw.Name)
 	said := metadataOf(raw)
 	pod.raw, pod.Reboot, pod.Attempt, pod.Revision, pod.ChangedBy = raw, said.Reboot, said.Attempt, said.Revision, said.ChangedBy
-	pod.tampered = true
 }
 
 // editTemplate puts keys that the manager uses into the metadata of the task's template. The tenant may create pods in the
@@ -190,14 +190,42 @@ func (h *history) isMade(pod *simPod) bool { return h.key.MadePod(pod.raw) }
 // removeOthers is what the manager does with pods that have its finalizer and no valid seal: it deletes them.
 func (h *history) removeOthers() {
 	for _, name := range h.podNames() {
-		if pod := h.pods[name]; !h.isMade(pod) && pod.Finalized {
+		if pod := h.pods[name]; pod.tampered && !h.isMade(pod) && pod.Finalized {
 			h.say("pod %s, which was changed by another client, is deleted", name)
-			if pod.Finalized = false; pod.DeleteRequested.IsZero() {
-				pod.DeleteRequested = h.now
-			}
+			h.removeOther(pod)
 		}
 	}
 	maps.DeleteFunc(h.forged, func(_ string, pod *simPod) bool { return !h.isMade(pod) && pod.Finalized })
+}
+
+func (h *history) removeOther(pod *simPod) {
+	if pod.Finalized = false; pod.DeleteRequested.IsZero() {
+		pod.DeleteRequested = h.now
+	}
+	h.forgetRun(pod)
+}
+
+// deleteChangedPods is the tenant who deletes the pods that it has changed while the manager retained them. Otherwise, they stay
+// until their NodeJob is deleted, or another pod needs the name.
+func (h *history) deleteChangedPods() {
+	for _, name := range h.podNames() {
+		if pod := h.pods[name]; !h.isMade(pod) {
+			h.removeOther(pod)
+		}
+	}
+}
+
+// forgetRun has the run of a pod that is removed count as not begun: its outcome is not recorded, and an earlier success stays on
+// record.
+func (h *history) forgetRun(pod *simPod) {
+	node := h.nodes[pod.NodeName]
+	if node == nil || pod.Runs != task.Task {
+		return
+	}
+	maps.DeleteFunc(h.tried, func(key string, _ bool) bool { return strings.HasPrefix(key, string(node.UID)+"/") })
+	if rec := node.On.Record; rec != nil && rec.Outcome == record.Succeeded && rec.MachineID == node.MachineID {
+		h.claimed[string(node.UID)+"/"+rec.Revision] = true
+	}
 }
 
 // checkTenant checks that the plan does nothing because of what the tenant has written: what is not in the spec, and what no pod
@@ -208,7 +236,7 @@ func (h *history) checkTenant(p Plan) {
 		switch a := action.(type) {
 		case Record:
 			pod = a.Pod.UID
-			if a.Record.Outcome == record.Rebooting && !h.wantsReboot() {
+			if a.Record.Outcome == record.Rebooting && a.Pod.Runs == task.Task && !h.wantsReboot() {
 				h.break_("tenant", "%s is to reboot, and the spec does not ask for it", a.Node)
 			}
 			if a.Record.ChangedBy != "" {

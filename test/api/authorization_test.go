@@ -251,11 +251,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 				if i := slices.IndexFunc(a.needs, func(right string) bool { return !slices.Contains(r.has, right) }); i >= 0 {
 					lacks = a.needs[i]
 				}
-				if r.user == managerUser {
+				switch {
+				case r.user == managerUser:
 					lacks = a.manager
-				} else if a.noRole && name != "a tenant with * in the namespace" && name != "a cluster admin" {
+				case a.noRole && name != "a tenant with * in the namespace" && name != "a cluster admin":
 					lacks = rbac
-				} else if a.managers {
+				case a.managers:
 					lacks = managers
 				}
 				w.wants(t, a.do(w, c), lacks, r.user)
