@@ -262,7 +262,15 @@ func (h *history) wrote(g *v1alpha1.NodeGuard) {
 // allowedTo : the manager does nothing for a NodeGuard in a namespace that was never allowed, and releases a node without its
 // conditions only if the node says so.
 func (h *history) allowedTo(name string, p *Plan) {
-	if closed[name] && h.guards[name].DeletionTimestamp.IsZero() && len(p.Actions)+len(p.Moves) > 0 {
+	// An object that was deleted is cleaned up, also if the hostile user has created its budgets.
+	cleansUp := !slices.ContainsFunc(p.Actions, func(a Action) bool {
+		switch a.(type) {
+		case DeleteBudget, DeletePod:
+			return false
+		}
+		return true
+	})
+	if closed[name] && h.guards[name].DeletionTimestamp.IsZero() && (!cleansUp || len(p.Moves) > 0) {
 		h.fail("%s is in a namespace that was never allowed, and its plan is %+v %+v", name, p.Moves, p.Actions)
 	}
 	for _, m := range p.Moves {
