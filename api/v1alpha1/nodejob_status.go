@@ -26,7 +26,7 @@ type NodeJobStatus struct {
 	RevisionDigest string `json:"revisionDigest,omitempty"`
 
 	// unattributedGeneration is the metadata.generation with which the revision began although the spec had not changed, such as after
-	// a change of a ConfigMap. Until the spec changes, nobody is named as the one who has changed it. Absent otherwise.
+	// a change of a ConfigMap. Until the spec changes, no user is named as its author. Absent otherwise.
 	// +optional
 	UnattributedGeneration int64 `json:"unattributedGeneration,omitempty"`
 

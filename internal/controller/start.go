@@ -243,13 +243,14 @@ func (r *Reconciler) adopt(ctx context.Context, job *v1alpha1.NodeJob, pod *core
 		// Not found: it was deleted in between, and the next pass creates it.
 		return false, fmt.Errorf("getting pod %s, which existed already: %w", pod.Name, err)
 	}
-	if ownedBy(&live, job.UID) && !fromNodeJob(r.Options.Key, &live) {
+	owned, made := ownedBy(&live, job.UID), fromNodeJob(r.Options.Key, &live)
+	if owned && !made {
 		// Only a client that may write pods of the NodeJob can have made it, or changed it.
 		if err := r.finalizePod(ctx, live.Namespace, viewPod(seenPod{Pod: live.DeepCopy()})); err != nil {
 			return false, err
 		}
 	}
-	if !fromNodeJob(r.Options.Key, &live) || !ownedBy(&live, job.UID) {
+	if !owned || !made {
 		r.problems.note(client.ObjectKeyFromObject(job), node, v1alpha1.ReasonPodNameTaken, fmt.Sprintf(
 			"pod %s/%s on node %s has the name of the next attempt's pod, and the manager has not created it, or another client has changed it. Find out who writes it, and delete it if it stays: kubectl -n %s delete pod %s",
 			live.Namespace, live.Name, outcome.CleanHead(live.Spec.NodeName, 253), live.Namespace, live.Name), r.Now(), firstTroubleWait, longestTroubleWait)

@@ -38,7 +38,7 @@ func Decide(before *v1alpha1.Authorization, w Written, by Installed, now time.Ti
 	is := func(state string) v1alpha1.Authorization {
 		return v1alpha1.Authorization{State: state, Policies: by.ID, Generation: w.Generation, Retry: w.Retry, Contents: w.Contents}
 	}
-	// Whoever changes one of these is asked for the rights to the whole object.
+	// A user who changes one of these needs the rights to the whole object.
 	confirmed := before.Generation != w.Generation || before.Retry != w.Retry
 	unchanged := !confirmed && before.Contents == w.Contents
 	enforced := by.Since.Add(Enforced)
