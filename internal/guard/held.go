@@ -42,6 +42,7 @@ var holdRules = []holdRule{
 	{applies: (*releaseRules).overlappingBudget, own: true},
 	{applies: (*releaseRules).breakGlassElsewhere, own: true},
 	{applies: (*releaseRules).releasesDisabled, own: true},
+	{applies: (*releaseRules).earlierReleaseEnds},
 	// Releases that have started are completed before another one starts, so that two nodes do not wait for each other at
 	// different NodeGuards.
 	{applies: (*releaseRules).waitingForOtherRelease},
@@ -96,6 +97,19 @@ func (r *releaseRules) releasesDisabled(*nodePlan) *hold {
 		reason:  v1alpha1.ReasonReleasesDisabled,
 		message: "spec.maxUnavailable is 0, so no node is released",
 		release: "spec.maxUnavailable is raised, or the node has the annotation " + v1alpha1.BreakGlassAnnotation,
+	}
+}
+
+// earlierReleaseEnds holds a node while this pass ends an earlier release of it. The other NodeGuards must see that before they
+// are asked about the next one.
+func (r *releaseRules) earlierReleaseEnds(n *nodePlan) *hold {
+	if !n.ends {
+		return nil
+	}
+	return &hold{
+		reason:  v1alpha1.ReasonReleasing,
+		message: "the end of its earlier release is recorded first",
+		release: "that is written",
 	}
 }
 

@@ -22,6 +22,9 @@ type hostile struct {
 	rng *rand.Rand
 	// written are the statuses that the manager has written, by NodeGuard: the user can restore each of them.
 	written map[types.UID][]v1alpha1.NodeGuardStatus
+	// overwritten are the last statuses of the manager that a new manager may not find, or still see in an old view, until it
+	// writes the next one.
+	overwritten map[types.UID]v1alpha1.NodeGuardStatus
 	// statuses are what the manager knows.
 	statuses Statuses
 }
@@ -31,7 +34,7 @@ var closed = map[string]bool{"x1": true, "x2": true}
 
 func (h *history) addHostile(s int64) {
 	if rng := rand.New(rand.NewSource(^s)); rng.Intn(4) == 0 {
-		h.hostile = &hostile{rng: rng, written: map[types.UID][]v1alpha1.NodeGuardStatus{}}
+		h.hostile = &hostile{rng: rng, written: map[types.UID][]v1alpha1.NodeGuardStatus{}, overwritten: map[types.UID]v1alpha1.NodeGuardStatus{}}
 	}
 }
 
@@ -218,6 +221,11 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 	return g
 }
 
+// mayKnowRelease reports whether a manager that began after the status was overwritten may still know of a release.
+func (h *history) mayKnowRelease(g *v1alpha1.NodeGuard, node Node) bool {
+	return h.hostile != nil && slices.ContainsFunc(h.hostile.overwritten[g.UID].Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == node.UID })
+}
+
 func (h *history) unsealed(g *v1alpha1.NodeGuard) bool {
 	return h.hostile != nil && g.Status.Seal == ""
 }
@@ -238,7 +246,8 @@ func (h *history) crashed() {
 // lost : the manager does not know its last status any more, but this one.
 func (h *history) lost(g *v1alpha1.NodeGuard) {
 	h.met["status lost"]++
-	h.asleep = nil // a frozen manager would still open the budget of a release that it has written, and nobody knows of
+	h.asleep = nil // a frozen manager would still open the budget of a release that only it knows
+	h.hostile.overwritten[g.UID] = *h.status(g)
 	h.hostile.written[g.UID] = append(h.hostile.written[g.UID], g.Status)
 	for _, node := range h.nodes {
 		h.unguardedOnce[fmt.Sprint(g.UID, node.UID, h.asked[string(node.UID)], g.Spec.Target.DaemonSet)] = true
@@ -255,6 +264,7 @@ func (h *history) lost(g *v1alpha1.NodeGuard) {
 func (h *history) wrote(g *v1alpha1.NodeGuard) {
 	if h.hostile != nil {
 		h.hostile.statuses.Open(g)
+		delete(h.hostile.overwritten, g.UID)
 		h.hostile.written[g.UID] = append(h.hostile.written[g.UID], g.Status)
 	}
 }

@@ -70,6 +70,8 @@ type nodePlan struct {
 	// releasing is true if this pass adds the node to status.released. expected is true if this is only assumed, because
 	// another NodeGuard has released the node.
 	releasing, expected bool
+	// ends is true if this pass records that the release request of the node has ended.
+	ends bool
 	// held is why the node is not released; nil if it has no request or is released.
 	held *hold
 	// reserved is true while its check may still lead to its release; position is its position in the queue.
@@ -116,7 +118,7 @@ func (n *nodePlan) expectRelease() { n.releasing, n.expected = true, true }
 func (n *nodePlan) markReturning() {
 	entry := *n.entry // it is that of the input
 	entry.Returning = true
-	n.stage, n.entry = returning, &entry
+	n.stage, n.entry, n.ends = returning, &entry, true
 }
 
 // markAvailable removes the entry of the node from the future status.released.
