@@ -20,8 +20,11 @@ import (
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list
 
-// remedy says how to install what is missing.
-const remedy = "Install the policies of this version: kubectl apply -k config/default, or helm upgrade. To run without them: --require-policies=false"
+// remedy says how to install what is missing, and removal what to do about fields that neither kubectl nor helm removes.
+const (
+	remedy  = "Install the policies of this version: kubectl apply -k config/default, or helm upgrade. To run without them: --require-policies=false"
+	removal = "If another client has added this field, delete the object first. "
+)
 
 // Check compares the installed policies with the expected ones. problem is what is missing or differs, and what to do; "" if
 // nothing does.
@@ -78,7 +81,7 @@ func differs(kind, name string, found bool, field string) string {
 	case !found:
 		return fmt.Sprintf("%s %s is not installed. %s", kind, name, remedy)
 	case field != "":
-		return fmt.Sprintf("%s of %s %s is not that of this version of the manager. %s", field, kind, name, remedy)
+		return fmt.Sprintf("%s of %s %s is not that of this version of the manager. %s%s", field, kind, name, removal, remedy)
 	}
 	return ""
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller"
+	"github.com/everynode/everynode/internal/policies"
 	"github.com/everynode/everynode/internal/seal"
 	"github.com/everynode/everynode/internal/uninstall"
 )
@@ -37,7 +38,8 @@ const planted = "echo planted"
 type plantingEditor struct {
 	f      *freshServer
 	client client.Client
-	writes atomic.Int32
+	// tries counts all writes that it tried, and writes those that succeeded.
+	tries, writes atomic.Int32
 	// forbidden counts the refusals since the last write.
 	forbidden atomic.Int32
 
@@ -97,6 +99,7 @@ func (e *plantingEditor) plant(ctx context.Context) {
 }
 
 func (e *plantingEditor) wrote(err error) {
+	e.tries.Add(1)
 	switch {
 	case err == nil:
 		e.writes.Add(1)
@@ -164,54 +167,78 @@ func (e *plantingEditor) stalls(reason, message string) {
 	})
 }
 
-// TestNoScriptRunsThatWasWrittenWithoutPolicies removes and installs the policies in different ways, while an editor writes scripts
-// all the time.
-func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
-	f := startFresh(t)
-	f.installed()
+// plantedServer is a server with an installation, the NodeJob of an administrator, and an editor who writes scripts all the time.
+type plantedServer struct {
+	*plantingEditor
+	manager *rest.Config
+	stop    func() error
+	theirs  *v1alpha1.NodeJob
+	allowed string
+}
+
+// plant runs a manager on a server on which Everynode is installed, and waits until the NodeJob of an administrator runs and the
+// editor is refused.
+func (f *freshServer) plant() *plantedServer {
+	f.t.Helper()
 	f.namespace = "jobs"
-	must(t, f.admin.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace, Labels: map[string]string{
+	must(f.t, f.admin.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "privileged", v1alpha1.NodeJobsLabel: v1alpha1.NodeJobsAllowed,
 	}}}))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	must(t, f.admin.Create(f.ctx, node))
+	must(f.t, f.admin.Create(f.ctx, node))
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	must(t, f.admin.Status().Update(f.ctx, node))
-	user, err := f.env.AddUser(envtest.User{Name: "system:serviceaccount:everynode-system:everynode-manager"}, nil)
-	must(t, err)
-	config := user.Config()
-	asManager, err := client.New(config, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
-	must(t, err)
-	must(t, uninstall.ProtectRights(f.ctx, asManager))
-	stop := f.manage(config)
+	must(f.t, f.admin.Status().Update(f.ctx, node))
+	user, err := f.env.AddUser(envtest.User{Name: policies.Account}, nil)
+	must(f.t, err)
+	p := &plantedServer{manager: user.Config(), theirs: &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}}}
+	asManager, err := client.New(p.manager, client.Options{Scheme: scheme, Mapper: uninstall.Mapper()})
+	must(f.t, err)
+	must(f.t, uninstall.ProtectRights(f.ctx, asManager))
+	p.stop = f.manage(p.manager)
+	p.theirs.Spec.Task.Script = "true"
+	f.runs(p.theirs)
+	p.plantingEditor = f.plantingEditor()
+	p.isRefused()
+	p.allowed = p.created()
+	return p
+}
 
-	theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "theirs"}}
-	theirs.Spec.Task.Script = "true"
+// runs creates the NodeJob of an administrator, who confirms it if needed.
+func (f *freshServer) runs(job *v1alpha1.NodeJob) {
+	f.t.Helper()
 	f.eventually("the NodeJob of an administrator is created, and runs", func() error {
-		_ = f.admin.Create(f.ctx, theirs.DeepCopy())
+		_ = f.admin.Create(f.ctx, job.DeepCopy())
 		live := &v1alpha1.NodeJob{}
-		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(theirs), live); err != nil {
+		if err := f.admin.Get(f.ctx, client.ObjectKeyFromObject(job), live); err != nil {
 			return err
 		}
 		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
 			_ = f.admin.Patch(f.ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
 		}
 		var pods corev1.PodList
-		must(t, f.admin.List(f.ctx, &pods, client.InNamespace(f.namespace)))
+		must(f.t, f.admin.List(f.ctx, &pods, client.InNamespace(f.namespace)))
 		if len(pods.Items) != 1 {
 			return fmt.Errorf("there are %d pods; the status is %+v", len(pods.Items), live.Status)
 		}
 		return nil
 	})
-	e := f.plantingEditor()
-	e.isRefused()
-	allowed := e.created()
-	ok := func() {
-		t.Helper()
-		if got := e.created(); got != allowed {
-			t.Fatalf("pods were created: %s, and only %s may be", got, allowed)
-		}
+}
+
+// ranNothing checks that no pod was created for the editor.
+func (p *plantedServer) ranNothing() {
+	p.f.t.Helper()
+	if got := p.created(); got != p.allowed {
+		p.f.t.Fatalf("pods were created: %s, and only %s may be", got, p.allowed)
 	}
+}
+
+// TestNoScriptRunsThatWasWrittenWithoutPolicies removes and installs the policies in different ways, while an editor writes scripts
+// all the time.
+func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
+	f := startFresh(t)
+	f.installed()
+	e := f.plant()
+	config, theirs, stop, ok := e.manager, e.theirs, e.stop, e.ranNothing
 
 	// An administrator deletes one binding by hand.
 	must(t, f.kubectl("delete validatingadmissionpolicybinding everynode-nodejobs"))
@@ -226,6 +253,15 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	must(t, f.kubectl(`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"validationActions":["Warn"]}}`))
 	e.getsIn()
 	e.stalls(v1alpha1.ReasonPoliciesMissing, "spec.validationActions, which lacks Deny, of ValidatingAdmissionPolicyBinding everynode-nodejobs")
+	must(t, f.kubectl("apply -k ../../config/authorization"))
+	e.isRefused()
+	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
+	ok()
+
+	// An administrator gives one a parameter, which the policy does not have.
+	must(t, f.kubectl(`patch validatingadmissionpolicybinding everynode-nodejobs --type=merge -p={"spec":{"paramRef":{"name":"x","parameterNotFoundAction":"Allow"}}}`))
+	e.stalls(v1alpha1.ReasonPoliciesMissing, "spec.paramRef of ValidatingAdmissionPolicyBinding everynode-nodejobs is not that of this version of the manager. If another client has added this field, delete the object first")
+	must(t, f.kubectl("delete validatingadmissionpolicybinding everynode-nodejobs"))
 	must(t, f.kubectl("apply -k ../../config/authorization"))
 	e.isRefused()
 	e.stalls(v1alpha1.ReasonNotAuthorized, "annotate nodejob")
@@ -252,7 +288,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 		}
 		return nil
 	})
-	allowed = e.created()
+	e.allowed = e.created()
 
 	// The installation is deleted: the policies go at once, and the CRDs stay while the NodeJob has a rollback, which must not run.
 	must(t, f.withDefault("delete --wait=false --ignore-not-found"))

@@ -1,0 +1,145 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api_test
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved removes Everynode in each way, and installs it again, while an editor writes
+// scripts all the time and the manager keeps running.
+func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
+	needsPolicies(t)
+	t.Run("with helm", func(t *testing.T) {
+		h := newHelmed(t)
+		release := h.release("v0.1.0", "")
+		h.helm("install everynode " + release + " --create-namespace")
+		must(t, changesAreNamed(h.ctx, h.admin))
+		p := h.plant()
+		h.helm("upgrade everynode " + h.release("v0.2.0", "changed"))
+		p.isRefused()
+		h.helm("uninstall everynode") // the CRDs stay, and so do the policies
+		p.cannotWrite()
+		h.helm("install everynode " + release)
+		p.isRefused()
+		p.ranNothing()
+		h.helm("upgrade everynode " + release + " --set crds.keep=false")
+		h.helm("uninstall everynode")
+		p.isGone()
+	})
+	t.Run("with the command", func(t *testing.T) {
+		r := newRemovable(t)
+		r.installed()
+		p := r.plant()
+		go r.playControllers(r.ctx)
+		if got := r.uninstall(r.kubeconfig, "--yes", "--skip-rollback"); got.code != 0 {
+			t.Fatalf("exit code %d: %s%s", got.code, got.out, got.err)
+		}
+		p.isGone()
+	})
+	for name, shuffle := range map[string]func([]*unstructured.Unstructured){
+		"object by object, the last one first": func(objects []*unstructured.Unstructured) {
+			for i := range objects[:len(objects)/2] {
+				objects[i], objects[len(objects)-1-i] = objects[len(objects)-1-i], objects[i]
+			}
+		},
+		"object by object, in any order": func(objects []*unstructured.Unstructured) {
+			seed := rand.Int63()
+			t.Log("seed", seed)
+			rand.New(rand.NewSource(seed)).Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFresh(t)
+			f.installed()
+			p := f.plant()
+			objects := f.objectsOfDefault()
+			shuffle(objects)
+			p.deleteEach(objects)
+			p.isGone()
+		})
+	}
+}
+
+// objectsOfDefault are the objects of config/default that guard, or are guarded, or give the manager its rights. The namespace
+// and what is in it are not among them: no controller of the server ends them.
+func (f *freshServer) objectsOfDefault() []*unstructured.Unstructured {
+	f.t.Helper()
+	must(f.t, f.kubectl("kustomize ../../config/default"))
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(f.printed, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		must(f.t, yaml.Unmarshal([]byte(document), &o.Object))
+		if o.GetNamespace() == "" && o.GetKind() != "Namespace" {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// deleteEach deletes objects one after another, while the editor writes.
+func (p *plantedServer) deleteEach(objects []*unstructured.Unstructured) {
+	p.f.t.Helper()
+	for _, o := range objects {
+		p.f.t.Log("deleting", o.GetKind(), o.GetName())
+		before := p.tries.Load()
+		must(p.f.t, p.f.kubectl(fmt.Sprintf("delete --wait=false %s %s", strings.ToLower(o.GetKind()), o.GetName())))
+		p.f.eventually("the editor tries again", func() error {
+			if got := p.tries.Load() - before; got < 3 {
+				return fmt.Errorf("%d times", got)
+			}
+			return nil
+		})
+		p.ranNothing()
+	}
+}
+
+// cannotWrite waits until the editor has tried to write for some time, without success.
+func (p *plantedServer) cannotWrite() {
+	p.f.t.Helper()
+	before, writes := p.tries.Load(), p.writes.Load()
+	p.f.eventually("the editor tries", func() error {
+		if got := p.tries.Load() - before; got < 20 {
+			return fmt.Errorf("%d times", got)
+		}
+		return nil
+	})
+	if got := p.writes.Load() - writes; got > 0 {
+		p.f.t.Errorf("%d scripts were written", got)
+	}
+	p.ranNothing()
+}
+
+// isGone installs Everynode again after it was removed in any way. What was written meanwhile does not run.
+func (p *plantedServer) isGone() {
+	p.f.t.Helper()
+	p.ranNothing()
+	must(p.f.t, p.stop())
+	p.f.eventually("the CRDs are gone", func() error {
+		// The manager may have lost its rights before it removed its finalizers.
+		var jobs v1alpha1.NodeJobList
+		if err := p.f.admin.List(p.f.ctx, &jobs); err == nil {
+			for i := range jobs.Items {
+				_ = p.f.admin.Patch(p.f.ctx, &jobs.Items[i], mergePatch(`{"metadata":{"finalizers":null}}`))
+			}
+		}
+		if err := p.f.kubectl("get crd --ignore-not-found nodejobs.everynode.dev nodeguards.everynode.dev"); err != nil || p.f.printed != "" {
+			return fmt.Errorf("%v %s", err, p.f.printed)
+		}
+		return nil
+	})
+	p.f.installed()
+	p.stop = p.f.manage(p.manager)
+	p.isRefused()
+	p.cannotWrite()
+	must(p.f.t, p.stop())
+}
