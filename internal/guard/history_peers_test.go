@@ -57,7 +57,9 @@ func (h *history) mayRelease(guard string) bool {
 // othersAgree checks, when a guard releases a node, that no other guard would hold it by its own rules: otherwise it
 // would be released by one, and held by the other as long as anything is not ready.
 func (h *history) othersAgree(name, node string) {
-	if slices.ContainsFunc(sorted(h.guards), func(other string) bool { return other != name && h.isGoingFor(other, node) }) {
+	if slices.ContainsFunc(sorted(h.guards), func(other string) bool {
+		return other != name && (h.isGoingFor(other, node) || h.mayKnowRelease(h.guards[other], h.nodes[node]))
+	}) {
 		h.met["released by two guards"]++
 		return // a release that has started is completed
 	}

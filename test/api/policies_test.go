@@ -54,9 +54,13 @@ func (f *freshServer) plantingEditor() *plantingEditor {
 	e := &plantingEditor{f: f}
 	e.client, err = client.New(user.Config(), client.Options{Scheme: scheme})
 	must(f.t, err)
+	// Its role is not one of Everynode, and stays when Everynode is removed.
+	must(f.t, f.admin.Create(f.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"nodejobs"}, Verbs: []string{"create", "patch"}},
+	}}))
 	must(f.t, f.admin.Create(f.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "editor"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode-nodejob-editor"}, Subjects: subject("editor"),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "editor"}, Subjects: subject("editor"),
 	}))
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.t.Cleanup(cancel)
@@ -80,7 +84,7 @@ func (e *plantingEditor) watchPods(pods watch.Interface) {
 
 // plant writes scripts into a new NodeJob, into that of another user, and into the rollback of one that is being deleted.
 func (e *plantingEditor) plant(ctx context.Context) {
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
@@ -90,7 +94,7 @@ func (e *plantingEditor) plant(ctx context.Context) {
 		}
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: fmt.Sprintf("planted-%d", n)}}
 		job.Spec.Task.Script = planted
-		if n%5 == 0 {
+		if n%10 == 0 {
 			e.wrote(e.client.Create(ctx, job))
 		}
 		theirs := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.namespace, Name: "theirs"}}
