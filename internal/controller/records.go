@@ -44,11 +44,10 @@ type decodedFacts struct {
 	published record.Published
 }
 
+// decoded is what record.Read has returned for a value and its seal. The record in it is shared by all passes and read-only.
 type decoded struct {
 	value, seal string
-	// record is nil if the value is not a record. It is shared by all passes and read-only.
-	record  *record.Record
-	altered bool
+	on          record.NodeRecord
 }
 
 func newRecords() records {
@@ -69,16 +68,18 @@ func (r *records) read(node string, labels, annotations map[string]string, key s
 		seen = &decodedRecords{sealKey: record.SealKey(key), on: map[string]*decoded{}}
 		r.seen[key] = seen
 	}
-	seal := labels[seen.sealKey]
+	seal, sealed := labels[seen.sealKey]
 	known := seen.on[node]
-	if known == nil || known.value != value || known.seal != seal {
+	if known == nil || known.value != value || known.seal != seal || known.on.Sealed != sealed {
 		on := record.Read(labels, annotations, key)
 		r.share(node, seen, on.Record)
-		known = &decoded{record: on.Record, altered: on.Altered}
+		known = &decoded{on: on}
 		seen.on[node] = known
 	}
 	known.value, known.seal = value, seal
-	return record.NodeRecord{Label: labels[key], Record: known.record, Altered: known.altered, Present: true}
+	on := known.on
+	on.Label = labels[key]
+	return on
 }
 
 // share replaces strings of a newly decoded record with those of others. A hundred thousand records are a large part of

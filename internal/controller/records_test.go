@@ -4,10 +4,13 @@
 package controller
 
 import (
+	"fmt"
+	"math/rand"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,6 +64,43 @@ func TestRecordsAreDecodedOnce(t *testing.T) {
 		forget()
 		if seen := r.seen[key]; seen != nil && len(seen.on) != 0 {
 			t.Errorf("%s is deleted, and %v is kept", name, r.seen)
+		}
+	}
+}
+
+// TestRecordsAreThoseOfThePureReader changes labels and annotations of nodes at random.
+func TestRecordsAreThoseOfThePureReader(t *testing.T) {
+	keys := []string{"ns.everynode.dev/a", "ns.everynode.dev/b"}
+	for seed := range int64(200) {
+		rng := rand.New(rand.NewSource(seed))
+		r := newRecords()
+		nodes := []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
+		for step := range 40 {
+			i, key := rng.Intn(len(nodes)), keys[rng.Intn(len(keys))]
+			node := nodes[i].DeepCopy()
+			nodes[i] = node
+			switch rng.Intn(9) {
+			case 0, 1, 2:
+				record.SetOn(node, key, record.Record{Revision: fmt.Sprint("r", rng.Intn(3)), Outcome: record.Succeeded, Attempts: int32(rng.Intn(3)), BootID: fmt.Sprint(rng.Intn(2))})
+			case 3:
+				metav1.SetMetaDataLabel(&node.ObjectMeta, key, fmt.Sprint("r", rng.Intn(3)))
+			case 4:
+				delete(node.Labels, key)
+			case 5:
+				delete(node.Labels, record.SealKey(key))
+			case 6:
+				metav1.SetMetaDataLabel(&node.ObjectMeta, record.SealKey(key), "")
+			case 7:
+				delete(node.Annotations, key)
+			case 8:
+				metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, "nonsense")
+			}
+			for _, key := range keys {
+				want, got := record.Read(node.Labels, node.Annotations, key), r.read(node.Name, node.Labels, node.Annotations, key)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("seed %d, step %d: of %s with %v and %v (-without cache +with):\n%s", seed, step, key, node.Labels, node.Annotations, diff)
+				}
+			}
 		}
 	}
 }
