@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 )
 
@@ -23,7 +24,8 @@ import (
 // A pass can be skipped in two cases, and only while the NodeJob has nothing to remove from the node:
 //
 //   - The NodeJob does not match the node, neither before nor after the change. The plan excludes such a node before
-//     it reads anything else, and does not count it.
+//     it reads anything else, and does not count it. A NodeJob that disrupts nodes waits for all control plane nodes,
+//     whether or not it selects them.
 //   - The NodeJob is at rest, and the node is done with its revision. The plan checks whether a node is done before
 //     it checks what prevents a task there. Only attempts that could start, soaks, and nodes at risk before the
 //     revision is stable depend on taints, cordons and readiness, and a NodeJob at rest has none of these.
@@ -38,7 +40,7 @@ func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
 	}
 	switch {
 	case !isFor(job, c.after):
-		return true
+		return !plan.Disrupts(job) || !plan.IsControlPlane(c.after.Labels)
 	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(job):
 		return false
 	}

@@ -111,6 +111,14 @@ func (s *small) node(i int, done bool) *corev1.Node {
 			}
 		}
 	}
+	for _, key := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd"} {
+		if s.IntN(4) == 0 {
+			node.Labels[key] = ""
+		}
+	}
+	if s.seldom() {
+		node.Labels[corev1.LabelOSStable] = string(corev1.Windows)
+	}
 	for range s.IntN(2) {
 		s.change(node)
 	}
@@ -128,7 +136,14 @@ func (s *small) change(node *corev1.Node) {
 		}
 		node.Spec.Taints = append(node.Spec.Taints, taint)
 	}
-	switch s.IntN(9) {
+	label := func(key, value string) {
+		if _, there := node.Labels[key]; there {
+			delete(node.Labels, key)
+		} else {
+			node.Labels[key] = value
+		}
+	}
+	switch s.IntN(11) {
 	case 0, 1:
 		ready := &node.Status.Conditions[0]
 		ready.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[s.IntN(3)]
@@ -147,6 +162,10 @@ func (s *small) change(node *corev1.Node) {
 		node.Status.NodeInfo.BootID += "+"
 	case 8:
 		node.Status.NodeInfo.MachineID += "+"
+	case 9:
+		label("node-role.kubernetes.io/control-plane", "")
+	case 10:
+		label(corev1.LabelOSStable, string(corev1.Windows))
 	}
 }
 

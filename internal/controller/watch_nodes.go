@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/record"
 	"github.com/everynode/everynode/internal/task"
 )
@@ -96,7 +97,15 @@ func (c nodeChange) matters(job *v1alpha1.NodeJob) bool {
 	if !c.labels {
 		return false
 	}
+	if c.kindChanged() {
+		return true
+	}
 	return slices.ContainsFunc(nodeSelectors(job), c.selectionChanged)
+}
+
+// kindChanged reports whether the node has another operating system, or newly runs a control plane, or no longer.
+func (c nodeChange) kindChanged() bool {
+	return differs(c.before.Labels, c.after.Labels, corev1.LabelOSStable) || plan.IsControlPlane(c.before.Labels) != plan.IsControlPlane(c.after.Labels)
 }
 
 // nodeSelectors returns the selectors by which a NodeJob reads the labels of nodes. Some may be nil.

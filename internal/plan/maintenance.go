@@ -24,8 +24,13 @@ func (j *job) prepares() bool {
 }
 
 // disrupts reports whether the task affects other workloads on a node.
-func (j *job) disrupts() bool {
-	return j.prepares() || task.RebootPolicy(j.in.Job) != v1alpha1.RebootNever
+func (j *job) disrupts() bool { return Disrupts(j.in.Job) }
+
+// Disrupts reports whether the task of a NodeJob affects other workloads on a node. Then it never disrupts two control plane nodes
+// at once, so its plan depends on all of them, also on those that it does not select.
+func Disrupts(job *v1alpha1.NodeJob) bool {
+	d := &job.Spec.Maintenance
+	return d.Cordon || d.Drain != nil || task.RebootPolicy(job) != v1alpha1.RebootNever
 }
 
 // inPreparation reports whether a node got its slot in an earlier pass and is being prepared.

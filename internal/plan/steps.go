@@ -247,9 +247,12 @@ const (
 	etcdLabel         = "node-role.kubernetes.io/etcd"
 )
 
-func isControlPlane(node *Node) bool {
-	_, runsControlPlane := node.Labels[controlPlaneLabel]
-	_, runsEtcd := node.Labels[etcdLabel]
+func isControlPlane(node *Node) bool { return IsControlPlane(node.Labels) }
+
+// IsControlPlane reports whether a node with these labels runs a control plane or a member of etcd.
+func IsControlPlane(labels map[string]string) bool {
+	_, runsControlPlane := labels[controlPlaneLabel]
+	_, runsEtcd := labels[etcdLabel]
 	return runsControlPlane || runsEtcd
 }
 
