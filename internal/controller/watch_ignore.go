@@ -40,7 +40,7 @@ func (c nodeChange) ignores(job *v1alpha1.NodeJob) bool {
 	}
 	switch {
 	case !isFor(job, c.after):
-		return !plan.Disrupts(job) || !plan.IsControlPlane(c.after.Labels)
+		return !waitsFor(job, c.after)
 	case c.before == nil, c.replaced, c.rebooted && dependsOnBoot(job):
 		return false
 	}
@@ -73,6 +73,11 @@ func isFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(job.Spec.NodeSelector)
 	return err != nil || selector.Matches(labels.Set(node.Labels))
+}
+
+// waitsFor reports whether a NodeJob may wait for a node that it does not match.
+func waitsFor(job *v1alpha1.NodeJob, node *corev1.Node) bool {
+	return plan.Disrupts(job) && plan.IsControlPlane(node.Labels)
 }
 
 // isFinished reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed

@@ -195,7 +195,7 @@ type Peer struct {
 	Name       string
 	SameTarget bool
 	Released   []v1alpha1.ReleasedNode
-	// NotAllowed is true if its namespace is not allowed. Then it is not asked, and counts only with what it has released.
+	// NotAllowed is true if its namespace is not allowed. Then it counts only with what it has released and still holds.
 	NotAllowed bool
 	// Stances are its decisions on the nodes with a release request, where they matter (Asking).
 	Stances map[string]PeerView

@@ -42,7 +42,6 @@ var holdRules = []holdRule{
 	{applies: (*releaseRules).overlappingBudget, own: true},
 	{applies: (*releaseRules).breakGlassElsewhere, own: true},
 	{applies: (*releaseRules).releasesDisabled, own: true},
-	{applies: (*releaseRules).earlierReleaseEnds},
 	// Releases that have started are completed before another one starts, so that two nodes do not wait for each other at
 	// different NodeGuards.
 	{applies: (*releaseRules).waitingForOtherRelease},
@@ -55,6 +54,8 @@ var holdRules = []holdRule{
 	{applies: (*releaseRules).checkRunningOrFailed},
 	{applies: (*releaseRules).heldByOtherGuard},
 	{applies: (*releaseRules).checkNotStarted},
+	// The end of an earlier release is written in another pass than the next release.
+	{applies: (*releaseRules).earlierReleaseEnds},
 }
 
 // firstHold returns why a node is not released now; nil if it is.

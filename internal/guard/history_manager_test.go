@@ -57,7 +57,7 @@ func (h *history) pass(name string) {
 		}
 	} else {
 		for _, a := range p.Actions {
-			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) {
+			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) && !h.mayKnowRelease(seen, h.nodes[set.Budget.Node]) {
 				h.fail("a budget opens in the pass that decides it")
 			}
 			writes = append(writes, func() {

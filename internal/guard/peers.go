@@ -35,8 +35,8 @@ type PeerView struct {
 // holds reports whether the NodeGuard would not release the node.
 func (v *PeerView) holds() bool { return v.Reason != "" }
 
-// PeersOf returns the other NodeGuards that count for one. Those of a namespace that is not allowed count only with what they
-// have released before: two NodeGuards that do not know of each other's releases could wait for each other.
+// PeersOf returns the other NodeGuards that count for one. Those of a namespace that is not allowed count only if they were served
+// before, with what they have released and still hold: two NodeGuards that do not know of that could wait for each other.
 func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1alpha1.NodeGuard) bool) []Peer {
 	var found []Peer
 	for _, o := range all {
@@ -44,7 +44,7 @@ func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1a
 			continue
 		}
 		p := Peer{Guard: o, Name: o.Namespace + "/" + o.Name, Released: o.Status.Released, NotAllowed: !allowed(o)}
-		if p.NotAllowed && len(p.Released) == 0 {
+		if p.NotAllowed && !IsServed(o, 0) && len(p.Released) == 0 {
 			continue
 		}
 		p.SameTarget = o.Namespace == g.Namespace && o.Spec.Target.DaemonSet != "" && o.Spec.Target.DaemonSet == g.Spec.Target.DaemonSet
@@ -65,12 +65,11 @@ func BreaksGlass(in Input) bool {
 // CanGuard reports whether a NodeGuard may decide on one of the nodes, based on a cheap check: it has released the
 // node, or has a budget for it, or its DaemonSet (nil if it has none) selects the node. Any other NodeGuard does not
 // hold the node yet. When it creates its first budget for the node, it sees who has released it, and does the same. A
-// NodeGuard of a namespace that is not allowed is not asked: its budgets from before hold what they hold, and it decides on
-// them itself.
+// NodeGuard of a namespace that is not allowed creates no budgets.
 func CanGuard(p *Peer, daemonSet *corev1.PodSpec, nodes []*Node, hasBudget func(name string) bool) bool {
-	return !p.NotAllowed && slices.ContainsFunc(nodes, func(n *Node) bool {
+	return slices.ContainsFunc(nodes, func(n *Node) bool {
 		return slices.ContainsFunc(p.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) ||
-			(daemonSet != nil && targetSelects(daemonSet, n)) ||
+			(daemonSet != nil && !p.NotAllowed && targetSelects(daemonSet, n)) ||
 			hasBudget(BudgetName(p.Guard.Name, n.Name))
 	})
 }
@@ -97,12 +96,16 @@ func Stances(in Input) map[string]PeerView {
 	}
 	stances := map[string]PeerView{}
 	for _, n := range p.nodes {
-		if n.awaitsRelease() && !n.releasing {
+		if n.awaitsRelease() && !n.releasing && p.mayHold(n) {
 			stances[n.Name] = p.stance(n)
 		}
 	}
 	return stances
 }
+
+// mayHold reports whether the NodeGuard has a say about a node. If its namespace is not allowed, it has one only while its companion
+// from before is there: other users could create a budget, but no companion.
+func (p *planner) mayHold(n *nodePlan) bool { return p.in.NotAllowed == nil || n.companion != nil }
 
 // stance returns the decision on a node, regardless of other NodeGuards. The age of a successful check does not matter:
 // after another NodeGuard has released the node, the check runs again.

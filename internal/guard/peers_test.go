@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/task"
 )
 
 // checked adds a check to the NodeGuard. The check of the first node has the phase, if there is one.
@@ -329,22 +330,42 @@ func TestAReleaseThatIsOverIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A NodeGuard in a namespace that is not allowed is not asked, however many there are, and counts with what it has released.
+// A NodeGuard in a namespace that is not allowed is not asked, however many there are, unless it was served before.
 func TestPeersOf(t *testing.T) {
-	open, before, never, deleted := guardOf("open"), guardOf("before"), guardOf("never"), guardOf("deleted")
-	for _, g := range []*v1alpha1.NodeGuard{open, before, never, deleted} {
+	open, released, holds, never, deleted := guardOf("open"), guardOf("released"), guardOf("holds"), guardOf("never"), guardOf("deleted")
+	all := []*v1alpha1.NodeGuard{open, released, holds, never, deleted}
+	for _, g := range all {
 		g.UID = types.UID(g.Name)
 	}
-	before.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
+	released.Status.Released = []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1"}}
+	holds.Status.Revision = "r"
 	deleted.DeletionTimestamp = new(metav1.NewTime(t0))
-	peers := PeersOf(guardOf("g"), []*v1alpha1.NodeGuard{open, before, never, deleted}, func(g *v1alpha1.NodeGuard) bool { return g != before && g != never })
-	var names []string
-	for i := range peers {
-		asked := CanGuard(&peers[i], &corev1.PodSpec{}, []*Node{{Name: "n1"}}, func(string) bool { return true })
-		names = append(names, fmt.Sprint(peers[i].Guard.Name, " ", len(peers[i].Released), " ", asked))
+	peers := PeersOf(guardOf("g"), all, func(g *v1alpha1.NodeGuard) bool { return g == open || g == deleted })
+	asked := func(budgets bool) (names []string) {
+		for i := range peers {
+			if CanGuard(&peers[i], &corev1.PodSpec{}, []*Node{{Name: "n1"}}, func(string) bool { return budgets }) {
+				names = append(names, peers[i].Guard.Name)
+			}
+		}
+		return names
 	}
-	if want := []string{"open 0 true", "before 1 false"}; !slices.Equal(names, want) {
-		t.Errorf("got %q, want %q", names, want)
+	if got, want := asked(true), []string{"open", "released", "holds"}; !slices.Equal(got, want) {
+		t.Errorf("if they have budgets, %q are asked, want %q", got, want)
+	}
+	if got, want := asked(false), []string{"open", "released"}; !slices.Equal(got, want) {
+		t.Errorf("if only a DaemonSet selects the node, %q are asked, want %q", got, want)
+	}
+}
+
+// A budget alone is no reason for a NodeGuard of a namespace that is not allowed to hold a node: users can create one.
+func TestANodeGuardThatIsNotAllowedHoldsOnlyNodesWithItsCompanion(t *testing.T) {
+	in := scene(cordoned(0, 1), func(in *Input) {
+		in.NotAllowed = task.NamespaceNotAllowed("ns")
+		in.Companions = slices.DeleteFunc(in.Companions, func(p Pod) bool { return p.Node == "n1" })
+	})
+	stances := Stances(in)
+	if _, held := stances["n2"]; !held || len(stances) != 1 {
+		t.Errorf("it decides on %v, want n2 only", stances)
 	}
 }
 
