@@ -134,6 +134,9 @@ func (o *InCluster) viewer(of *session, config *rest.Config, now func() time.Tim
 	}}
 	v := newViewer(a, o.namespaceOf(of), o.Changes)
 	v.mirrors.limitWatches(rightsInterval)
+	// Tabs remember the version that they have while the watches are stopped. A state changes less than once a microsecond, so the
+	// versions of the next viewer of the session are later.
+	v.state = newState(uint64(max(o.Now().UnixMicro(), 1)))
 	v.context, v.user, v.hasCookie = o.Cluster, of.user, of.hasCookie
 	return v, nil
 }

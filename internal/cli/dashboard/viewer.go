@@ -52,7 +52,7 @@ const (
 // it in this one.
 func newViewer(a access, namespace string, changes Changes) *viewer {
 	return &viewer{
-		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(), changes: changes,
+		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1), changes: changes,
 		turn: make(chan struct{}, 1), tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
 	}
 }
