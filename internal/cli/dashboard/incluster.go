@@ -106,8 +106,8 @@ func (o *InCluster) newServer(ctx context.Context) *inCluster {
 	s := &inCluster{InCluster: o}
 	turn := make(chan struct{}, 1)
 	s.sessions = &sessions{
-		now: o.Now, reviews: make(chan struct{}, maxReviews), all: map[key]*session{},
-		review: func(ctx context.Context, token string) (string, error) { return review(ctx, with(token)) },
+		now: o.Now, all: map[key]*session{},
+		reviews: newReviews(func(ctx context.Context, token string) (string, error) { return review(ctx, with(token)) }, o.Now, o.After),
 		start: func(of *session) (*viewer, context.CancelFunc, error) {
 			v, err := o.viewer(of, with(of.token), server.Now)
 			if err != nil {

@@ -12,10 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // Limits of sessions.
@@ -23,9 +19,6 @@ const (
 	// maxSessions limits the sessions, and maxSessionsOfUser those of one user, so that no user can use up all of them.
 	maxSessions       = 32
 	maxSessionsOfUser = 4
-	// maxReviews limits the tokens that are reviewed at the same time, and reviewTimeout how long a review takes.
-	maxReviews    = 4
-	reviewTimeout = 10 * time.Second
 	// reviewInterval is how often the API server is asked whether it still accepts the token of a session that is in use.
 	reviewInterval = time.Minute
 	// watchesIdle is the time without a request after which a session has no watches, and sessionIdle the one after which it ends.
@@ -73,13 +66,10 @@ type session struct {
 
 // sessions are the users who are logged in. Each session has its own watches, with its own token.
 type sessions struct {
-	// review asks the API server for the user of a token.
-	review func(ctx context.Context, token string) (user string, err error)
+	reviews *reviews
 	// start starts the watches of a session.
 	start func(*session) (*viewer, context.CancelFunc, error)
 	now   func() time.Time
-	// reviews are the reviews that are running.
-	reviews chan struct{}
 
 	mu  sync.Mutex
 	all map[key]*session
@@ -110,32 +100,12 @@ func checkToken(token string) error {
 	return nil
 }
 
-// userOf returns the user of a token if the API server accepts it.
-func (s *sessions) userOf(ctx context.Context, token string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	select {
-	case s.reviews <- struct{}{}:
-		defer func() { <-s.reviews }()
-	case <-ctx.Done():
-		return "", errNotReviewed
-	}
-	user, err := s.review(ctx, token)
-	switch {
-	case apierrors.IsUnauthorized(err), err == nil && (user == "" || user == "system:anonymous"):
-		return "", errTokenEnded
-	case err != nil:
-		return "", &refusal{http.StatusBadGateway, cmdutil.Explain(err).Error()}
-	}
-	return user, nil
-}
-
 // begin begins a session. It is found by the key from now on.
 func (s *sessions) begin(ctx context.Context, k key, l login) (*session, error) {
 	if err := checkToken(l.token); err != nil {
 		return nil, err
 	}
-	user, err := s.userOf(ctx, l.token)
+	user, err := s.reviews.userOf(ctx, l.token, false)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +194,7 @@ func (s *sessions) leave(of *session) {
 
 // reviewAgain ends a session whose token the API server does not accept any more.
 func (s *sessions) reviewAgain(ctx context.Context, of *session) error {
-	_, err := s.userOf(ctx, of.token)
+	_, err := s.reviews.userOf(ctx, of.token, true)
 	if errors.Is(err, errTokenEnded) {
 		s.end(of.key)
 	}

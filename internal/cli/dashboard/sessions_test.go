@@ -24,36 +24,38 @@ type world struct {
 
 	mu sync.Mutex
 	// revoked are tokens that are not accepted any more, and down is true while the API server does not respond.
-	revoked map[string]bool
-	down    bool
-	reviews int
+	revoked  map[string]bool
+	down     bool
+	reviewed int
 	// watching counts the watches of each user.
 	watching map[string]int
 }
 
 func newWorld() *world {
 	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}}
+	now := func() time.Time { return w.now }
 	w.sessions = &sessions{
-		now: func() time.Time { return w.now }, reviews: make(chan struct{}, maxReviews), all: map[key]*session{},
-		review: func(_ context.Context, token string) (string, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.reviews++
-			user, _, is := strings.Cut(token, "-")
-			switch {
-			case w.down:
-				return "", errors.New("no answer")
-			case !is || w.revoked[token]:
-				return "", apierrors.NewUnauthorized("no")
-			}
-			return user, nil
-		},
+		now: now, reviews: newReviews(w.review, now, time.After), all: map[key]*session{},
 		start: func(s *session) (*viewer, context.CancelFunc, error) {
 			w.watching[s.user]++
 			return &viewer{user: s.user}, func() { w.watching[s.user]-- }, nil
 		},
 	}
 	return w
+}
+
+func (w *world) review(_ context.Context, token string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reviewed++
+	user, _, is := strings.Cut(token, "-")
+	switch {
+	case w.down:
+		return "", errors.New("no answer")
+	case !is || w.revoked[token]:
+		return "", apierrors.NewUnauthorized("no")
+	}
+	return user, nil
 }
 
 // request makes a request with a token, and returns its session, which is still used until leave.
@@ -230,8 +232,8 @@ func TestATokenIsReviewedWhileItsTabsAreOpen(t *testing.T) {
 	}
 	w.tend(t.Context())
 	w.mu.Lock()
-	if w.reviews != 1 {
-		t.Errorf("%d reviews", w.reviews)
+	if w.reviewed != 1 {
+		t.Errorf("%d reviews", w.reviewed)
 	}
 	w.revoked["alice-1"] = true
 	w.mu.Unlock()
