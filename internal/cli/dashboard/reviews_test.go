@@ -86,6 +86,9 @@ func TestATokenIsRefusedForAWhileWithoutAReview(t *testing.T) {
 		if fmt.Sprint(err) != fmt.Sprint(step.want) || w.reviewed != step.reviewed {
 			t.Errorf("%s: error %v after %d reviews, want %v after %d", step.token, err, w.reviewed, step.want, step.reviewed)
 		}
+		if isAccepted, _ := w.reviews.recall(keyOf("token", step.token)); isAccepted != (err == nil) {
+			t.Errorf("%s: accepted %t, error %v", step.token, isAccepted, err)
+		}
 	}
 }
 

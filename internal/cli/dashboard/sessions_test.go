@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,18 +28,36 @@ type world struct {
 	revoked  map[string]bool
 	down     bool
 	reviewed int
-	// watching counts the watches of each user.
+	// watching counts the watches of each user, and ended are the ends of those of a session.
 	watching map[string]int
+	ended    map[*session]<-chan struct{}
+	// load is closed when the objects of a session are loaded.
+	load chan struct{}
+	// used is the memory in use, and measured counts the measurements with a garbage collection.
+	used     int64
+	measured int
 }
 
 func newWorld() *world {
-	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}}
+	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}, ended: map[*session]<-chan struct{}{}, load: make(chan struct{})}
+	close(w.load)
 	now := func() time.Time { return w.now }
 	w.sessions = &sessions{
-		now: now, reviews: newReviews(w.review, now, time.After), all: map[key]*session{},
+		now: now, after: time.After, reviews: newReviews(w.review, now, time.After), loading: make(chan struct{}, 1), all: map[key]*session{},
+		memory: memory{math.MaxInt64, func(collect bool) int64 {
+			if collect {
+				w.measured++
+			}
+			return w.used
+		}},
 		start: func(s *session) (*viewer, context.CancelFunc, error) {
+			ctx, stop := context.WithCancel(context.Background())
 			w.watching[s.user]++
-			return &viewer{user: s.user}, func() { w.watching[s.user]-- }, nil
+			w.ended[s] = ctx.Done()
+			return &viewer{user: s.user, loaded: w.load, ended: ctx.Done()}, func() {
+				w.watching[s.user]--
+				stop()
+			}, nil
 		},
 	}
 	return w
@@ -144,9 +163,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := w.request(t, "late-1"); err != nil || len(w.all) != maxSessions || w.users()["user7"] != 0 {
 		t.Errorf("error %v, sessions %v", err, w.users())
 	}
-	select {
-	case <-busy[7].ended:
-	default:
+	if !isClosed(w.ended[busy[7]]) {
 		t.Error("the session that made room continues")
 	}
 }
@@ -180,15 +197,8 @@ func TestSessionsEnd(t *testing.T) {
 			if len(w.all) != test.wantSessions || w.watching["alice"] != test.wantWatches {
 				t.Errorf("%d sessions, %d watches", len(w.all), w.watching["alice"])
 			}
-			select {
-			case <-s.ended:
-				if test.wantSessions > 0 {
-					t.Error("its streams end")
-				}
-			default:
-				if test.wantSessions == 0 {
-					t.Error("its streams continue")
-				}
+			if isClosed(w.ended[s]) != (test.wantWatches == 0) {
+				t.Error("its streams end or continue unlike its watches")
 			}
 		})
 	}
@@ -239,5 +249,5 @@ func TestATokenIsReviewedWhileItsTabsAreOpen(t *testing.T) {
 	w.mu.Unlock()
 	w.now = w.now.Add(reviewInterval)
 	w.tend(t.Context())
-	<-s.ended
+	<-w.ended[s]
 }

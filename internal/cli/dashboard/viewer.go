@@ -40,6 +40,9 @@ type viewer struct {
 	turn chan struct{}
 	// tabs and logs count the streams, and details the requests for a NodeJob or a node.
 	tabs, logs, details chan struct{}
+	// loaded is closed when the state was computed for the first time, and ended when the viewer of a session has no watches any more.
+	loaded chan struct{}
+	ended  <-chan struct{}
 }
 
 // Limits of what a viewer answers at the same time.
@@ -55,7 +58,7 @@ func newViewer(a access, namespace string, changes Changes) *viewer {
 	return &viewer{
 		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1), changes: changes,
 		turn: make(chan struct{}, 1), tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
-		details: make(chan struct{}, maxDetails),
+		details: make(chan struct{}, maxDetails), loaded: make(chan struct{}),
 	}
 }
 
