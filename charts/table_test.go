@@ -182,7 +182,7 @@ func TestTheValuesInThePagesAreAccepted(t *testing.T) {
 			}
 		}
 	}
-	if found != 8 {
+	if found != 9 {
 		t.Errorf("%d documents have values", found)
 	}
 }

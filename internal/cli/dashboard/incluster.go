@@ -63,7 +63,7 @@ const rightsInterval = 5 * time.Minute
 // Serve serves the page until the context ends.
 func (o *InCluster) Serve(ctx context.Context, listener net.Listener) error {
 	s := o.newServer(ctx)
-	go s.sessions.run(ctx, o.After)
+	go s.sessions.run(ctx)
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // so that streams end with the program
@@ -106,8 +106,8 @@ func (o *InCluster) newServer(ctx context.Context) *inCluster {
 	s := &inCluster{InCluster: o}
 	turn := make(chan struct{}, 1)
 	s.sessions = &sessions{
-		now: o.Now, reviews: make(chan struct{}, maxReviews), all: map[key]*session{},
-		review: func(ctx context.Context, token string) (string, error) { return review(ctx, with(token)) },
+		now: o.Now, after: o.After, memory: newMemory(), loading: make(chan struct{}, 1), all: map[key]*session{},
+		reviews: newReviews(func(ctx context.Context, token string) (string, error) { return review(ctx, with(token)) }, o.Now, o.After),
 		start: func(of *session) (*viewer, context.CancelFunc, error) {
 			v, err := o.viewer(of, with(of.token), server.Now)
 			if err != nil {
@@ -116,6 +116,7 @@ func (o *InCluster) newServer(ctx context.Context) *inCluster {
 			v.turn = turn
 			v.mirrors.unauthorized(func() { s.sessions.end(of.key) })
 			watching, stop := context.WithCancel(ctx)
+			v.ended = watching.Done()
 			go v.run(watching)
 			return v, stop, nil
 		},
@@ -134,6 +135,9 @@ func (o *InCluster) viewer(of *session, config *rest.Config, now func() time.Tim
 	}}
 	v := newViewer(a, o.namespaceOf(of), o.Changes)
 	v.mirrors.limitWatches(rightsInterval)
+	// Tabs remember the version that they have while the watches are stopped. A state changes less than once a microsecond, so the
+	// versions of the next viewer of the session are later.
+	v.state = newState(uint64(max(o.Now().UnixMicro(), 1)))
 	v.context, v.user, v.hasCookie = o.Cluster, of.user, of.hasCookie
 	return v, nil
 }
@@ -233,9 +237,9 @@ func (s *inCluster) with(serve answerer) http.Handler {
 		defer s.sessions.leave(of)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		go func() { // streams end with the session
+		go func() { // streams end with the watches, and so with the session
 			select {
-			case <-of.ended:
+			case <-v.ended:
 				cancel()
 			case <-ctx.Done():
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,6 +150,7 @@ func (m *mirrors) observe(now time.Time) *observed {
 
 // compute keeps the state of the page up to date until the context ends.
 func (v *viewer) compute(ctx context.Context) {
+	loaded := sync.OnceFunc(func() { close(v.loaded) })
 	for {
 		select {
 		case <-v.mirrors.dirty:
@@ -168,6 +170,7 @@ func (v *viewer) compute(ctx context.Context) {
 		v.state.replace(v.observe().values())
 		took := v.machine().Sub(began)
 		<-v.turn
+		loaded()
 		select {
 		case <-v.after(max(leastPause, restFactor*took)):
 		case <-ctx.Done():

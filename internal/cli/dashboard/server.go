@@ -4,9 +4,11 @@
 package dashboard
 
 import (
+	"context"
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -51,8 +53,8 @@ type answerer func(*viewer, http.ResponseWriter, *http.Request)
 // routes adds what pages request. with finds the viewer of a request.
 func routes(mux *http.ServeMux, with func(answerer) http.Handler) {
 	mux.Handle("GET /api/stream", with((*viewer).serveStream))
-	mux.Handle("GET /api/job", with((*viewer).serveJob))
-	mux.Handle("GET /api/node", with((*viewer).serveNode))
+	mux.Handle("GET /api/job", with(detail((*viewer).serveJob)))
+	mux.Handle("GET /api/node", with(detail((*viewer).serveNode)))
 	mux.Handle("GET /api/log", with((*viewer).serveLog))
 }
 
@@ -132,6 +134,24 @@ func fail(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(encode(value))
+}
+
+// detailTimeout is the time within which a request for a NodeJob or a node is answered, and the client takes the answer.
+const detailTimeout = 30 * time.Second
+
+// detail limits the requests for a NodeJob or a node: each of them needs a plan, and the memory for it.
+func detail(serve answerer) answerer {
+	return func(v *viewer, w http.ResponseWriter, r *http.Request) {
+		if !acquire(v.details) {
+			fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d requests for a NodeJob or a node are being answered already: try again", maxDetails))
+			return
+		}
+		defer func() { <-v.details }()
+		_ = http.NewResponseController(w).SetWriteDeadline(v.machine().Add(detailTimeout)) // not supported by the recorder of tests
+		ctx, cancel := context.WithTimeout(r.Context(), detailTimeout-writeTimeout)
+		defer cancel()
+		serve(v, w, r.WithContext(ctx))
+	}
 }
 
 // serveJob answers with a NodeJob.

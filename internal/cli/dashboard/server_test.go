@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everynode/everynode/internal/cli/clitest"
 )
@@ -104,6 +105,54 @@ func TestTooManyTabsAreRefused(t *testing.T) {
 	got := request("/api/stream", func(*http.Request) {})
 	if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "32 tabs show this dashboard already: close one") {
 		t.Errorf("answer %d: %s", got.Code, got.Body)
+	}
+}
+
+func TestTooManyRequestsForDetailsAreRefused(t *testing.T) {
+	d, request := serve(t)
+	for range maxDetails - 1 {
+		d.details <- struct{}{}
+	}
+	for range 2 { // one place is free, and is free again after a request
+		for _, path := range []string{"/api/job?namespace=a&name=b", "/api/node?name=a"} {
+			if got := request(path, func(*http.Request) {}); got.Code != http.StatusNotFound {
+				t.Errorf("%s: answer %d: %s", path, got.Code, got.Body)
+			}
+		}
+	}
+	d.details <- struct{}{}
+	for _, path := range []string{"/api/job?namespace=a&name=b", "/api/node?name=a"} {
+		got := request(path, func(*http.Request) {})
+		if got.Code != http.StatusTooManyRequests || !strings.Contains(got.Body.String(), "8 requests for a NodeJob or a node are being answered already: try again") {
+			t.Errorf("%s: answer %d: %s", path, got.Code, got.Body)
+		}
+	}
+}
+
+// deadlines records an answer and its deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	write time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.write = at
+	return nil
+}
+
+// TestARequestForDetailsEnds : the API server does not respond, or the client does not read.
+func TestARequestForDetailsEnds(t *testing.T) {
+	d, _ := serve(t)
+	now := time.Now()
+	d.machine = func() time.Time { return now }
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	detail(func(_ *viewer, _ http.ResponseWriter, r *http.Request) {
+		if at, has := r.Context().Deadline(); !has || at.After(now.Add(detailTimeout)) {
+			t.Errorf("the request ends at %s", at)
+		}
+	})(d.viewer, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/node", nil))
+	if !w.write.Equal(now.Add(detailTimeout)) {
+		t.Errorf("the answer ends at %s", w.write)
 	}
 }
 

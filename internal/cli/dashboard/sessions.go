@@ -12,10 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/everynode/everynode/internal/cli/cmdutil"
 )
 
 // Limits of sessions.
@@ -23,9 +19,6 @@ const (
 	// maxSessions limits the sessions, and maxSessionsOfUser those of one user, so that no user can use up all of them.
 	maxSessions       = 32
 	maxSessionsOfUser = 4
-	// maxReviews limits the tokens that are reviewed at the same time, and reviewTimeout how long a review takes.
-	maxReviews    = 4
-	reviewTimeout = 10 * time.Second
 	// reviewInterval is how often the API server is asked whether it still accepts the token of a session that is in use.
 	reviewInterval = time.Minute
 	// watchesIdle is the time without a request after which a session has no watches, and sessionIdle the one after which it ends.
@@ -35,6 +28,12 @@ const (
 	sessionLifetime = 12 * time.Hour
 	// tendInterval is the time between two looks at all sessions.
 	tendInterval = 10 * time.Second
+	// loadTimeout is how long the next start of watches waits for the objects of the last one, and startTimeout how long a request
+	// waits for the start: for longer than all sessions of another user load their objects.
+	loadTimeout  = 5 * time.Second
+	startTimeout = (maxSessionsOfUser + 2) * loadTimeout
+	// measureInterval is the least time between two measurements of the memory, unless watches start in between.
+	measureInterval = 2 * time.Second
 	// maxTokenBytes limits a token.
 	maxTokenBytes = 16 << 10
 )
@@ -58,31 +57,35 @@ type session struct {
 	login
 	key  key
 	user string
-	// ended is closed when the session ends.
-	ended chan struct{}
 
 	// These fields are protected by sessions.mu. viewer is nil while the session has no watches, and stop ends them.
 	viewer *viewer
 	stop   context.CancelFunc
-	// requests counts the requests that are being answered.
+	// requests counts the requests that are being answered or wait for watches.
 	requests int
 	// began, used and reviewed are when the session began, when its last request began or ended, and when its token was accepted.
 	began, used, reviewed time.Time
 	reviewing             bool
 }
 
-// sessions are the users who are logged in. Each session has its own watches, with its own token.
+// sessions are the users who are logged in. Each session has its own watches, with its own token. Sessions of one user share
+// nothing: two tokens with the same user name can have different groups, and so different permissions.
 type sessions struct {
-	// review asks the API server for the user of a token.
-	review func(ctx context.Context, token string) (user string, err error)
+	reviews *reviews
 	// start starts the watches of a session.
 	start func(*session) (*viewer, context.CancelFunc, error)
 	now   func() time.Time
-	// reviews are the reviews that are running.
-	reviews chan struct{}
+	after func(time.Duration) <-chan time.Time
+	// memory limits the watches. loading is taken while watches start and load their objects: only then is it known how much
+	// memory they use.
+	memory  memory
+	loading chan struct{}
 
 	mu  sync.Mutex
 	all map[key]*session
+	// live is the memory in use that was measured last, and measured when that was; zero if watches have started since.
+	live     int64
+	measured time.Time
 }
 
 // refusal is why there is no session for a request.
@@ -99,6 +102,9 @@ var (
 	errTokenEnded  = &refusal{http.StatusUnauthorized, "the API server does not accept this token: it is wrong, or it has expired"}
 	errTooMany     = &refusal{http.StatusServiceUnavailable, "too many users have this page open: try again later"}
 	errNotReviewed = &refusal{http.StatusServiceUnavailable, "too many users log in at the moment: try again"}
+	errLoading     = &refusal{http.StatusServiceUnavailable, "the objects of other sessions are loaded at the moment: try again"}
+	errNoMemory    = &refusal{http.StatusServiceUnavailable, "the dashboard has not enough memory for one more session: close this page in another browser, or try again " +
+		"later. An administrator can raise the memory limit: dashboard.resources.limits.memory and dashboard.goMemoryLimit of the chart"}
 )
 
 // checkToken returns an error if the API server would treat a token as none, and so the user as anonymous.
@@ -110,32 +116,12 @@ func checkToken(token string) error {
 	return nil
 }
 
-// userOf returns the user of a token if the API server accepts it.
-func (s *sessions) userOf(ctx context.Context, token string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	select {
-	case s.reviews <- struct{}{}:
-		defer func() { <-s.reviews }()
-	case <-ctx.Done():
-		return "", errNotReviewed
-	}
-	user, err := s.review(ctx, token)
-	switch {
-	case apierrors.IsUnauthorized(err), err == nil && (user == "" || user == "system:anonymous"):
-		return "", errTokenEnded
-	case err != nil:
-		return "", &refusal{http.StatusBadGateway, cmdutil.Explain(err).Error()}
-	}
-	return user, nil
-}
-
 // begin begins a session. It is found by the key from now on.
 func (s *sessions) begin(ctx context.Context, k key, l login) (*session, error) {
 	if err := checkToken(l.token); err != nil {
 		return nil, err
 	}
-	user, err := s.userOf(ctx, l.token)
+	user, err := s.reviews.userOf(ctx, l.token, false)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +134,7 @@ func (s *sessions) begin(ctx context.Context, k key, l login) (*session, error) 
 		return nil, errTooMany
 	}
 	now := s.now()
-	begun := &session{login: l, key: k, user: user, ended: make(chan struct{}), began: now, used: now, reviewed: now}
+	begun := &session{login: l, key: k, user: user, began: now, used: now, reviewed: now}
 	s.all[k] = begun
 	return begun, nil
 }
@@ -189,29 +175,26 @@ func leastUsed(a, b *session) int {
 func (s *sessions) enter(ctx context.Context, k key) (*session, *viewer, error) {
 	s.mu.Lock()
 	found := s.all[k]
-	old := found != nil && found.viewer == nil && s.now().Sub(found.reviewed) >= reviewInterval
-	s.mu.Unlock()
-	if old {
-		if err := s.reviewAgain(ctx, found); err != nil {
-			return nil, nil, err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found = s.all[k]
 	if found == nil {
+		s.mu.Unlock()
 		return nil, nil, errNoSession
-	}
-	if found.viewer == nil {
-		var err error
-		if found.viewer, found.stop, err = s.start(found); err != nil {
-			found.viewer = nil
-			return nil, nil, err
-		}
 	}
 	found.requests++
 	found.used = s.now()
-	return found, found.viewer, nil
+	v, old := found.viewer, found.used.Sub(found.reviewed) >= reviewInterval
+	s.mu.Unlock()
+	var err error
+	if v == nil && old {
+		err = s.reviewAgain(ctx, found)
+	}
+	if v == nil && err == nil {
+		v, err = s.watch(ctx, found)
+	}
+	if err != nil {
+		s.leave(found)
+		return nil, nil, err
+	}
+	return found, v, nil
 }
 
 // leave ends a request of a session.
@@ -224,7 +207,7 @@ func (s *sessions) leave(of *session) {
 
 // reviewAgain ends a session whose token the API server does not accept any more.
 func (s *sessions) reviewAgain(ctx context.Context, of *session) error {
-	_, err := s.userOf(ctx, of.token)
+	_, err := s.reviews.userOf(ctx, of.token, true)
 	if errors.Is(err, errTokenEnded) {
 		s.end(of.key)
 	}
@@ -248,9 +231,9 @@ func (s *sessions) end(k key) {
 func (s *sessions) remove(ended *session) {
 	delete(s.all, ended.key)
 	ended.stopWatches()
-	close(ended.ended)
 }
 
+// stopWatches ends the watches of a session, and its streams. The page then connects again, which needs the session and memory.
 func (s *session) stopWatches() {
 	if s.stop != nil {
 		s.stop()
@@ -283,11 +266,12 @@ func (s *sessions) tend(ctx context.Context) {
 }
 
 // run tends the sessions until the context ends, and then ends all.
-func (s *sessions) run(ctx context.Context, after func(time.Duration) <-chan time.Time) {
+func (s *sessions) run(ctx context.Context) {
 	for {
 		select {
-		case <-after(tendInterval):
+		case <-s.after(tendInterval):
 			s.tend(ctx)
+			s.relieve()
 		case <-ctx.Done():
 			s.mu.Lock()
 			for _, each := range s.all {

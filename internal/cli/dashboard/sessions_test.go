@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -24,36 +25,56 @@ type world struct {
 
 	mu sync.Mutex
 	// revoked are tokens that are not accepted any more, and down is true while the API server does not respond.
-	revoked map[string]bool
-	down    bool
-	reviews int
-	// watching counts the watches of each user.
+	revoked  map[string]bool
+	down     bool
+	reviewed int
+	// watching counts the watches of each user, and ended are the ends of those of a session.
 	watching map[string]int
+	ended    map[*session]<-chan struct{}
+	// load is closed when the objects of a session are loaded.
+	load chan struct{}
+	// used is the memory in use, and measured counts the measurements with a garbage collection.
+	used     int64
+	measured int
 }
 
 func newWorld() *world {
-	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}}
+	w := &world{now: time.Unix(1_000_000, 0), revoked: map[string]bool{}, watching: map[string]int{}, ended: map[*session]<-chan struct{}{}, load: make(chan struct{})}
+	close(w.load)
+	now := func() time.Time { return w.now }
 	w.sessions = &sessions{
-		now: func() time.Time { return w.now }, reviews: make(chan struct{}, maxReviews), all: map[key]*session{},
-		review: func(_ context.Context, token string) (string, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.reviews++
-			user, _, is := strings.Cut(token, "-")
-			switch {
-			case w.down:
-				return "", errors.New("no answer")
-			case !is || w.revoked[token]:
-				return "", apierrors.NewUnauthorized("no")
+		now: now, after: time.After, reviews: newReviews(w.review, now, time.After), loading: make(chan struct{}, 1), all: map[key]*session{},
+		memory: memory{math.MaxInt64, func(collect bool) int64 {
+			if collect {
+				w.measured++
 			}
-			return user, nil
-		},
+			return w.used
+		}},
 		start: func(s *session) (*viewer, context.CancelFunc, error) {
+			ctx, stop := context.WithCancel(context.Background())
 			w.watching[s.user]++
-			return &viewer{user: s.user}, func() { w.watching[s.user]-- }, nil
+			w.ended[s] = ctx.Done()
+			return &viewer{user: s.user, loaded: w.load, ended: ctx.Done()}, func() {
+				w.watching[s.user]--
+				stop()
+			}, nil
 		},
 	}
 	return w
+}
+
+func (w *world) review(_ context.Context, token string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reviewed++
+	user, _, is := strings.Cut(token, "-")
+	switch {
+	case w.down:
+		return "", errors.New("no answer")
+	case !is || w.revoked[token]:
+		return "", apierrors.NewUnauthorized("no")
+	}
+	return user, nil
 }
 
 // request makes a request with a token, and returns its session, which is still used until leave.
@@ -142,9 +163,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, err := w.request(t, "late-1"); err != nil || len(w.all) != maxSessions || w.users()["user7"] != 0 {
 		t.Errorf("error %v, sessions %v", err, w.users())
 	}
-	select {
-	case <-busy[7].ended:
-	default:
+	if !isClosed(w.ended[busy[7]]) {
 		t.Error("the session that made room continues")
 	}
 }
@@ -178,15 +197,8 @@ func TestSessionsEnd(t *testing.T) {
 			if len(w.all) != test.wantSessions || w.watching["alice"] != test.wantWatches {
 				t.Errorf("%d sessions, %d watches", len(w.all), w.watching["alice"])
 			}
-			select {
-			case <-s.ended:
-				if test.wantSessions > 0 {
-					t.Error("its streams end")
-				}
-			default:
-				if test.wantSessions == 0 {
-					t.Error("its streams continue")
-				}
+			if isClosed(w.ended[s]) != (test.wantWatches == 0) {
+				t.Error("its streams end or continue unlike its watches")
 			}
 		})
 	}
@@ -230,12 +242,12 @@ func TestATokenIsReviewedWhileItsTabsAreOpen(t *testing.T) {
 	}
 	w.tend(t.Context())
 	w.mu.Lock()
-	if w.reviews != 1 {
-		t.Errorf("%d reviews", w.reviews)
+	if w.reviewed != 1 {
+		t.Errorf("%d reviews", w.reviewed)
 	}
 	w.revoked["alice-1"] = true
 	w.mu.Unlock()
 	w.now = w.now.Add(reviewInterval)
 	w.tend(t.Context())
-	<-s.ended
+	<-w.ended[s]
 }

@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -53,6 +54,8 @@ const (
 	logLines = 500
 	// logTries is the number of times that a log is reopened without new content.
 	logTries = 30
+	// logStopped is why a log ends with the session or its watches.
+	logStopped = "the dashboard does not read this log any more: close it, and open it again"
 )
 
 // logLine is a line of a log, or why there are no more.
@@ -92,10 +95,10 @@ func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
 	log := podlog.Tail{Pods: pods, Pod: key.Name, Container: cmdutil.TaskContainer(pod), Lines: logLines}
 	end := v.follow(ctx, &log, key, hand)
 	log.Flush(hand)
-	_ = out.send(logLine{End: end})
+	_ = out.send(logLine{End: cmp.Or(end, logStopped)})
 }
 
-// follow passes on a log until it ends, and returns why it does.
+// follow passes on a log until it ends, and returns why it does; "" if the context has ended.
 func (v *viewer) follow(ctx context.Context, log *podlog.Tail, key client.ObjectKey, hand podlog.Handler) string {
 	for try := 1; ; try++ {
 		pod := v.mirrors.pod(key)

@@ -97,6 +97,19 @@ func TestALogIsFollowedUntilItsTaskEnds(t *testing.T) {
 	}
 }
 
+// TestALogEndsWithTheWatchesOfItsSession : the page must not show it as live.
+func TestALogEndsWithTheWatchesOfItsSession(t *testing.T) {
+	d, _ := serve(t)
+	d.mirrors.pods.items = map[client.ObjectKey]*corev1.Pod{{Namespace: "ns", Name: "p"}: clitest.Pod("p", "a", corev1.PodRunning)}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	d.serveLog(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/log?namespace=ns&pod=p", nil))
+	if !strings.Contains(w.Body.String(), logStopped) {
+		t.Errorf("the log ends with %s", w.Body)
+	}
+}
+
 func TestTooManyLogsAreRefused(t *testing.T) {
 	d, request := serve(t)
 	d.mirrors.pods.items = map[client.ObjectKey]*corev1.Pod{{Namespace: "ns", Name: "p"}: clitest.Pod("p", "a", corev1.PodRunning)}

@@ -38,22 +38,27 @@ type viewer struct {
 	hasCookie bool
 	// turn is taken while the state is computed: one viewer at a time does that.
 	turn chan struct{}
-	// tabs and logs count the streams.
-	tabs, logs chan struct{}
+	// tabs and logs count the streams, and details the requests for a NodeJob or a node.
+	tabs, logs, details chan struct{}
+	// loaded is closed when the state was computed for the first time, and ended when the viewer of a session has no watches any more.
+	loaded chan struct{}
+	ended  <-chan struct{}
 }
 
-// Limits of the streams of a viewer.
+// Limits of what a viewer answers at the same time.
 const (
-	maxTabs = 32
-	maxLogs = 8
+	maxTabs    = 32
+	maxLogs    = 8
+	maxDetails = 8
 )
 
 // newViewer returns a viewer that has read nothing yet. If the user may not read a kind in all namespaces, the viewer reads
 // it in this one.
 func newViewer(a access, namespace string, changes Changes) *viewer {
 	return &viewer{
-		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(), changes: changes,
+		access: a, mirrors: newMirrors(a.client, namespace, a.after), state: newState(1), changes: changes,
 		turn: make(chan struct{}, 1), tabs: make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs),
+		details: make(chan struct{}, maxDetails), loaded: make(chan struct{}),
 	}
 }
 
