@@ -120,6 +120,44 @@ func TestANodeJobThatIsNotCachedYetIsNotDeleted(t *testing.T) {
 	}
 }
 
+// The last leader may make two more requests while a new one fills its memory: it records an attempt, and then releases its pod. The
+// new one must see the record or the pod, or it would start the attempt again.
+func TestANewLeaderSeesTheRecordOrThePod(t *testing.T) {
+	job, node, pod := liveJob(), watchedNode(), livePod(func(p *corev1.Pod) { p.Spec.NodeName = "n" })
+	node.Name, pod.ResourceVersion = "n", ""
+	last := newReconciler(t, job, node, pod)
+	lists := 0
+	r := newFaultyReconciler(t, interceptor.Funcs{List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := last.Client.List(ctx, list, opts...)
+		if _, jobs := list.(*v1alpha1.NodeJobList); jobs {
+			return err
+		}
+		if lists++; lists == 1 {
+			live := last.node("n")
+			record.SetOn(live, smallKey, record.Record{Revision: "rev", Outcome: record.Succeeded, Attempts: 1})
+			if err := last.Client.Update(ctx, live); err != nil {
+				t.Fatal(err)
+			}
+			released := pod.DeepCopy()
+			released.Finalizers = nil
+			if err := last.Client.Update(ctx, released); err != nil {
+				t.Fatal(err)
+			}
+			last.delete(released)
+		}
+		return err
+	}})
+	r.listNodes = func(context.Context) ([]*corev1.Node, error) { return []*corev1.Node{node}, nil } // the cache is behind
+	if err := r.warmUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen := r.written.node(node)
+	pods, _ := r.written.podsOf(job.UID, nil, noon)
+	if on := record.Read(seen.Labels, seen.Annotations, smallKey); on.Record == nil && len(pods) == 0 {
+		t.Error("it sees neither the record nor the pod")
+	}
+}
+
 // failedNode has the record of a failed node.
 func recordedNode(outcome record.Outcome) *corev1.Node {
 	node := watchedNode()

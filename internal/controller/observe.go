@@ -183,9 +183,6 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing NodeJobs: %w", err)
 	}
-	if err := r.warmUpNodes(ctx); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
 	var pods corev1.PodList
 	err = r.eachPage(ctx, &pods, func() {
 		for i := range pods.Items {
@@ -196,6 +193,10 @@ func (r *Reconciler) warmUp(ctx context.Context) error {
 	}, client.HasLabels{v1alpha1.NodeJobLabel})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
+	}
+	// After the pods: the last leader may still write a record, and then release the pod.
+	if err := r.warmUpNodes(ctx); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
 	}
 	r.isWarm.Store(true)
 	return nil
